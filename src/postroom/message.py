@@ -17,7 +17,6 @@ from typing import Any, BinaryIO, Protocol, cast
 
 from postroom.errors import BadValue
 from postroom.filters.authorisation import MessagePredicate
-from postroom.filters.expression import Comparable
 from postroom.properties import Property
 from postroom.regular_files import open_regular_file
 from postroom.values import Value, ValueType, check_value, type_of, value_from_json, value_to_json
@@ -110,7 +109,7 @@ class Part:
         return b"".join(self.body.chunks())
 
 
-class Context(Mapping[Comparable, Value]):
+class Context(Mapping[Property, Value]):
     """The typed properties of a message, each written or promoted.
 
     A context is immutable: ``write`` and ``promote`` return a new one. Only promoted properties take part in routing.
@@ -177,7 +176,7 @@ class Context(Mapping[Comparable, Value]):
         """Return a context in which every property is written and none is promoted."""
         return Context({}, {**self._written, **self._promoted}, self._predicates)
 
-    def is_promoted(self, prop: Comparable) -> bool:
+    def is_promoted(self, prop: Property) -> bool:
         return prop.key in self._promoted
 
     def _without(self, key: str) -> Context:
@@ -187,11 +186,11 @@ class Context(Mapping[Comparable, Value]):
             self._predicates,
         )
 
-    def __getitem__(self, prop: Comparable) -> Value:
+    def __getitem__(self, prop: Property) -> Value:
         key = prop.key
         return self._promoted[key] if key in self._promoted else self._written[key]
 
-    def __iter__(self) -> Iterator[Comparable]:
+    def __iter__(self) -> Iterator[Property]:
         for key in (*self._promoted, *self._written):
             value = self._promoted[key] if key in self._promoted else self._written[key]
             yield Property.from_key(key, type_of(value))
@@ -200,7 +199,7 @@ class Context(Mapping[Comparable, Value]):
         return len(self._promoted) + len(self._written)
 
     def __contains__(self, prop: object) -> bool:
-        return isinstance(prop, Comparable) and (prop.key in self._promoted or prop.key in self._written)
+        return isinstance(prop, Property) and (prop.key in self._promoted or prop.key in self._written)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Context):

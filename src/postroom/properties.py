@@ -12,25 +12,40 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn, overload
 
 from postroom.errors import BadValue
-from postroom.filters.expression import Comparable
-from postroom.namespaces import DISTINGUISHED_NAMESPACE, PREFIXES, split_key
+from postroom.filters.expression import NO_NOT, Filter, Operator, compare
+from postroom.namespaces import (
+    DISTINGUISHED_NAMESPACE,
+    PREFIXES,
+    SYSTEM_NAMESPACE,
+    dotted_name,
+    property_key,
+    split_key,
+)
 from postroom.values import Value, ValueType, check_promoted, check_value
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DOTTED = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})+")
 
+#: The values of these properties are names of transports, which are not case-sensitive (CTX-18).
+_TRANSPORT_TYPES = frozenset(
+    property_key(SYSTEM_NAMESPACE, name) for name in ("InboundTransportType", "OutboundTransportType")
+)
 
-class Property(Comparable):
+
+class Property:
     """A property that messages can have and filters can compare.
 
     ``Property("Orders.Total", Decimal)``; with ``namespace=`` the first argument is the name alone. The values of a
     ``sensitive`` property take part in routing and are never shown.
+
+    Comparing a property with a value creates a filter. Comparing it with another property tells whether they are the
+    same: they have the same namespace, name and type.
     """
 
-    __slots__ = ("sensitive",)
+    __slots__ = ("key", "name", "namespace", "sensitive", "value_type")
 
     def __init__(self, name: str, type: type, *, namespace: str | None = None, sensitive: bool = False) -> None:
         if namespace is None:
@@ -47,8 +62,14 @@ class Property(Comparable):
             raise BadValue(f"{namespace!r} is not a namespace.", hint="A namespace is not empty and has no '#'.")
         # A short form always means its namespace, so that each property has exactly one key.
         namespace = PREFIXES.get(namespace, namespace)
-        super().__init__(namespace=namespace, name=name, value_type=ValueType.of(type))
+        self._identify(namespace, name, ValueType.of(type))
         self.sensitive = sensitive
+
+    def _identify(self, namespace: str, name: str, value_type: ValueType) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.value_type = value_type
+        self.key = property_key(namespace, name)
 
     @classmethod
     def from_key(cls, key: str, value_type: ValueType, *, sensitive: bool = False) -> Property:
@@ -58,6 +79,17 @@ class Property(Comparable):
             return DistinguishedField(name)
         return cls(name, value_type.python_type, namespace=namespace, sensitive=sensitive)
 
+    @property
+    def dotted(self) -> str:
+        """The dotted name: ``Orders.Region``."""
+        return dotted_name(self.namespace, self.name)
+
+    def canonical(self, value: Value) -> Value:
+        """Return the canonical form of a value: the name of a transport in upper case, any other value unchanged.
+
+        Contexts and filters store canonical values, so matchers need not know the rule."""
+        return value.upper() if type(value) is str and self.key in _TRANSPORT_TYPES else value
+
     def check(self, value: object, *, promoted: bool = True) -> Value:
         """Return ``value`` in the form that this property stores. Raise BadValue if it does not fit."""
         try:
@@ -65,6 +97,62 @@ class Property(Comparable):
             return check_promoted(checked) if promoted else checked
         except BadValue as error:
             raise BadValue(f"{self.dotted}: {error.what}", hint=error.hint) from None
+
+    def exists(self) -> Filter:
+        """Match every message that has the property promoted, with any value: ``Priority.exists()``."""
+        return compare(self, Operator.EXISTS, None)
+
+    def bitand(self, mask: object) -> Filter:
+        """Match messages whose value has a bit in common with the mask: ``Flags.bitand(4)``."""
+        return compare(self, Operator.BITAND, mask)
+
+    @overload  # type: ignore[override]
+    def __eq__(self, other: Property) -> bool: ...  # type: ignore[overload-overlap]
+    @overload
+    def __eq__(self, other: object) -> Filter: ...
+    def __eq__(self, other: object) -> bool | Filter:
+        if isinstance(other, Property):
+            return self.key == other.key and self.value_type is other.value_type
+        return compare(self, Operator.EQ, other)
+
+    @overload  # type: ignore[override]
+    def __ne__(self, other: Property) -> bool: ...  # type: ignore[overload-overlap]
+    @overload
+    def __ne__(self, other: object) -> Filter: ...
+    def __ne__(self, other: object) -> bool | Filter:
+        if isinstance(other, Property):
+            return not self == other
+        return compare(self, Operator.NE, other)
+
+    def __lt__(self, other: object) -> Filter:
+        return compare(self, Operator.LT, other)
+
+    def __le__(self, other: object) -> Filter:
+        return compare(self, Operator.LE, other)
+
+    def __gt__(self, other: object) -> Filter:
+        return compare(self, Operator.GT, other)
+
+    def __ge__(self, other: object) -> Filter:
+        return compare(self, Operator.GE, other)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __and__(self, other: object) -> NoReturn:
+        # & and | bind tighter than ==, so missing parentheses lead here.
+        raise TypeError(
+            f"{self.dotted} alone is not a filter. Put parentheses around each comparison, as in "
+            '(Region == "EU") & (Priority == 1); for a bitwise AND write Flags.bitand(4).'
+        )
+
+    __rand__ = __or__ = __ror__ = __and__
+
+    def __invert__(self) -> NoReturn:
+        raise TypeError(NO_NOT)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.dotted!r}, {self.value_type.python_type.__name__})"
 
     def __reduce__(self) -> Any:
         return partial(Property.from_key, sensitive=self.sensitive), (self.key, self.value_type)
@@ -81,7 +169,7 @@ class DistinguishedField(Property):
     def __init__(self, path: str) -> None:
         if not path or "#" in path:
             raise BadValue(f"{path!r} is not the path of a field.", hint="A path is not empty and has no '#'.")
-        Comparable.__init__(self, namespace=DISTINGUISHED_NAMESPACE, name=path, value_type=ValueType.STR)
+        self._identify(DISTINGUISHED_NAMESPACE, path, ValueType.STR)
         self.sensitive = False
 
     def check(self, value: object, *, promoted: bool = True) -> Value:

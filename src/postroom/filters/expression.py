@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import IntEnum
-from typing import NoReturn, overload
+from typing import NoReturn, Protocol, runtime_checkable
 
 from postroom.errors import BadFilter, BadValue
 from postroom.filters.bad_filters import report_bad_filter
-from postroom.namespaces import SYSTEM_NAMESPACE, dotted_name, property_key
 from postroom.values import Value, ValueType, check_promoted, check_value, value_to_text
 
 #: The maximum size of a filter after its conversion to an OR of AND-groups.
@@ -26,11 +25,6 @@ MAX_PREDICATES = 16_384
 
 #: Every int up to this one has an exact float.
 _EXACT_IN_FLOAT = 2**53
-
-#: The values of these properties are names of transports, which are not case-sensitive (CTX-18).
-_TRANSPORT_TYPES = frozenset(
-    property_key(SYSTEM_NAMESPACE, name) for name in ("InboundTransportType", "OutboundTransportType")
-)
 
 
 class Operator(IntEnum):
@@ -63,89 +57,24 @@ _SYMBOLS = {
 }
 
 
-_NO_NOT = 'There is no not. Write the opposite comparison, as in Region != "EU"; absence cannot be asked for.'
+NO_NOT = 'There is no not. Write the opposite comparison, as in Region != "EU"; absence cannot be asked for.'
 
 
-class Comparable:
-    """The property of a predicate, identified by namespace, name and type.
+@runtime_checkable
+class Comparable(Protocol):
+    """The property of a predicate, as filters see it (``postroom.properties.Property``)."""
 
-    Comparing it with a value creates a filter. Comparing it with another property tells whether they are the same.
-    """
-
-    __slots__ = ("key", "name", "namespace", "value_type")
-
-    def __init__(self, *, namespace: str, name: str, value_type: ValueType) -> None:
-        self.namespace = namespace
-        self.name = name
-        self.value_type = value_type
-        self.key = property_key(namespace, name)
+    namespace: str
+    name: str
+    key: str
+    value_type: ValueType
 
     @property
     def dotted(self) -> str:
         """The dotted name: ``Orders.Region``."""
-        return dotted_name(self.namespace, self.name)
 
     def canonical(self, value: Value) -> Value:
-        """Return the canonical form of a value: the name of a transport in upper case, any other value unchanged.
-
-        Contexts and filters store canonical values, so matchers need not know the rule."""
-        return value.upper() if type(value) is str and self.key in _TRANSPORT_TYPES else value
-
-    def exists(self) -> Filter:
-        """Match every message that has the property promoted, with any value: ``Priority.exists()``."""
-        return _single(self, Operator.EXISTS, None)
-
-    def bitand(self, mask: object) -> Filter:
-        """Match messages whose value has a bit in common with the mask: ``Flags.bitand(4)``."""
-        return _single(self, Operator.BITAND, mask)
-
-    @overload  # type: ignore[override]
-    def __eq__(self, other: Comparable) -> bool: ...  # type: ignore[overload-overlap]
-    @overload
-    def __eq__(self, other: object) -> Filter: ...
-    def __eq__(self, other: object) -> bool | Filter:
-        if isinstance(other, Comparable):
-            return self.key == other.key and self.value_type is other.value_type
-        return _single(self, Operator.EQ, other)
-
-    @overload  # type: ignore[override]
-    def __ne__(self, other: Comparable) -> bool: ...  # type: ignore[overload-overlap]
-    @overload
-    def __ne__(self, other: object) -> Filter: ...
-    def __ne__(self, other: object) -> bool | Filter:
-        if isinstance(other, Comparable):
-            return not self == other
-        return _single(self, Operator.NE, other)
-
-    def __lt__(self, other: object) -> Filter:
-        return _single(self, Operator.LT, other)
-
-    def __le__(self, other: object) -> Filter:
-        return _single(self, Operator.LE, other)
-
-    def __gt__(self, other: object) -> Filter:
-        return _single(self, Operator.GT, other)
-
-    def __ge__(self, other: object) -> Filter:
-        return _single(self, Operator.GE, other)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __and__(self, other: object) -> NoReturn:
-        # & and | bind tighter than ==, so missing parentheses lead here.
-        raise TypeError(
-            f"{self.dotted} alone is not a filter. Put parentheses around each comparison, as in "
-            '(Region == "EU") & (Priority == 1); for a bitwise AND write Flags.bitand(4).'
-        )
-
-    __rand__ = __or__ = __ror__ = __and__
-
-    def __invert__(self) -> NoReturn:
-        raise TypeError(_NO_NOT)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.dotted!r}, {self.value_type.python_type.__name__})"
+        """Return the form in which contexts and filters store a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +111,7 @@ class Filter:
         return any_of((self, other)) if isinstance(other, Filter) else NotImplemented
 
     def __invert__(self) -> NoReturn:
-        raise TypeError(_NO_NOT)
+        raise TypeError(NO_NOT)
 
     def __bool__(self) -> NoReturn:
         raise TypeError(
@@ -204,7 +133,8 @@ def all_of(filters: Iterable[Filter]) -> Filter:
     return Filter(groups)
 
 
-def _single(property: Comparable, operator: Operator, value: object) -> Filter:
+def compare(property: Comparable, operator: Operator, value: object) -> Filter:
+    """Return the filter of one predicate. While an application's file is read, a wrong comparison is only reported."""
     try:
         return Filter(((Predicate(property, operator, value),),))  # type: ignore[arg-type]
     except BadFilter as error:
@@ -244,10 +174,6 @@ def _check_operand(property: Comparable, operator: Operator, value: object) -> V
         if value is not None:
             raise BadFilter(f"exists({property.dotted}) takes no value, and got {value!r}.")
         return None
-    if isinstance(value, Comparable):
-        raise BadFilter(
-            f"{property.dotted} {operator.symbol} {value.dotted}: a filter compares a property with a constant.",
-        )
     if value is None:
         raise BadFilter(
             f"{written}: there are no nulls in a context.",
@@ -262,6 +188,9 @@ def _check_operand(property: Comparable, operator: Operator, value: object) -> V
     try:
         checked = check_promoted(property.canonical(check_value(value_type, value)))
     except BadValue as error:
+        if isinstance(value, Comparable):
+            what = f"{property.dotted} {operator.symbol} {value.dotted}: a filter compares a property with a constant."
+            raise BadFilter(what) from None
         raise BadFilter(f"{written}: {error.what}", hint=_hint(value_type, value)) from None
     if checked == "":
         raise BadFilter(

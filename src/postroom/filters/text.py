@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from postroom.errors import BadFilter, BadValue
-from postroom.filters.expression import Comparable, Filter, Operator, Predicate, all_of, any_of
+from postroom.filters.expression import Comparable, Filter, Operator, Predicate, all_of, any_of, compare
 from postroom.filters.tokens import Kind, Token, error_at, escape, split_braced_name, tokens
 from postroom.namespaces import ERROR_REPORT_NAMESPACE, property_key
 from postroom.values import Value, ValueType, value_from_text, value_to_text
@@ -135,7 +135,7 @@ class _Parser:
         self._expect(Kind.OPEN, f"( and a {self._noun}")
         property = self._property(self._expect(Kind.NAME, f"a {self._noun}"))
         self._expect(Kind.CLOSE, "a closing parenthesis")
-        return property.exists()
+        return compare(property, Operator.EXISTS, None)
 
     def _comparison(self, name: Token) -> Filter:
         property = self._property(name)

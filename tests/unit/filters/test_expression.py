@@ -12,9 +12,8 @@ from operator import or_
 import pytest
 
 from postroom.errors import BadFilter
-from postroom.filters.expression import MAX_GROUPS, Comparable, Filter, Operator, Predicate, all_of, any_of
+from postroom.filters.expression import MAX_GROUPS, Filter, Operator, Predicate, all_of, any_of
 from postroom.properties import Property
-from postroom.values import ValueType
 
 Region = Property("Orders.Region", str)
 Total = Property("Orders.Total", Decimal)
@@ -186,7 +185,7 @@ def test_comparing_two_properties_tests_their_identity() -> None:
     assert (Property("Orders.Region", str) == Region) is True
     assert (Property("Orders.Region", int) == Region) is False
     assert (Property("Orders.Region", int) != Region) is True
-    assert Comparable(namespace="Orders", name="Region", value_type=ValueType.STR) == Region
+    assert Property("Region", str, namespace="Orders") == Region
     assert {Region: 1}[Property("Orders.Region", str)] == 1
     assert Region in [Total, Region]
 

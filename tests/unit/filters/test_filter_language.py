@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from postroom.errors import BadFilter
-from postroom.filters.expression import Comparable, Filter, Operator
+from postroom.filters.expression import Filter, Operator
 from postroom.filters.text import format_filter, parse
+from postroom.properties import Property
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "filter-language.md").read_text(encoding="utf-8")
 
@@ -28,10 +29,10 @@ def run_python_examples() -> dict[str, Any]:
     return names
 
 
-def properties() -> list[Comparable]:
+def properties() -> list[Property]:
     names = run_python_examples()
     system = names["BTS"]
-    declared = (each for each in names.values() if isinstance(each, Comparable))
+    declared = (each for each in names.values() if isinstance(each, Property))
     return [*declared, system.ReceivePortName, system.InboundTransportType]
 
 
