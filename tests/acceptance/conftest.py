@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.house import House
+from tests.support.installation import Installation
 
 
 @pytest.fixture
-def house(tmp_path: Path, database: str) -> Iterator[House]:
+def installation(tmp_path: Path, database: str) -> Iterator[Installation]:
     """Yield a new home folder with a new MessageBox. `postroom check` has to pass after the test (ACC-82)."""
-    with House(tmp_path, database) as opened:
+    with Installation(tmp_path, database) as opened:
         yield opened
         opened.run("check")

@@ -7,7 +7,7 @@ import pytest
 import postroom
 from postroom import BTS, Message, Property
 from postroom.errors import PublishFailed, RoutingFailure
-from tests.support.house import House
+from tests.support.installation import Installation
 
 Region = Property("Orders.Region", str)
 
@@ -18,27 +18,30 @@ def order(number: int, *, suspend: bool = False) -> Message:
     return Message.of(f"order {number}".encode(), promoted={Region: "MOON" if number == 57 else "EU", **flag})
 
 
-def test_one_unroutable_message_rejects_the_batch_unless_it_may_be_suspended(house: House) -> None:
-    house.apply('app.send_port("Europe", adapters.File("out"), filter=Region == "EU")')
-    with postroom.connect(house.database) as client:
+def test_one_unroutable_message_rejects_the_batch_unless_it_may_be_suspended(installation: Installation) -> None:
+    installation.apply('app.send_port("Europe", adapters.File("out"), filter=Region == "EU")')
+    with postroom.connect(installation.database) as client:
         with pytest.raises(PublishFailed) as error:
             client.publish_many([order(number) for number in range(1, 101)])
         failed = [number for number, one in enumerate(error.value.results, 1) if one.failure is not None]
         assert failed == [57]
         assert isinstance(error.value.results[56].failure, RoutingFailure)
         # The MessageBox contains only the routing failure report.
-        [report] = house.suspended("not-resumable")
-        assert house.suspended("resumable") == []
-        assert len(house.ask("message", "list")) == 1
-        house.run("instance", "terminate", report["instance_id"])
+        [report] = installation.list_suspended("not-resumable")
+        assert installation.list_suspended("resumable") == []
+        assert len(installation.run_json("message", "list")) == 1
+        installation.run("instance", "terminate", report["instance_id"])
 
         published = client.publish_many([order(number, suspend=number == 57) for number in range(1, 101)])
     assert [number for number, one in enumerate(published, 1) if one.suspended] == [57]
-    host = house.start_host()
-    bodies = house.wait_for_files("out", 99)
+    host = installation.start_host()
+    bodies = installation.wait_for_files("out", 99)
     assert sorted(bodies) == sorted(f"order {number}".encode() for number in range(1, 101) if number != 57)
     assert host.stop() == 0
-    [suspended] = house.suspended("resumable")
+    [suspended] = installation.list_suspended("resumable")
     assert (suspended["message_id"], suspended["error_code"]) == (str(published[56].message_id), "ROUTING")
-    [report] = house.suspended("not-resumable")
-    assert house.ask("instance", "show", report["instance_id"])["related_instance_id"] == suspended["instance_id"]
+    [report] = installation.list_suspended("not-resumable")
+    assert (
+        installation.run_json("instance", "show", report["instance_id"])["related_instance_id"]
+        == suspended["instance_id"]
+    )

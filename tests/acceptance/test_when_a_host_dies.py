@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import postroom
 from postroom import Property
-from tests.support.house import House
 from tests.support.http_receiver import Handler, http_receiver
+from tests.support.installation import Installation
 from tests.support.waiting import wait_until
 
 Region = Property("Orders.Region", str)
 
 
-def test_another_instance_delivers_the_messages_that_were_in_flight(house: House) -> None:
+def test_another_instance_delivers_the_messages_that_were_in_flight(installation: Installation) -> None:
     with http_receiver() as receiver:
         receiver.behave = Handler.hang
-        house.apply(f'app.send_port("Web", adapters.Http("{receiver.url}"), filter=Region == "EU")\n')
-        with postroom.connect(house.database) as client:
+        installation.apply(f'app.send_port("Web", adapters.Http("{receiver.url}"), filter=Region == "EU")\n')
+        with postroom.connect(installation.database) as client:
             for number in range(20):
                 client.publish(f"order {number}".encode(), promoted={Region: "EU"})
-        first = house.start_host()
-        wait_until(lambda: len(house.ask("instance", "list", "--state", "active")) == 20, what="20 in flight")
+        first = installation.start_host()
+        wait_until(
+            lambda: len(installation.run_json("instance", "list", "--state", "active")) == 20, what="20 in flight"
+        )
         first.kill()
         receiver.behave = Handler.accept
         receiver.released.set()
-        house.start_host()
+        installation.start_host()
         orders = {f"order {number}".encode() for number in range(20)}
         wait_until(lambda: orders <= {one.body for one in receiver.accepted}, what="all 20 orders")
-        wait_until(lambda: house.ask("instance", "list") == [], what="no instances")
+        wait_until(lambda: installation.run_json("instance", "list") == [], what="no instances")

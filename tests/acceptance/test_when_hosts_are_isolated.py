@@ -9,7 +9,7 @@ from psycopg.conninfo import make_conninfo
 import postroom
 from postroom import BTS, Property
 from postroom.errors import PublishFailed
-from tests.support.house import House
+from tests.support.installation import Installation
 from tests.support.waiting import wait_until
 
 Region = Property("Orders.Region", str)
@@ -23,53 +23,58 @@ app.send_port("Two", adapters.File("out/2"), filter=Region == "EU", host="H2")
 """
 
 
-def login_url(house: House, host: str) -> str:
+def login_url(installation: Installation, host: str) -> str:
     """Return the connection URL for the role of a host."""
-    [role] = [one["role_name"] for one in house.ask("host", "list") if one["name"] == host]
-    assert house.database is not None
-    return make_conninfo(house.database, user=role)
+    [role] = [one["role_name"] for one in installation.run_json("host", "list") if one["name"] == host]
+    assert installation.database is not None
+    return make_conninfo(installation.database, user=role)
 
 
-def test_a_message_is_delivered_only_to_hosts_with_the_properties_that_its_predicates_require(house: House) -> None:
+def test_a_message_is_delivered_only_to_hosts_with_the_properties_that_its_predicates_require(
+    installation: Installation,
+) -> None:
     """ACC-70, CTX-25, NRF-17."""
-    house.apply(HOSTS)
-    with postroom.connect(house.database) as client:
+    installation.apply(HOSTS)
+    with postroom.connect(installation.database) as client:
         secret = client.publish(b"secret", promoted={Region: "EU"}, predicates={Thumbprint: "T"})
         assert secret.subscribers == ("One",)
         assert client.publish(b"open", promoted={Region: "EU"}).subscribers == ("One", "Two")
         with pytest.raises(PublishFailed, match="no host that subscribes is authorised"):
             client.publish(b"lost", promoted={Region: "EU"}, predicates={Thumbprint: "U"})
-    [report] = house.suspended("not-resumable")
-    house.run("instance", "terminate", report["instance_id"])
-    explained = house.run("explain", str(secret.message_id))
+    [report] = installation.list_suspended("not-resumable")
+    installation.run("instance", "terminate", report["instance_id"])
+    explained = installation.run("explain", str(secret.message_id))
     assert "may not receive it: host H2 lacks Security.Thumbprint = 'T'" in explained
-    house.start_host("H1")
-    house.start_host("H2")
-    assert sorted(house.wait_for_files("out/1", 2)) == [b"open", b"secret"]
-    assert house.wait_for_files("out/2", 1) == [b"open"]
-    wait_until(lambda: house.ask("instance", "list") == [], what="no instances")
+    installation.start_host("H1")
+    installation.start_host("H2")
+    assert sorted(installation.wait_for_files("out/1", 2)) == [b"open", b"secret"]
+    assert installation.wait_for_files("out/2", 1) == [b"open"]
+    wait_until(lambda: installation.run_json("instance", "list") == [], what="no instances")
 
 
 @pytest.mark.parametrize(("host", "trusted"), [("H1", True), ("H2", False)])
-def test_only_a_trusted_host_can_set_the_originator_of_a_message(house: House, host: str, trusted: bool) -> None:
+def test_only_a_trusted_host_can_set_the_originator_of_a_message(
+    installation: Installation, host: str, trusted: bool
+) -> None:
     """ACC-71."""
-    house.apply(HOSTS)
+    installation.apply(HOSTS)
     forged = {BTS.OriginatorSID: "CONTOSO\\boss", BTS.OriginatorPID: "Contoso"}
-    url = login_url(house, host)
+    url = login_url(installation, host)
     with postroom.connect(url, host=host) as client:
         published = client.publish(b"", promoted={Region: "EU"}, written=forged)
     context = {
-        row["property"]: row["value"] for row in house.ask("message", "show", str(published.message_id))["context"]
+        row["property"]: row["value"]
+        for row in installation.run_json("message", "show", str(published.message_id))["context"]
     }
     role = psycopg.conninfo.conninfo_to_dict(url)["user"]
     expected = ("CONTOSO\\boss", "Contoso") if trusted else (role, "Guest")
     assert (context["BTS.OriginatorSID"], context["BTS.OriginatorPID"]) == expected
 
 
-def test_a_host_cannot_call_the_procedures_of_another_host(house: House) -> None:
+def test_a_host_cannot_call_the_procedures_of_another_host(installation: Installation) -> None:
     """ACC-72."""
-    house.apply(HOSTS)
-    with psycopg.connect(login_url(house, "H2"), autocommit=True) as connection:
+    installation.apply(HOSTS)
+    with psycopg.connect(login_url(installation, "H2"), autocommit=True) as connection:
         for statement in (
             "SELECT * FROM messagebox.dequeue_messages_h1(gen_random_uuid(), 1, 4::smallint, 10)",
             "SELECT messagebox.create_subscription_h1(4::smallint, gen_random_uuid(), 'x', '')",

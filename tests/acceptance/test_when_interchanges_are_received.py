@@ -8,7 +8,7 @@ import pytest
 
 from postroom import BTS
 from postroom.message import Context
-from tests.support.house import House
+from tests.support.installation import Installation
 
 FIVE = [b'{"region": "EU"}', b'{"region": "MOON"}', b'{"region": "EU"}', b'{"region": ', b'{"region": "EU"}']
 
@@ -17,28 +17,30 @@ FIVE = [b'{"region": "EU"}', b'{"region": "MOON"}', b'{"region": "EU"}', b'{"reg
     ("recoverable", "published", "suspended"), [(False, 0, [b"\n".join(FIVE)]), (True, 3, [FIVE[1], FIVE[3]])]
 )
 def test_a_standard_interchange_is_suspended_whole_and_a_recoverable_interchange_document_by_document(
-    house: House, recoverable: bool, published: int, suspended: list[bytes]
+    installation: Installation, recoverable: bool, published: int, suspended: list[bytes]
 ) -> None:
     """ACC-32, NRF-16: of five documents the second is unroutable and the fourth is invalid."""
-    house.apply(
+    installation.apply(
         f"""
         lines = pipelines.JsonLines(promote=PROMOTE, recoverable={recoverable})
         app.receive_port("In").location("drop", adapters.File("in"), pipeline=lines)
         app.send_port("Europe", adapters.Null(), filter=Region == "EU")
         """
     )
-    assert house.receive("drop", b"\n".join(FIVE)).published == published
-    instances = house.suspended("resumable")
-    assert sorted(house.run("message", "body", one["instance_id"]).encode() for one in instances) == sorted(suspended)
-    assert sum(port["waiting"] for port in house.ask("port", "list")) == published
+    assert installation.receive("drop", b"\n".join(FIVE)).published == published
+    instances = installation.list_suspended("resumable")
+    assert sorted(installation.run("message", "body", one["instance_id"]).encode() for one in instances) == sorted(
+        suspended
+    )
+    assert sum(port["waiting"] for port in installation.run_json("port", "list")) == published
 
 
 @pytest.mark.parametrize(("recoverable", "suspended"), [(False, "interchange"), (True, "documents")])
 def test_a_standard_interchange_is_suspended_as_received_and_a_document_as_disassembled(
-    house: House, recoverable: bool, suspended: str
+    installation: Installation, recoverable: bool, suspended: str
 ) -> None:
     """INS-12: an interchange in base64. Its second document is unroutable and its fourth is invalid."""
-    house.apply(
+    installation.apply(
         f"""
         from postroom.pipelines import components
         lines = pipelines.JsonLines(promote=PROMOTE, recoverable={recoverable})
@@ -48,17 +50,20 @@ def test_a_standard_interchange_is_suspended_as_received_and_a_document_as_disas
         """
     )
     interchange = base64.b64encode(b"\n".join(FIVE))
-    house.receive("drop", interchange)
-    bodies = {house.run("message", "body", one["instance_id"]).encode() for one in house.suspended("resumable")}
+    installation.receive("drop", interchange)
+    bodies = {
+        installation.run("message", "body", one["instance_id"]).encode()
+        for one in installation.list_suspended("resumable")
+    }
     assert bodies == ({interchange} if suspended == "interchange" else {FIVE[1], FIVE[3]})
 
 
 @pytest.mark.parametrize(("authentication", "suspended"), [("drop", []), ("keep", ["AUTHENTICATION"])])
 def test_a_message_without_authenticated_originator_is_dropped_or_suspended(
-    house: House, authentication: str, suspended: list[str]
+    installation: Installation, authentication: str, suspended: list[str]
 ) -> None:
     """ACC-73."""
-    house.apply(
+    installation.apply(
         f"""
         app.host("Main", trusted=True)
         port = app.receive_port("In", authentication="{authentication}")
@@ -66,9 +71,9 @@ def test_a_message_without_authenticated_originator_is_dropped_or_suspended(
         app.send_port("Europe", adapters.Null(), filter=Region == "EU")
         """
     )
-    received = house.receive("drop", b'{"region": "EU"}')
+    received = installation.receive("drop", b'{"region": "EU"}')
     assert (received.published, received.suspended) == (0, len(suspended))
-    assert [one["error_code"] for one in house.suspended()] == suspended
+    assert [one["error_code"] for one in installation.list_suspended()] == suspended
     known = Context().write(BTS.OriginatorSID, "CONTOSO\\anna").write(BTS.OriginatorPID, "Contoso")
-    assert house.receive("drop", b'{"region": "EU"}', known).published == 1
-    assert [one["error_code"] for one in house.suspended()] == suspended
+    assert installation.receive("drop", b'{"region": "EU"}', known).published == 1
+    assert [one["error_code"] for one in installation.list_suspended()] == suspended

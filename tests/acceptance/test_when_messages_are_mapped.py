@@ -6,7 +6,7 @@ import pytest
 
 import postroom
 from postroom import BTS, Property
-from tests.support.house import House
+from tests.support.installation import Installation
 from tests.support.waiting import wait_until
 
 Region = Property("Orders.Region", str)
@@ -24,8 +24,8 @@ ORDER, BAD = b'<order region="EU"><total>12</total></order>', b'<order region="E
 MAPPED = b'<?xml version="1.0"?>\n<invoice>12</invoice>\n'
 
 
-def write_stylesheet(house: House, text: str = STYLESHEET) -> None:
-    (house.home / "order-to-invoice.xslt").write_text(text)
+def write_stylesheet(installation: Installation, text: str = STYLESHEET) -> None:
+    (installation.home / "order-to-invoice.xslt").write_text(text)
 
 
 INBOUND = """
@@ -47,10 +47,10 @@ INBOUND = """
 """
 
 
-def test_a_mapped_message_is_routed_by_its_new_type_and_properties(house: House) -> None:
+def test_a_mapped_message_is_routed_by_its_new_type_and_properties(installation: Installation) -> None:
     """A message of another type passes through the port unchanged."""
-    write_stylesheet(house)
-    house.apply(
+    write_stylesheet(installation)
+    installation.apply(
         INBOUND
         + """
     orders = pipelines.Xml(promote={Region: "/*/@region"}, split="/orders/*")
@@ -61,20 +61,24 @@ def test_a_mapped_message_is_routed_by_its_new_type_and_properties(house: House)
     """
     )
     content = b"<orders>%b<memo/></orders>" % ORDER
-    received = house.receive("drop", content)
+    received = installation.receive("drop", content)
     assert (received.published, received.suspended) == (2, 0)
-    waiting = {port["name"]: port["waiting"] for port in house.ask("port", "list")}
+    waiting = {port["name"]: port["waiting"] for port in installation.run_json("port", "list")}
     assert waiting == {"Invoices": 1, "Memos": 1, "Orders": 0}
-    bodies = {house.run("message", "body", one["message_id"]) for one in house.ask("message", "list")}
+    bodies = {
+        installation.run("message", "body", one["message_id"]) for one in installation.run_json("message", "list")
+    }
     assert bodies == {MAPPED.decode(), "<memo/>"}
-    house.drop("orders.xml", content, folder="elsewhere")
-    explained = " ".join(house.run("explain", "--file", str(house.home / "elsewhere" / "orders.xml")).split())
+    installation.drop_file("orders.xml", content, folder="elsewhere")
+    explained = " ".join(
+        installation.run("explain", "--file", str(installation.home / "elsewhere" / "orders.xml")).split()
+    )
     assert "BTS.MessageType = 'invoice'" in explained
     assert "Orders.Total = 12" in explained
 
 
-def test_an_interchange_that_its_map_rejected_can_be_resumed_after_the_map_is_fixed(house: House) -> None:
-    write_stylesheet(house)
+def test_an_interchange_that_its_map_rejected_can_be_resumed_after_the_map_is_fixed(installation: Installation) -> None:
+    write_stylesheet(installation)
     declarations = (
         INBOUND
         + """
@@ -83,20 +87,20 @@ def test_an_interchange_that_its_map_rejected_can_be_resumed_after_the_map_is_fi
     app.send_port("Invoices", adapters.File("out"), filter=BTS.MessageType == "invoice")
     """
     )
-    house.apply(declarations)
+    installation.apply(declarations)
     content = b"<orders>%b%b</orders>" % (ORDER, BAD)
-    received = house.receive("drop", content)
+    received = installation.receive("drop", content)
     assert (received.published, received.suspended) == (0, 1)
-    [suspended] = house.suspended("resumable")
+    [suspended] = installation.list_suspended("resumable")
     assert suspended["error_code"] == "MAP"
     assert "Document 2: order-to-invoice.xslt: The map failed." in suspended["error_description"]
     assert "an order has a total" in suspended["error_description"]
-    assert house.run("message", "body", suspended["instance_id"]).encode() == content
-    house.start_host()
-    write_stylesheet(house, LENIENT)
-    house.apply(declarations)
-    house.run("instance", "resume", suspended["instance_id"])
-    assert sorted(house.wait_for_files("out", 2)) == [b'<?xml version="1.0"?>\n<invoice/>\n', MAPPED]
+    assert installation.run("message", "body", suspended["instance_id"]).encode() == content
+    installation.start_host()
+    write_stylesheet(installation, LENIENT)
+    installation.apply(declarations)
+    installation.run("instance", "resume", suspended["instance_id"])
+    assert sorted(installation.wait_for_files("out", 2)) == [b'<?xml version="1.0"?>\n<invoice/>\n', MAPPED]
 
 
 @pytest.mark.parametrize(
@@ -104,11 +108,11 @@ def test_an_interchange_that_its_map_rejected_can_be_resumed_after_the_map_is_fi
     [("[]", 0, [b"\n".join([ORDER, BAD, ORDER])]), ("[SuspendOnMappingFailure()]", 2, [BAD])],
 )
 def test_a_mapping_failure_suspends_a_recoverable_interchange_unless_the_document_has_the_flag(
-    house: House, decode: str, published: int, suspended: list[bytes]
+    installation: Installation, decode: str, published: int, suspended: list[bytes]
 ) -> None:
     """RCV-17."""
-    write_stylesheet(house)
-    house.apply(
+    write_stylesheet(installation)
+    installation.apply(
         INBOUND.replace("class Lines", "import postroom\n\n    class Lines")
         + f"""
     lines = pipelines.Receive(decode={decode}, disassemble=[Lines()], recoverable=True)
@@ -116,13 +120,15 @@ def test_a_mapping_failure_suspends_a_recoverable_interchange_unless_the_documen
     app.send_port("Invoices", adapters.Null(), filter=BTS.MessageType == "invoice")
     """
     )
-    assert house.receive("drop", b"\n".join([ORDER, BAD, ORDER])).published == published
-    instances = house.suspended("resumable", error="MAP")
-    assert [house.run("message", "body", one["instance_id"]).encode() for one in instances] == suspended
+    assert installation.receive("drop", b"\n".join([ORDER, BAD, ORDER])).published == published
+    instances = installation.list_suspended("resumable", error="MAP")
+    assert [installation.run("message", "body", one["instance_id"]).encode() for one in instances] == suspended
 
 
-def test_a_send_port_sends_mapped_messages_and_suspends_mapping_failures_without_a_retry(house: House) -> None:
-    write_stylesheet(house)
+def test_a_send_port_sends_mapped_messages_and_suspends_mapping_failures_without_a_retry(
+    installation: Installation,
+) -> None:
+    write_stylesheet(installation)
     declarations = """
     from postroom import maps
     to_invoice = maps.Xslt("order-to-invoice.xslt", source="order", target="invoice")
@@ -132,21 +138,21 @@ def test_a_send_port_sends_mapped_messages_and_suspends_mapping_failures_without
     app.send_port("Failed", adapters.File("failed"), filter=ErrorReport.SendPortName == "Routed")
     app.send_port("Plain", adapters.File("plain"), filter=Region == "EU")
     """
-    house.apply(declarations)
-    house.start_host()
-    with postroom.connect(house.database) as client:
+    installation.apply(declarations)
+    installation.start_host()
+    with postroom.connect(installation.database) as client:
         client.publish(ORDER, promoted={Region: "EU", BTS.MessageType: "order"})
         client.publish(b"<memo/>", promoted={Region: "EU", BTS.MessageType: "memo"})
         client.publish(BAD, promoted={Region: "EU", BTS.MessageType: "order"})
-    assert sorted(house.wait_for_files("out", 2)) == [MAPPED, b"<memo/>"]
-    assert sorted(house.wait_for_files("routed", 2)) == [MAPPED, b"<memo/>"]
-    assert sorted(house.wait_for_files("plain", 3)) == sorted([ORDER, BAD, b"<memo/>"])
-    assert house.wait_for_files("failed", 1) == [BAD]
-    [suspended] = wait_until(lambda: house.suspended("resumable"), what="the suspended instance")
+    assert sorted(installation.wait_for_files("out", 2)) == [MAPPED, b"<memo/>"]
+    assert sorted(installation.wait_for_files("routed", 2)) == [MAPPED, b"<memo/>"]
+    assert sorted(installation.wait_for_files("plain", 3)) == sorted([ORDER, BAD, b"<memo/>"])
+    assert installation.wait_for_files("failed", 1) == [BAD]
+    [suspended] = wait_until(lambda: installation.list_suspended("resumable"), what="the suspended instance")
     assert (suspended["error_code"], suspended["attempt"]) == ("MAP", 1)
     assert "order-to-invoice.xslt: The map failed." in suspended["error_description"]
-    write_stylesheet(house, LENIENT)
-    assert "maps file order-to-invoice.xslt" in house.run("plan", str(house.home / "app.py"))
-    house.apply(declarations)
-    house.run("instance", "resume", suspended["instance_id"])
-    assert b'<?xml version="1.0"?>\n<invoice/>\n' in house.wait_for_files("out", 3)
+    write_stylesheet(installation, LENIENT)
+    assert "maps file order-to-invoice.xslt" in installation.run("plan", str(installation.home / "app.py"))
+    installation.apply(declarations)
+    installation.run("instance", "resume", suspended["instance_id"])
+    assert b'<?xml version="1.0"?>\n<invoice/>\n' in installation.wait_for_files("out", 3)

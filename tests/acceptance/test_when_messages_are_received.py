@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import NOT_DURABLE, SMALL, start_server
 from tests.support.databases import Databases
 from tests.support.folders import open_folder
-from tests.support.house import House
+from tests.support.installation import Installation
 from tests.support.waiting import PATIENCE, wait_until
 
 
@@ -27,7 +27,7 @@ def web_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def receiving_house(web_port: int) -> Iterator[House]:
+def receiving_installation(web_port: int) -> Iterator[Installation]:
     """Yield a home folder with a running pipeline and locations of every kind.
 
     Hosts run only while a test has started them. Messages from folders are sent by another host than messages over
@@ -36,7 +36,7 @@ def receiving_house(web_port: int) -> Iterator[House]:
         open_folder() as home,
         start_server(NOT_DURABLE | SMALL) as server,
         Databases(server).clone() as url,
-        House(home, url) as opened,
+        Installation(home, url) as opened,
     ):
         opened.apply(
             f"""
@@ -58,9 +58,9 @@ def receiving_house(web_port: int) -> Iterator[House]:
 
 
 @pytest.fixture
-def connection(receiving_house: House) -> Iterator[psycopg.Connection]:
-    assert receiving_house.database is not None
-    with psycopg.connect(receiving_house.database, autocommit=True) as opened:
+def connection(receiving_installation: Installation) -> Iterator[psycopg.Connection]:
+    assert receiving_installation.database is not None
+    with psycopg.connect(receiving_installation.database, autocommit=True) as opened:
         yield opened
 
 
@@ -71,12 +71,12 @@ def count(connection: psycopg.Connection, query: str) -> int:
 
 
 def test_every_port_whose_filter_matches_sends_identical_bytes_once(
-    receiving_house: House, connection: psycopg.Connection
+    receiving_installation: Installation, connection: psycopg.Connection
 ) -> None:
     """ACC-01."""
-    house = receiving_house
+    installation = receiving_installation
     body = bytes(range(256)) * 100
-    house.drop("random.bin", body, folder="any")
+    installation.drop_file("random.bin", body, folder="any")
     queued = "SELECT count(*) FROM messagebox.work_queue"
     wait_until(lambda: count(connection, queued) == 2, what="two queue rows")
     assert count(connection, "SELECT count(*) FROM messagebox.spool") == 1
@@ -86,40 +86,40 @@ def test_every_port_whose_filter_matches_sends_identical_bytes_once(
         " UNION ALL TABLE messagebox.message_ref_count_log_2) l"
     )
     assert count(connection, references) == 2
-    host = house.start_host("Sender")
-    assert house.wait_for_files("out/a", 1) == [body]
-    assert house.wait_for_files("out/b", 1) == [body]
+    host = installation.start_host("Sender")
+    assert installation.wait_for_files("out/a", 1) == [body]
+    assert installation.wait_for_files("out/b", 1) == [body]
     wait_until(lambda: count(connection, queued) == 0, what="an empty queue")
     host.stop()
-    house.run("jobs", "run")
+    installation.run("jobs", "run")
     assert count(connection, "SELECT count(*) FROM messagebox.spool") == 0
     assert count(connection, "SELECT count(*) FROM messagebox.parts") == 0
-    assert house.arrived("out/c") == []
-    assert (len(house.arrived("out/a")), len(house.arrived("out/b"))) == (1, 1)
-    wait_until(lambda: list((house.home / "any").glob("*.bin")) == [], what="an empty source folder")
+    assert installation.read_files("out/c") == []
+    assert (len(installation.read_files("out/a")), len(installation.read_files("out/b"))) == (1, 1)
+    wait_until(lambda: list((installation.home / "any").glob("*.bin")) == [], what="an empty source folder")
 
 
-def test_an_unroutable_message_can_be_resumed_once_it_has_a_subscriber(receiving_house: House) -> None:
+def test_an_unroutable_message_can_be_resumed_once_it_has_a_subscriber(receiving_installation: Installation) -> None:
     """ACC-20."""
-    house = receiving_house
-    house.drop("order.json", b'{"region": "EU"}')
-    [inbound] = wait_until(lambda: house.suspended("resumable"), what="the suspended order")
-    [report] = house.suspended("not-resumable")
+    installation = receiving_installation
+    installation.drop_file("order.json", b'{"region": "EU"}')
+    [inbound] = wait_until(lambda: installation.list_suspended("resumable"), what="the suspended order")
+    [report] = installation.list_suspended("not-resumable")
     assert report["service_class"] == "routing_failure_report"
     assert inbound["error_code"] == "ROUTING"
-    house.run("port", "enlist", "P")
-    house.run("instance", "resume", inbound["instance_id"])
+    installation.run("port", "enlist", "P")
+    installation.run("instance", "resume", inbound["instance_id"])
     # The host of the location publishes it again, and the host of the port sends it.
-    hosts = [house.start_host(name) for name in ("Main", "Sender")]
-    [waiting] = wait_until(lambda: house.suspended(error="PORT_STOPPED"), what="the order suspended at P")
-    assert house.suspended("resumable") == [waiting]
-    house.run("port", "start", "P")
-    assert house.wait_for_files("out/p", 1) == [b'{"region": "EU"}']
+    hosts = [installation.start_host(name) for name in ("Main", "Sender")]
+    [waiting] = wait_until(lambda: installation.list_suspended(error="PORT_STOPPED"), what="the order suspended at P")
+    assert installation.list_suspended("resumable") == [waiting]
+    installation.run("port", "start", "P")
+    assert installation.wait_for_files("out/p", 1) == [b'{"region": "EU"}']
     for host in hosts:
         host.stop()
-    house.run("jobs", "run")
-    assert house.suspended() == []
-    house.run("port", "unenlist", "P")
+    installation.run("jobs", "run")
+    assert installation.list_suspended() == []
+    installation.run("port", "unenlist", "P")
 
 
 def post(url: str, body: bytes, key: str) -> tuple[int, dict[str, Any]]:
@@ -133,11 +133,11 @@ def post(url: str, body: bytes, key: str) -> tuple[int, dict[str, Any]]:
 
 
 def test_an_accepted_request_is_delivered_once_and_requests_are_rejected_while_throttled(
-    receiving_house: House, web_port: int
+    receiving_installation: Installation, web_port: int
 ) -> None:
-    house, url = receiving_house, f"http://127.0.0.1:{web_port}/orders"
-    assert house.database is not None
-    host = house.start_host()
+    installation, url = receiving_installation, f"http://127.0.0.1:{web_port}/orders"
+    assert installation.database is not None
+    host = installation.start_host()
 
     def is_open() -> bool:
         with suppress(OSError):
@@ -146,12 +146,12 @@ def test_an_accepted_request_is_delivered_once_and_requests_are_rejected_while_t
         return False
 
     def show_location() -> dict[str, Any]:
-        [one] = [one for one in house.ask("pipeline", "show") if one["location"] == "web"]
+        [one] = [one for one in installation.run_json("pipeline", "show") if one["location"] == "web"]
         return dict(one)
 
     wait_until(is_open, what="an open port")
     first, second = (b'{"region": "US", "priority": %d}' % number for number in (1, 2))
-    with psycopg.connect(house.database, autocommit=True) as connection:
+    with psycopg.connect(installation.database, autocommit=True) as connection:
         connection.execute("SELECT pg_advisory_lock(7001, 0)")
         status, accepted = post(url, first, "order-1")
         assert status == 202
@@ -159,7 +159,7 @@ def test_an_accepted_request_is_delivered_once_and_requests_are_rejected_while_t
         assert post(url, first, "order-1") == (202, accepted)
         assert show_location()["waiting"] == 1
         connection.execute("SELECT pg_advisory_unlock(7001, 0)")
-        assert house.wait_for_files("out/web", 1) == [first]
+        assert installation.wait_for_files("out/web", 1) == [first]
         assert post(url, first, "order-1") == (202, accepted)
         wait_until(lambda: show_location()["published"] == 1, what="a location with one published message")
 
@@ -173,8 +173,8 @@ def test_an_accepted_request_is_delivered_once_and_requests_are_rejected_while_t
         assert "60,000 messages are in the queues" in refused["error"]
         connection.execute("UPDATE management.load SET queued = 0, measured_at = '-infinity'")
     wait_until(lambda: post(url, second, "order-2")[0] == 202, what="an open location")
-    assert sorted(house.wait_for_files("out/web", 2)) == [first, second]
+    assert sorted(installation.wait_for_files("out/web", 2)) == [first, second]
     wait_until(lambda: show_location()["state"] == "receiving", what="a location that is not throttled")
     assert show_location()["waiting"] == 0
     host.stop()
-    house.run("jobs", "run")
+    installation.run("jobs", "run")

@@ -9,7 +9,7 @@ import postroom
 from postroom import BTS, Message, Property
 from postroom.client import Client
 from postroom.errors import PublishFailed
-from tests.support.house import House
+from tests.support.installation import Installation
 
 A = Property("T.A", int)
 B = Property("T.B", int)
@@ -17,8 +17,8 @@ C = Property("T.C", str)
 
 
 @pytest.fixture
-def client(house: House) -> Client:
-    house.apply(
+def client(installation: Installation) -> Client:
+    installation.apply(
         """
         A, B, C = Property("T.A", int), Property("T.B", int), Property("T.C", str)
         app.property(A, B, C)
@@ -28,7 +28,7 @@ def client(house: House) -> Client:
         app.send_port("Plain", adapters.Null())
         """
     )
-    return house._stack.enter_context(postroom.connect(house.database))
+    return installation._stack.enter_context(postroom.connect(installation.database))
 
 
 def publish_one(client: Client, message: Message) -> tuple[str, ...]:
@@ -40,9 +40,11 @@ def publish_one(client: Client, message: Message) -> tuple[str, ...]:
     return published.subscribers
 
 
-def test_a_port_without_filter_receives_only_messages_that_are_addressed_to_it(house: House, client: Client) -> None:
+def test_a_port_without_filter_receives_only_messages_that_are_addressed_to_it(
+    installation: Installation, client: Client
+) -> None:
     """ACC-03."""
-    [plain] = [port for port in house.ask("port", "list") if port["name"] == "Plain"]
+    [plain] = [port for port in installation.run_json("port", "list") if port["name"] == "Plain"]
     assert publish_one(client, Message.of(b"", promoted={BTS.SPTransportID: plain["transport_id"]})) == ("Plain",)
     assert publish_one(client, Message.of(b"", promoted={A: 5})) == ()
 
@@ -75,16 +77,16 @@ def test_text_is_compared_case_sensitively(client: Client) -> None:
     assert publish_one(client, Message.of(b"", promoted={C: "ABC"})) == ("Mixed",)
 
 
-def test_the_properties_of_a_batch_are_deleted_after_the_publish(house: House, client: Client) -> None:
+def test_the_properties_of_a_batch_are_deleted_after_the_publish(installation: Installation, client: Client) -> None:
     """ACC-11, for publishers with an index and without one (the command line)."""
     publish_one(client, Message.of(b"", promoted={A: 1, B: 2}))
     publish_one(client, Message.of(b"", promoted={A: 77}))
-    body = house.home / "body"
+    body = installation.home / "body"
     body.write_bytes(b"x")
-    house.run("publish", str(body), "--promote", "T.C=abc")
-    house.run("publish", str(body), "--promote", "T.A=77", exit_code=1)
-    assert house.database is not None
-    with psycopg.connect(house.database) as connection:
+    installation.run("publish", str(body), "--promote", "T.C=abc")
+    installation.run("publish", str(body), "--promote", "T.A=77", exit_code=1)
+    assert installation.database is not None
+    with psycopg.connect(installation.database) as connection:
         for table in ("message_properties", "message_predicates"):
             row = connection.execute(f"SELECT count(*) FROM messagebox.{table}").fetchone()
             assert row == (0,)

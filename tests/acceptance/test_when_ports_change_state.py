@@ -4,48 +4,48 @@ from __future__ import annotations
 
 import postroom
 from postroom import Property
-from tests.support.house import House
+from tests.support.installation import Installation
 from tests.support.waiting import wait_until
 
 Region = Property("Orders.Region", str)
 PORT = 'app.send_port("P", adapters.File("out"), filter=Region == "EU", state="{state}")\n'
 
 
-def publish(house: House, count: int) -> None:
-    with postroom.connect(house.database) as client:
+def publish(installation: Installation, count: int) -> None:
+    with postroom.connect(installation.database) as client:
         for number in range(count):
             client.publish(f"order {number}".encode(), promoted={Region: "EU"})
 
 
-def test_stopping_a_port_keeps_its_queue_and_suspends_later_messages(house: House) -> None:
+def test_stopping_a_port_keeps_its_queue_and_suspends_later_messages(installation: Installation) -> None:
     """ACC-21, ACC-22."""
-    house.apply(PORT.format(state="started"))
-    publish(house, 50)
-    house.run("port", "stop", "P")
-    publish(house, 5)
-    house.start_host()
-    house.wait_for_files("out", 50)
-    suspended = house.suspended(error="PORT_STOPPED")
+    installation.apply(PORT.format(state="started"))
+    publish(installation, 50)
+    installation.run("port", "stop", "P")
+    publish(installation, 5)
+    installation.start_host()
+    installation.wait_for_files("out", 50)
+    suspended = installation.list_suspended(error="PORT_STOPPED")
     assert len(suspended) == 5
-    house.run("instance", "resume", suspended[0]["instance_id"])
-    house.wait_for_files("out", 51)
-    assert len(house.suspended()) == 4
-    house.run("port", "start", "P")
-    house.wait_for_files("out", 55)
-    assert house.suspended() == []
+    installation.run("instance", "resume", suspended[0]["instance_id"])
+    installation.wait_for_files("out", 51)
+    assert len(installation.list_suspended()) == 4
+    installation.run("port", "start", "P")
+    installation.wait_for_files("out", 55)
+    assert installation.list_suspended() == []
 
 
-def test_unenlisting_keeps_the_instance_that_is_retrying(house: House) -> None:
+def test_unenlisting_keeps_the_instance_that_is_retrying(installation: Installation) -> None:
     """ACC-24."""
-    (house.home / "out").write_text("a file where the folder should be: every send fails")
-    house.apply(
+    (installation.home / "out").write_text("a file where the folder should be: every send fails")
+    installation.apply(
         'app.send_port("P", adapters.File("out"), filter=Region == "EU", retry=Retry(count=1000, interval=3600))\n'
     )
-    publish(house, 1)
-    house.start_host()
-    wait_until(lambda: house.ask("instance", "list", "--state", "retrying"), what="a retrying instance")
-    house.run("port", "unenlist", "P")
-    with postroom.connect(house.database) as client:
+    publish(installation, 1)
+    installation.start_host()
+    wait_until(lambda: installation.run_json("instance", "list", "--state", "retrying"), what="a retrying instance")
+    installation.run("port", "unenlist", "P")
+    with postroom.connect(installation.database) as client:
         try:
             client.publish(b"late", promoted={Region: "EU"})
         except postroom.errors.PublishFailed:
@@ -53,5 +53,5 @@ def test_unenlisting_keeps_the_instance_that_is_retrying(house: House) -> None:
         else:
             refused = False
     assert refused
-    [retrying] = house.ask("instance", "list", "--state", "retrying")
-    house.run("instance", "terminate", retrying["instance_id"])
+    [retrying] = installation.run_json("instance", "list", "--state", "retrying")
+    installation.run("instance", "terminate", retrying["instance_id"])

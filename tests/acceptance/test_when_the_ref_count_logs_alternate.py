@@ -6,24 +6,27 @@ import psycopg
 
 import postroom
 from postroom import Property
-from tests.support.house import House
+from tests.support.installation import Installation
 from tests.support.waiting import wait_until
 
 Region = Property("Orders.Region", str)
 
 
-def test_the_spool_returns_to_zero_after_the_load(house: House) -> None:
-    house.apply(
+def test_the_spool_returns_to_zero_after_the_load(installation: Installation) -> None:
+    installation.apply(
         """
         app.send_port("A", adapters.Null(), filter=Region == "EU")
         app.send_port("B", adapters.Null(), filter=Region == "EU")
         """
     )
     for _ in range(2):
-        house.start_host()
-    assert house.database is not None
+        installation.start_host()
+    assert installation.database is not None
     active_logs: set[int] = set()
-    with psycopg.connect(house.database, autocommit=True) as connection, postroom.connect(house.database) as client:
+    with (
+        psycopg.connect(installation.database, autocommit=True) as connection,
+        postroom.connect(installation.database) as client,
+    ):
 
         def read(query: str) -> int:
             row = connection.execute(query).fetchone()

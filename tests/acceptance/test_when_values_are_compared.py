@@ -11,7 +11,7 @@ from postroom.errors import PublishFailed
 from postroom.filters.expression import Operator
 from postroom.values import Value
 from tests.support.catalogue import COMPARISONS, Case, Comparison
-from tests.support.house import House
+from tests.support.installation import Installation
 
 
 def format_python(value: Value | None) -> str:
@@ -34,16 +34,16 @@ def format_send_port(comparison: Comparison) -> str:
     return f"app.send_port({name!r}, adapters.Null(), filter={condition})"
 
 
-def test_every_operator_matches_as_in_the_truth_table(house: House) -> None:
+def test_every_operator_matches_as_in_the_truth_table(installation: Installation) -> None:
     lines = ["from datetime import datetime"]
     for comparison in COMPARISONS:
         prop = comparison.prop
         lines.append(f"{prop.name} = Property({prop.dotted!r}, {prop.value_type.python_type.__name__})")
         lines.append(f"app.property({prop.name})")
         lines.append(format_send_port(comparison))
-    house.apply("\n".join(lines) + "\n")
-    assert len(house.ask("subscription", "list", "--limit", "10000")) == len(COMPARISONS)
-    with postroom.connect(house.database) as client:
+    installation.apply("\n".join(lines) + "\n")
+    assert len(installation.run_json("subscription", "list", "--limit", "10000")) == len(COMPARISONS)
+    with postroom.connect(installation.database) as client:
         for comparison in COMPARISONS:
             for case in comparison.cases:
                 expected = (comparison.prop.name,) if case.holds else ()

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 
 from postroom.messagebox.connection import connect
-from tests.support.house import House
+from tests.support.installation import Installation
 from tests.support.waiting import PATIENCE, wait_until
 
 ROWS = 8_000
@@ -35,28 +35,28 @@ HALTED = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 
 
 
 def test_every_row_is_published_once_however_the_file_would_be_split_now(home: Path, database: str) -> None:
-    with House(home, database) as house, connect(database) as connection:
+    with Installation(home, database) as installation, connect(database) as connection:
 
         def count(query: str) -> int:
             [(found,)] = connection.execute(query)
             return int(found)
 
-        house.apply(BULK)
-        house.drop("big.csv", b"id,region\n" + b"".join(b"%d,EU\n" % number for number in range(ROWS)))
+        installation.apply(BULK)
+        installation.drop_file("big.csv", b"id,region\n" + b"".join(b"%d,EU\n" % number for number in range(ROWS)))
         connection.execute(HALT)
         connection.execute("SELECT pg_advisory_lock(2000)")
         run = ("pipeline", "run", "Main", "--once")
-        first = house.start(*run, "--master", "local[1]", "--conf", "spark.sql.files.maxPartitionBytes=9000")
-        wait_until(lambda: not first.runs or count(HALTED), what="a publisher that waits")
-        assert first.runs, first.output()
+        first = installation.start(*run, "--master", "local[1]", "--conf", "spark.sql.files.maxPartitionBytes=9000")
+        wait_until(lambda: not first.is_running or count(HALTED), what="a publisher that waits")
+        assert first.is_running, first.output()
         family = psutil.Process(first.pid).children(recursive=True)
         first.kill()
         assert psutil.wait_procs(family, PATIENCE)[1] == []
         assert 0 < count("SELECT count(*) FROM spool") < ROWS
         connection.execute("SELECT pg_advisory_unlock(2000)")
         connection.execute("DROP TRIGGER halt ON messagebox.spool")
-        second = house.start(*run, "--master", "local[2]", "--conf", "spark.sql.files.maxPartitionBytes=100000")
-        wait_until(lambda: not second.runs, what="the end of the file")
+        second = installation.start(*run, "--master", "local[2]", "--conf", "spark.sql.files.maxPartitionBytes=100000")
+        wait_until(lambda: not second.is_running, what="the end of the file")
         assert second.stop() == 0, second.output()
         bodies = [json.loads(body)["id"] for (body,) in connection.execute("SELECT body FROM parts")]
         assert sorted(bodies) == list(range(ROWS))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from postroom.private_folder import PARENT
 from tests.support.chaos_installation import ChaosInstallation
-from tests.support.house import House
+from tests.support.installation import Installation
 from tests.support.orders import APPLICATION, Orders
 from tests.support.waiting import wait_until
 
@@ -26,46 +26,42 @@ def test_every_order_is_where_it_belongs(home: Path) -> None:
     orders = Orders(COUNT)
     per_file = COUNT // 40
     files = list(orders.files(per_file=per_file))
-    with House(home) as house:
-        up = house.start("up", str(house.write(APPLICATION)), "--master", "local[2]")
-        installation = ChaosInstallation(house, up)
+    with Installation(home) as installation:
+        up = installation.start("up", str(installation.write(APPLICATION)), "--master", "local[2]")
+        chaos = ChaosInstallation(installation, up)
 
         def drop(some: slice) -> None:
             for name, content in files[some]:
-                house.drop(name, content)
+                installation.drop_file(name, content)
 
-        kept = installation.keep_batch(files[:2], list(range(2 * per_file)))
+        kept = chaos.keep_batch(files[:2], list(range(2 * per_file)))
         drop(slice(2, 10))
-        wait_until(
-            lambda: installation.published() > 0 and installation.delivered() > 0, what="the first orders on their way"
-        )
+        wait_until(lambda: chaos.published() > 0 and chaos.delivered() > 0, what="the first orders on their way")
 
-        with installation.nothing_published():
+        with chaos.nothing_published():
             drop(slice(10, 20))
-            installation.wait_for_publisher()
-            killed = installation.kill_pipeline()
-            before, sent = installation.published(), installation.delivered()
-        wait_until(lambda: installation.pid_of("pipeline Main") != killed, what="another pipeline process")
-        wait_until(
-            lambda: installation.delivered() > sent and installation.published() > before, what="the next orders"
-        )
+            chaos.wait_for_publisher()
+            killed = chaos.kill_pipeline()
+            before, sent = chaos.published(), chaos.delivered()
+        wait_until(lambda: chaos.pid_of("pipeline Main") != killed, what="another pipeline process")
+        wait_until(lambda: chaos.delivered() > sent and chaos.published() > before, what="the next orders")
 
-        with installation.host_stopped():
+        with chaos.host_stopped():
             drop(slice(20, 30))
             waiting = "SELECT count(*) FROM messagebox.work_queue"
-            wait_until(lambda: installation.ask(waiting) > 0, what="work for the host")
-        installation.end_postgres(signal.SIGINT)
-        wait_until(lambda: installation.published() > COUNT // 2, what="the second half on its way")
+            wait_until(lambda: chaos.ask(waiting) > 0, what="work for the host")
+        chaos.end_postgres(signal.SIGINT)
+        wait_until(lambda: chaos.published() > COUNT // 2, what="the second half on its way")
 
-        with installation.nothing_published():
+        with chaos.nothing_published():
             drop(slice(30, 40))
-            installation.wait_for_publisher()
-            installation.end_postgres(signal.SIGKILL)
+            chaos.wait_for_publisher()
+            chaos.end_postgres(signal.SIGKILL)
 
-        installation.wait_for_end(orders)
-        installation.bring_again(kept)
-        installation.verify(orders)
-        last = installation.pid_of("pipeline Main")
+        chaos.wait_for_end(orders)
+        chaos.bring_again(kept)
+        chaos.verify(orders)
+        last = chaos.pid_of("pipeline Main")
         assert up.stop() == 0, up.output()
     assert [pid for pid in (killed, last) if scratch_of(pid).exists()] == []
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.support.chaos_installation import ChaosInstallation
 from tests.support.folders import open_folder
-from tests.support.house import House
+from tests.support.installation import Installation
 from tests.support.orders import APPLICATION, Orders
 from tests.support.waiting import wait_until
 
@@ -53,46 +53,44 @@ class _Chaos:
         self._say("at so many published: " + ", ".join(f"{moment:,} {one}" for moment, one in self._plan))
 
     def run(self) -> None:
-        with House(self._home) as house:
-            up = house.start("up", str(house.write(APPLICATION)), "--master", "local[2]")
-            installation = ChaosInstallation(house, up)
-            kept = installation.keep_batch(self._files[:3], list(range(3 * self._per_file)))
-            feeder = threading.Thread(target=self._feed, args=(house, self._files[3:]), daemon=True)
+        with Installation(self._home) as installation:
+            up = installation.start("up", str(installation.write(APPLICATION)), "--master", "local[2]")
+            chaos = ChaosInstallation(installation, up)
+            kept = chaos.keep_batch(self._files[:3], list(range(3 * self._per_file)))
+            feeder = threading.Thread(target=self._feed, args=(installation, self._files[3:]), daemon=True)
             feeder.start()
             acts: dict[str, Callable[[], object]] = {
-                "driver": installation.kill_pipeline,
-                "crash": lambda: installation.end_postgres(signal.SIGQUIT),
-                "restart": lambda: installation.end_postgres(signal.SIGINT),
+                "driver": chaos.kill_pipeline,
+                "crash": lambda: chaos.end_postgres(signal.SIGQUIT),
+                "restart": lambda: chaos.end_postgres(signal.SIGINT),
             }
             for number, (moment, what) in enumerate(self._plan):
                 wait_until(
-                    lambda moment=moment: installation.published() >= moment,  # type: ignore[misc]
+                    lambda moment=moment: chaos.published() >= moment,  # type: ignore[misc]
                     _PATIENCE,
                     what=f"{moment:,} orders to be published",
                 )
-                self._say(f"{installation.published():,} published as the {_NAMES[what]}")
+                self._say(f"{chaos.published():,} published as the {_NAMES[what]}")
                 acts[what]()
                 if number == len(self._plan) // 2:
-                    wait_until(
-                        lambda: installation.stored(kept.numbers) == 0, _PATIENCE, what="the first to be cleaned up"
-                    )
-                    installation.bring_again(kept)
+                    wait_until(lambda: chaos.stored(kept.numbers) == 0, _PATIENCE, what="the first to be cleaned up")
+                    chaos.bring_again(kept)
                     self._say("the first files have come again, after their messages were cleaned up")
             feeder.join(_PATIENCE)
-            installation.wait_for_end(self._orders, timeout=_PATIENCE)
+            chaos.wait_for_end(self._orders, timeout=_PATIENCE)
             self._say("everything is delivered and cleaned up")
-            installation.bring_again(kept)
-            installation.verify(self._orders)
+            chaos.bring_again(kept)
+            chaos.verify(self._orders)
             routes = sum(map(len, self._orders.expected.values())) + len(self._orders.lines)
             self._say(f"{len(self._orders.lines):,} orders published once each, {routes:,} routes once each")
             assert up.stop() == 0, up.output()
 
-    def _feed(self, house: House, files: Sequence[tuple[str, bytes]]) -> None:
+    def _feed(self, installation: Installation, files: Sequence[tuple[str, bytes]]) -> None:
         """Never many at a time, so that every moment has files before it and behind it."""
         folder = self._home / "in"
         for name, content in files:
             wait_until(lambda: len(list(folder.rglob("*.jsonl"))) < _AT_A_TIME, _PATIENCE, what="room for a file")
-            house.drop(name, content)
+            installation.drop_file(name, content)
 
     def _say(self, what: str) -> None:
         sys.stdout.write(f"{time.monotonic() - self._started:6.1f} s  {what}\n")

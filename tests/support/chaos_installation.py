@@ -17,7 +17,7 @@ import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from tests.support.house import House, Process
+from tests.support.installation import Installation, Process
 from tests.support.orders import FOLDERS, Orders, numbers
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -38,10 +38,10 @@ class KeptBatch:
 class ChaosInstallation:
     """Kills, restarts and counts."""
 
-    def __init__(self, house: House, up: Process) -> None:
-        self.house = house
+    def __init__(self, installation: Installation, up: Process) -> None:
+        self.installation = installation
         self.up = up
-        self.url = wait_until(house.url, what="the database")
+        self.url = wait_until(installation.find_url, what="the database")
         wait_until(lambda: self.pid_of("pipeline Main"), what="the pipeline")
         with self._connect() as connection:
             connection.execute(sql.SQL(_ACCOUNT))
@@ -69,7 +69,7 @@ class ChaosInstallation:
         )
 
     def delivered(self) -> int:
-        return sum(len(list((self.house.home / folder).glob("[!.]*"))) for folder in FOLDERS.values())
+        return sum(len(list((self.installation.home / folder).glob("[!.]*"))) for folder in FOLDERS.values())
 
     def stored(self, orders: list[int]) -> int:
         """How many of these orders the cleanup has left so far."""
@@ -112,18 +112,18 @@ class ChaosInstallation:
 
     def end_postgres(self, how: signal.Signals) -> None:
         """SIGINT is a fast shutdown, SIGQUIT an immediate one, as in a crash; the supervisor starts it again."""
-        [pid_file] = (self.house.home / ".postroom" / "postgres").glob("*/postmaster.pid")
+        [pid_file] = (self.installation.home / ".postroom" / "postgres").glob("*/postmaster.pid")
         os.kill(int(pid_file.read_text().splitlines()[0]), how)
 
     # -- the same batch again ------------------------------------------------------------------------------------
 
     def keep_batch(self, files: list[tuple[str, bytes]], orders: list[int]) -> KeptBatch:
         """Drops files, and keeps them as they are claimed. Nothing is published meanwhile."""
-        folder = self.house.home / "kept"
+        folder = self.installation.home / "kept"
         folder.mkdir(exist_ok=True)
         with self.nothing_published(), self._connect() as connection:
             for name, content in files:
-                self.house.drop(name, content)
+                self.installation.drop_file(name, content)
             names = [name for name, _ in files]
 
             def claimed() -> list[dict[str, Any]]:
@@ -162,11 +162,11 @@ class ChaosInstallation:
     def wait_for_end(self, orders: Orders, *, timeout: float = PATIENCE) -> None:
         """Until everything is delivered and cleaned up."""
         for port, folder in FOLDERS.items():
-            self.house.wait_for_files(folder, len(orders.expected[port]), timeout=timeout)
+            self.installation.wait_for_files(folder, len(orders.expected[port]), timeout=timeout)
         for table in ("work_queue", "spool", "parts"):
             count = f"SELECT count(*) FROM messagebox.{table}"
             wait_until(lambda count=count: self.ask(count) == 0, what=f"an empty {table}")  # type: ignore[misc]
-        wait_until(lambda: not list((self.house.home / "in").glob("*.jsonl")), what="an empty source folder")
+        wait_until(lambda: not list((self.installation.home / "in").glob("*.jsonl")), what="an empty source folder")
 
     def verify(self, orders: Orders) -> None:
         """Every order published exactly once, every route exactly once, every file where it belongs."""
@@ -183,10 +183,10 @@ class ChaosInstallation:
                 routed[name][n] += times
         assert routed == {**orders.expected, EVERYTHING: everything}
         for port, folder in FOLDERS.items():
-            assert numbers(self.house.arrived(folder)) == orders.expected[port]
+            assert numbers(self.installation.read_files(folder)) == orders.expected[port]
         assert self.ask("SELECT count(*) FROM messagebox.suspended_queue") == 0
         assert self.published() == count
-        self.house.run("check")
+        self.installation.run("check")
 
     def _connect(self) -> psycopg.Connection[Any]:
         return psycopg.connect(self.url, autocommit=True)

@@ -1,4 +1,4 @@
-"""A Postroom as its users have it: a home folder, an application file, processes, and the command line."""
+"""An installation of Postroom: a home folder with an application file, running processes, and the command line."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class CommandFailed(AssertionError):
     """A command ended with another exit code than the test expected."""
 
 
-class House:
-    """One home folder, with the commands and processes that a test uses on it."""
+class Installation:
+    """One home folder. Runs commands on it, and starts processes that end with it."""
 
     def __init__(self, home: Path, database: str | None = None) -> None:
         self.home = home
         self.database = database
         self._stack = ExitStack()
 
-    def __enter__(self) -> House:
+    def __enter__(self) -> Installation:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -58,42 +58,45 @@ class House:
     # -- commands ----------------------------------------------------------------------------------------------
 
     def run(self, *words: str, exit_code: int = 0) -> str:
-        """What a command prints; its exit code has to be the one expected."""
+        """Run a command and return its output: standard error if it is expected to fail.
+
+        Raise CommandFailed if the exit code is another one.
+        """
         # A body is written to standard output as bytes.
         written, err = io.BytesIO(), io.StringIO()
         out = io.TextIOWrapper(written, encoding="utf-8", write_through=True)
         with redirect_stdout(out), redirect_stderr(err):
-            code = main([*words, *self._where()])
+            code = main([*words, *self.common_options()])
         if code != exit_code:
             raise CommandFailed(
                 f"postroom {' '.join(words)} ended with {code}:\n{written.getvalue().decode()}{err.getvalue()}"
             )
         return written.getvalue().decode() if exit_code == 0 else err.getvalue()
 
-    def ask(self, *words: str) -> Any:
-        """The JSON that a command prints."""
+    def run_json(self, *words: str) -> Any:
+        """Run a command and return its JSON output."""
         return json.loads(self.run(*words, "-o", "json"))
 
     def apply(self, declarations: str) -> Path:
-        """Writes an application file of the usual properties and these declarations, and applies it."""
+        """Write an application file with PREAMBLE and these declarations, and apply it."""
         file = self.write(declarations)
         self.run("apply", str(file))
         return file
 
     def write(self, declarations: str) -> Path:
-        """An application file of the usual properties and these declarations."""
+        """Write an application file with PREAMBLE and these declarations."""
         file = self.home / "app.py"
         file.write_text(PREAMBLE + textwrap.dedent(declarations))
         return file
 
-    def suspended(self, state: str = "suspended", *, error: str | None = None) -> list[dict[str, Any]]:
-        """The suspended instances: all, or those that are (not) resumable, or with one error code."""
+    def list_suspended(self, state: str = "suspended", *, error: str | None = None) -> list[dict[str, Any]]:
+        """Return the suspended instances: all, or the (not) resumable ones, or those with one error code."""
         condition = ["--error", error] if error else []
-        rows: list[dict[str, Any]] = self.ask("instance", "list", "--state", state, *condition, "--limit", "10000")
+        rows: list[dict[str, Any]] = self.run_json("instance", "list", "--state", state, *condition, "--limit", "10000")
         return rows
 
-    def url(self) -> str:
-        """The address of the embedded MessageBox; empty until it is up."""
+    def find_url(self) -> str:
+        """Return the URL of the embedded MessageBox, or an empty text if it is not ready."""
         for file in (self.home / ".postroom" / "postgres").glob("*/postmaster.pid"):
             lines = file.read_text().splitlines()
             if len(lines) >= 8 and lines[7].strip() == "ready":
@@ -101,21 +104,21 @@ class House:
         return ""
 
     def receive(self, location: str, body: bytes, context: Context | None = None) -> Received:
-        """One interchange as a task of the pipeline receives it, logged in as the location's host; without Spark."""
+        """Receive one interchange as a pipeline task does, with the login of the location's host, without Spark."""
         assert self.database is not None
         with connect(self.database) as connection:
-            [where] = [one for one in read_receive_locations(connection) if one.name == location]
-            [host] = [one for one in read_hosts(connection) if one.host_id == where.host_id]
-        arrived = Interchange(interchange_id=uuid.uuid4(), body=Bytes(body), context=context or Context())
+            [found] = [one for one in read_receive_locations(connection) if one.name == location]
+            [host] = [one for one in read_hosts(connection) if one.host_id == found.host_id]
+        interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(body), context=context or Context())
         with connect(self.database, user=host.role_name) as connection:
-            [received] = Receiver(connection, RoutingTable()).receive(where, [arrived])
+            [received] = Receiver(connection, RoutingTable()).receive(found, [interchange])
         return received
 
     # -- processes ---------------------------------------------------------------------------------------------
 
     def start(self, *words: str) -> Process:
-        """A command that keeps running, ended with the house."""
-        return self._stack.enter_context(_running(Process(self, words)))
+        """Start a command that keeps running. It is stopped with the installation."""
+        return self._stack.enter_context(_stop_at_exit(Process(self, words)))
 
     def start_host(self, name: str = "Main") -> Process:
         return self.start("host", "run", name)
@@ -123,41 +126,41 @@ class House:
     def start_pipeline(self, name: str = "Main") -> Process:
         return self.start("pipeline", "run", name, "--master", "local[2]")
 
-    def _where(self) -> list[str]:
+    def common_options(self) -> list[str]:
+        """Return the options that every command of this installation needs."""
         return ["--home", str(self.home), *(["--database", self.database] if self.database else [])]
 
     # -- folders -----------------------------------------------------------------------------------------------
 
-    def drop(self, name: str, content: bytes, folder: str = "in") -> None:
-        """A whole file at once, as careful senders do it."""
+    def drop_file(self, name: str, content: bytes, folder: str = "in") -> None:
+        """Write a file under a hidden name and rename it, so that it appears complete."""
         (self.home / folder).mkdir(parents=True, exist_ok=True)
         hidden = self.home / folder / f".{name}.part"
         hidden.write_bytes(content)
         hidden.rename(self.home / folder / name)
 
-    def arrived(self, folder: str) -> list[bytes]:
-        """The contents of the files in a folder, in no particular order."""
-        paths = (self.home / folder).glob("*")
-        return [path.read_bytes() for path in paths if path.is_file() and not path.name.startswith(".")]
+    def read_files(self, folder: str) -> list[bytes]:
+        """Return the contents of the files in a folder, in no particular order. Hidden files are excluded."""
+        return [path.read_bytes() for path in self._list_files(folder)]
 
     def wait_for_files(self, folder: str, count: int, timeout: float = PATIENCE) -> list[bytes]:
-        def there() -> list[Path]:
-            paths = (self.home / folder).glob("*")
-            return [path for path in paths if path.is_file() and not path.name.startswith(".")]
+        wait_until(lambda: len(self._list_files(folder)) >= count, timeout, what=f"{count} files in {folder}")
+        return self.read_files(folder)
 
-        wait_until(lambda: len(there()) >= count, timeout, what=f"{count} files in {folder}")
-        return self.arrived(folder)
+    def _list_files(self, folder: str) -> list[Path]:
+        paths = (self.home / folder).glob("*")
+        return [path for path in paths if path.is_file() and not path.name.startswith(".")]
 
 
 class Process:
     """A running `postroom` command."""
 
-    def __init__(self, house: House, words: tuple[str, ...]) -> None:
+    def __init__(self, installation: Installation, words: tuple[str, ...]) -> None:
         self.name = " ".join(words)
-        self.log = house.home / f"{words[0]}-{os.getpid()}-{id(self)}.log"
+        self.log = installation.home / f"{words[0]}-{os.getpid()}-{id(self)}.log"
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "postroom", *words, *house._where()],
+                [sys.executable, "-m", "postroom", *words, *installation.common_options()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -168,17 +171,17 @@ class Process:
         return self._process.pid
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """Ends it at once, without a chance to tidy up."""
+        """Kill the process with SIGKILL."""
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> int:
-        """Asks it to end, and returns its exit code."""
-        if self.runs:
+        """Stop the process with SIGTERM and return its exit code."""
+        if self.is_running:
             self._process.send_signal(signal.SIGTERM)
         try:
             return self._process.wait(PATIENCE)
@@ -191,9 +194,9 @@ class Process:
 
 
 @contextmanager
-def _running(process: Process) -> Iterator[Process]:
+def _stop_at_exit(process: Process) -> Iterator[Process]:
     try:
         yield process
     finally:
-        if process.runs:
+        if process.is_running:
             process.stop()
