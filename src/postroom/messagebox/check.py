@@ -35,7 +35,8 @@ class _Invariant:
 
 
 _LOST = "Postroom does not cause this. Find the program that writes to the database, and restore a backup if necessary."
-_COUNT = "No message is lost, but the spool does not become empty. Report it with the examples."
+_COUNT = "No message is lost, but the spool does not become empty. Run 'postroom check --repair'."
+_REPAIR = "Run 'postroom check --repair' now, which counts the references in the queues again."
 
 _INVARIANTS = (
     _Invariant(
@@ -51,17 +52,17 @@ _INVARIANTS = (
     _Invariant(
         name="negative_ref_counts",
         says="References were released more often than they were added. Content may be deleted too early.",
-        hint=_LOST,
+        hint=_REPAIR,
     ),
     _Invariant(
         name="wrong_message_ref_counts",
         says="Reference counts of messages differ from the references in the queues.",
-        hint=_LOST,
+        hint=_REPAIR,
     ),
     _Invariant(
         name="wrong_part_ref_counts",
         says="Reference counts of parts differ from the references of their messages in the queues.",
-        hint=_LOST,
+        hint=_REPAIR,
     ),
     _Invariant(
         name="references_without_message",
@@ -83,7 +84,7 @@ _INVARIANTS = (
     _Invariant(
         name="predicates_without_group",
         says="Predicates belong to no subscription.",
-        hint="They match no message. Delete them by their group id.",
+        hint="They match no message. 'postroom check --repair' deletes them.",
     ),
     _Invariant(
         name="incomplete_groups",
@@ -98,7 +99,7 @@ _INVARIANTS = (
     _Invariant(
         name="transient_rows_left_behind",
         says="Properties of a published batch were not deleted.",
-        hint="They do no harm. Delete them by their batch id, and report it.",
+        hint="They do no harm. 'postroom check --repair' deletes them.",
     ),
     _Invariant(
         name="claims_of_dead_instances",

@@ -106,12 +106,12 @@ def run_all_jobs_once(
     connection: Connection, settings: JobSettings | None = None, *, wait: timedelta = timedelta(seconds=60)
 ) -> list[JobRun]:
     """Run every job, due or not, as soon as no other session runs jobs."""
-    with _job_lock(connection, wait):
+    with lock_jobs(connection, wait):
         return [_run(connection, job) for job in build_jobs(settings)]
 
 
 @contextmanager
-def _job_lock(connection: Connection, wait: timedelta) -> Iterator[None]:
+def lock_jobs(connection: Connection, wait: timedelta) -> Iterator[None]:
     """Lock the jobs, so that no other session runs one. Raise Unavailable after ``wait``."""
     try:
         with connection.transaction():

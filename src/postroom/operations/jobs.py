@@ -1,4 +1,4 @@
-"""Housekeeping: the jobs, their last runs, and the consistency check."""
+"""Housekeeping: the jobs, their last runs, the consistency check, and repairs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from datetime import datetime
 from postroom.messagebox.check import Violation, check
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.jobs import JobRun, build_jobs, run_all_jobs_once
+from postroom.messagebox.repair import Repair, repair_messagebox
 
-__all__ = ["JobListing", "Violation", "check", "list_jobs", "run_jobs"]
+__all__ = ["JobListing", "Repair", "Violation", "check", "list_jobs", "repair_messagebox", "run_jobs"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -323,3 +323,23 @@ def test_groups_are_enlisted_started_stopped_and_unenlisted(run: Run, tmp_path: 
     assert "postroom group unenlist 'Everyone'" in last.err
     assert run("group", "unenlist", "Everyone").code == ExitCode.OK
     assert run("port", "unenlist", "Two").code == ExitCode.OK
+
+
+def test_check_repairs_reference_counts(suspended: Run, database: str) -> None:
+    with connect(database) as connection:
+        connection.execute("INSERT INTO message_ref_count_log_totals SELECT message_id, 5 FROM spool")
+    assert suspended("check").code == ExitCode.FAILED
+    repaired = suspended("check", "--repair", "-o", "json")
+    assert (repaired.code, repaired.json["violations"]) == (ExitCode.OK, [])
+    [repair] = repaired.json["repairs"]
+    assert (repair["what"], repair["problem"], repair["count"]) == ("message reference counts", "too high", 1)
+    again = suspended("check", "--repair")
+    assert (again.code, again.out) == (ExitCode.OK, "There was nothing to repair.\nAll invariants hold.\n")
+
+
+def test_check_reports_what_a_repair_cannot_rebuild(suspended: Run, database: str) -> None:
+    with connect(database) as connection:
+        connection.execute("DELETE FROM parts")
+    result = suspended("check", "--repair", "-o", "json")
+    assert result.code == ExitCode.FAILED
+    assert [one["invariant"] for one in result.json["violations"]] == ["messages_without_part"]

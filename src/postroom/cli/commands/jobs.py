@@ -7,7 +7,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.rendering.output import show_rows
+from postroom.cli.rendering.output import Format, show_rows, to_json
 
 
 @click.group(cls=CommandGroup)
@@ -71,26 +71,37 @@ def run(options: CommandOptions) -> None:
 
 
 @click.command()
+@click.option("--repair", is_flag=True, help="Rebuild the reference counts from the queues, and delete unused rows.")
 @common_options
 @pass_options
-def check(options: CommandOptions) -> None:
+def check(options: CommandOptions, repair: bool) -> None:
     """Verify the invariants of the MessageBox and list violations.
 
-    The exit code is 1 if there are violations.
+    The exit code is 1 if there are violations. With --repair, the MessageBox is repaired first, and the repairs are
+    listed, too. Hosts and publishers wait during the repair. A message that is in a queue is never deleted.
 
     \b
     Example:
-      postroom check
+      postroom check --repair
     """
     from dataclasses import asdict
 
     from postroom.errors import PostroomError
     from postroom.operations.jobs import check as find_violations
+    from postroom.operations.jobs import repair_messagebox
 
     with open_messagebox(options) as connection:
+        repairs = [asdict(one) for one in repair_messagebox(connection)] if repair else []
         violations = find_violations(connection)
-    columns = ["invariant", "count", "says", "examples"]
-    show_rows([asdict(one) for one in violations], columns, options.output, empty="All invariants hold.")
+    rows = [asdict(one) for one in violations]
+    if repair and options.output is Format.JSON:
+        click.echo(to_json({"repairs": repairs, "violations": rows}))
+    else:
+        if repair:
+            columns = ["what", "problem", "count", "examples"]
+            show_rows(repairs, columns, options.output, empty="There was nothing to repair.")
+        columns = ["invariant", "count", "says", "examples"]
+        show_rows(rows, columns, options.output, empty="All invariants hold.")
     if violations:
         hints = dict.fromkeys(one.hint for one in violations)
         raise PostroomError(
