@@ -10,9 +10,8 @@ import uuid
 from dataclasses import replace
 
 from postroom.agent.error_reports import Failure, is_error_report
-from postroom.agent.identity import Kind, derive_id, unit_for_failure
-from postroom.agent.publish import Publisher
-from postroom.agent.routes import StoredMessage
+from postroom.agent.idempotency import Kind, derive_id, unit_for_failure
+from postroom.agent.publish import Publisher, StoredMessage
 from postroom.agent.routing.matching import Matcher, ProcedureMatcher
 from postroom.errors import ClaimLost
 from postroom.message import Bytes, Message, Part

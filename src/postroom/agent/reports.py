@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from postroom.agent.publish import RoutingLock, lock_routing
-from postroom.agent.routes import write_message_references
+from postroom.agent.publish import RoutingLock, lock_routing, write_message_references
 from postroom.errors import RoutingFailure
 from postroom.message import Context, Message
 from postroom.messagebox.configuration import Host, ServiceClass

@@ -10,11 +10,10 @@ import threading
 import uuid
 from collections.abc import Callable, Collection
 
-from postroom.agent.publish import Publisher, lock_current
+from postroom.agent.publish import Publisher, StoredMessage, lock_current
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.receiving.suspended_documents import resume_interchange
 from postroom.agent.reports import RoutingFailureReport, Unroutable, publish_reports
-from postroom.agent.routes import StoredMessage
 from postroom.agent.routing.matching import IndexMatcher, routing_failure
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PipelineFailure

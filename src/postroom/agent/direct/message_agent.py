@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Callable, Sequence
 
 from postroom.agent.direct.message_batch import MessageBatch, Published, UnroutableMessages
-from postroom.agent.identity import unit_for_key
+from postroom.agent.idempotency import unit_for_key
 from postroom.agent.publish import Publisher
 from postroom.agent.reports import publish_reports
 from postroom.agent.routing.matching import IndexMatcher, Matcher, ProcedureMatcher

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 
 from psycopg.pq import TransactionStatus
 
-from postroom.agent.identity import Kind, derive_id
+from postroom.agent.idempotency import Kind, Receipt, derive_id, read_outcome, take_receipts
 from postroom.agent.originator import Login, has_originator, resolve_originator, to_stored_originator
-from postroom.agent.publish import PublishBatch, Receipt, RoutingLock, lock_current, read_outcome, take_receipts
+from postroom.agent.publish import PublishBatch, RoutedMessages, RoutingLock, lock_current
 from postroom.agent.reports import RoutingFailureReport, write_suspensions
-from postroom.agent.routes import RoutedMessages
 from postroom.agent.routing.matching import IndexMatcher, Matcher, MatchResult, routing_failure
 from postroom.errors import BadValue, DuplicateKey, PublishFailed, PublishResult, RoutingFailure, StateError
 from postroom.message import FRAGMENT_SIZE, Context, Message, Part

@@ -13,15 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from postroom.agent.identity import Kind, Units, to_id_array
+from postroom.agent.idempotency import Kind, Units, take_receipts, to_id_array
 from postroom.agent.originator import to_stored_originators
-from postroom.agent.publish import PublishBatch, RoutingLock, lock_current, take_receipts
+from postroom.agent.publish import PublishBatch, Routes, RoutingLock, lock_current
 from postroom.agent.receiving.authentication import authenticate
 from postroom.agent.receiving.document_failures import BatchFailures
 from postroom.agent.receiving.documents import Documents, encode_contexts
 from postroom.agent.receiving.interchange import Chunk
 from postroom.agent.reports import Unroutable
-from postroom.agent.routes import Routes
 from postroom.agent.routing.matching import match_batch, routing_failure
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
@@ -141,10 +140,10 @@ class DocumentBatch(PublishBatch):
             )
             kept[self._failures.replaced_rows] = False
         self._kept = np.flatnonzero(kept)
-        units = Units.of(documents.units).take(documents.chunk_of[self._kept])
+        units = Units.from_uuids(documents.units).take(documents.chunk_of[self._kept])
         numbers = documents.numbers[self._kept]
-        self._message_ids = units.ids(Kind.MESSAGE, numbers)
-        self._part_ids = units.ids(Kind.PART, numbers)
+        self._message_ids = units.derive_ids(Kind.MESSAGE, numbers)
+        self._part_ids = units.derive_ids(Kind.PART, numbers)
         matches = replace(matches, rows=(np.cumsum(kept) - 1)[matches.rows])
         self._routes = Routes(matches, units.take(matches.rows))
         self.hosts = self._routes.hosts | (self._failures.hosts if self._failures else set())

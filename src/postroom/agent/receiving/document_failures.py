@@ -14,13 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from postroom.agent.error_reports import Failure, get_message_type
-from postroom.agent.identity import Kind, derive_id, unit_for_failure
+from postroom.agent.idempotency import Kind, derive_id, unit_for_failure
 from postroom.agent.originator import resolve_originator, to_stored_originator
-from postroom.agent.publish import RoutingLock
+from postroom.agent.publish import RoutedMessages, RoutingLock
 from postroom.agent.receiving.documents import Documents
 from postroom.agent.receiving.suspended_documents import LastPublished, suspended_context
 from postroom.agent.reports import RoutingFailureReport, write_suspensions
-from postroom.agent.routes import RoutedMessages
 from postroom.agent.routing.matching import match_batch
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.agent.identity import NUMBER_BITS, Kind, derive_id, unit_for_chunk
+from postroom.agent.idempotency import NUMBER_BITS, Kind, derive_id, unit_for_chunk
 from postroom.agent.originator import Login, resolve_originator, resolve_originator_columns
 from postroom.agent.receiving.interchange import Chunk, Interchange
 from postroom.filters.columns import Columns

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.agent.publish import Progress, Receipt
+from postroom.agent.idempotency import Progress, Receipt
 from postroom.errors import MessageFailure, PipelineFailure, PostroomError, is_environment_error
 from postroom.message import Body, Context
 from postroom.pipelines.documents.disassembled_batch import BadDocument, DecodedInterchange, DisassembledBatch

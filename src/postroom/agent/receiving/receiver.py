@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from postroom.agent.publish import Progress, Publisher, read_progress
+from postroom.agent.idempotency import Progress, read_progress
+from postroom.agent.publish import Publisher
 from postroom.agent.receiving.document_batch import ConcurrentAttempt, DocumentBatch, Received
 from postroom.agent.receiving.interchange import (
     CHUNK_BYTES,

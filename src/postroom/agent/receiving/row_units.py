@@ -14,7 +14,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from postroom.agent.publish import Progress
+from postroom.agent.idempotency import Progress
 from postroom.agent.receiving.document_batch import ConcurrentAttempt, Received
 from postroom.agent.receiving.interchange import Chunk, Interchange
 from postroom.agent.receiving.receiver import Receiver

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.adapters.http.server import Request, RequestFailed, Response, build_error_response
-from postroom.agent.identity import interchange_for_key
+from postroom.agent.idempotency import interchange_for_key
 from postroom.clock import Clock, system_clock
 from postroom.errors import BadValue, MissingReference, NotAllowed, Unavailable
 from postroom.hosts.http.shared_connections import SharedConnections

@@ -15,8 +15,8 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 
 from postroom.agent.error_reports import Failure, get_message_type
+from postroom.agent.idempotency import Progress
 from postroom.agent.originator import Login
-from postroom.agent.publish import Progress
 from postroom.agent.receiving.authentication import authenticate, authentication_failure, find_authenticated
 from postroom.agent.receiving.documents import build_context, get_value_columns, stamp_context
 from postroom.agent.receiving.interchange import Interchange, read_chunks

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from postroom.agent.publish import read_progress
+from postroom.agent.idempotency import read_progress
 from postroom.errors import Fault, PostroomError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from postroom.agent.identity import unit_for_partition
-from postroom.agent.publish import read_progress
+from postroom.agent.idempotency import read_progress, unit_for_partition
 from postroom.agent.receiving.document_batch import Received
 from postroom.agent.receiving.row_units import RowUnit, receive_rows
 from postroom.errors import StateError

@@ -13,7 +13,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from postroom.agent.identity import unit_for_partition
+from postroom.agent.idempotency import unit_for_partition
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Login

@@ -16,8 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from postroom.adapters import SparkReader
-from postroom.agent.identity import unit_for_split
-from postroom.agent.publish import read_progress
+from postroom.agent.idempotency import read_progress, unit_for_split
 from postroom.agent.receiving.row_units import ReceivedRows, RowUnit, receive_rows
 from postroom.message import Context
 from postroom.messagebox.configuration import ReceiveLocation

@@ -30,7 +30,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from postroom.adapters.file.folder import remove_leftovers
-from postroom.agent.publish import read_progress
+from postroom.agent.idempotency import read_progress
 from postroom.clock import Clock, system_clock
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection

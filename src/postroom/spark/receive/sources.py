@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from postroom.adapters import File
-from postroom.agent.publish import read_progress
+from postroom.agent.idempotency import read_progress
 from postroom.agent.receiving.interchange import Interchange
 from postroom.message import Context, FileSlice
 from postroom.messagebox import inbox

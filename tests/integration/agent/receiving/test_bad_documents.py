@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from postroom import pipelines
-from postroom.agent.publish import read_progress
+from postroom.agent.idempotency import read_progress
 from postroom.agent.receiving import interchange as chunks
 from postroom.agent.receiving import receiver as receiving
 from postroom.agent.receiving.receiver import Receiver

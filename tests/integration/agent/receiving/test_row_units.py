@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from postroom import pipelines
-from postroom.agent.publish import Progress, read_progress
+from postroom.agent.idempotency import Progress, read_progress
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.receiving.row_units import ReceivedRows, RowUnit, receive_rows
 from postroom.agent.routing.table import RoutingTable

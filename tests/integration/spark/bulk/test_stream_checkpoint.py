@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from postroom import pipelines
-from postroom.agent.identity import unit_for_partition
+from postroom.agent.idempotency import unit_for_partition
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Login, connect

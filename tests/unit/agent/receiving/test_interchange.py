@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from postroom.agent.publish import Progress
+from postroom.agent.idempotency import Progress
 from postroom.agent.receiving.interchange import Chunk, Interchange, read_all_chunks, read_chunks, to_message_failure
 from postroom.errors import BadValue, StorageFailure, Unavailable
 from postroom.message import FRAGMENT_SIZE, Body, Bytes, Context

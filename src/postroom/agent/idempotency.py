@@ -1,0 +1,188 @@
+"""Idempotent publishing: the ids and the receipts of a unit of work.
+
+A unit is an interchange, or a publish that a caller names with a key. The same unit gets the same ids when it is
+published again. An id has 82 bits of its unit, a kind and a number, so that the ids of one unit are neighbours in the
+indexes:
+
+    48 bits of the unit | version 8 | 12 bits of the unit | variant | 22 bits of the unit | 2 bits kind | 38 bits number
+
+A publish first inserts a receipt for each chunk of its unit, under a unique key. If the receipt exists, the chunk was
+published before, and the receipt stores the outcome.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from postroom.errors import BadValue
+from postroom.messagebox.connection import Connection
+from postroom.values import ValueType, check_value
+
+#: 16 bytes each, as PostgreSQL's binary COPY expects them.
+Ids = npt.NDArray[np.void]
+
+NUMBER_BITS = 38
+
+
+class Kind(IntEnum):
+    """The type of thing that an id names. Numbers are unique within a unit and a kind."""
+
+    MESSAGE = 0
+    PART = 1
+    INSTANCE = 2
+    REPORT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """The unit of each row of a batch, as the two 64-bit halves that its ids share."""
+
+    high: npt.NDArray[np.uint64]
+    low: npt.NDArray[np.uint64]
+
+    @classmethod
+    def from_uuids(cls, units: Sequence[uuid.UUID]) -> Units:
+        """Return the units of a batch, one per row."""
+        high, low = np.array([_split_unit(unit) for unit in units], dtype=np.uint64).reshape(-1, 2).T
+        return cls(high, low)
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Units:
+        """Return the units of some rows."""
+        return Units(self.high[rows], self.low[rows])
+
+    def derive_ids(self, kind: Kind, numbers: npt.NDArray[np.int64]) -> Ids:
+        """Return one id per row."""
+        ids = np.empty((len(numbers), 2), dtype=">u8")
+        ids[:, 0] = self.high
+        ids[:, 1] = self.low | np.uint64(kind << NUMBER_BITS) | numbers.astype(np.uint64)
+        return ids.view("V16").reshape(-1)
+
+
+def derive_id(unit: uuid.UUID, kind: Kind, number: int) -> uuid.UUID:
+    """Return one id of a unit."""
+    high, low = _split_unit(unit)
+    return uuid.UUID(int=high << 64 | low | kind << NUMBER_BITS | number)
+
+
+def to_id_array(ids: Sequence[uuid.UUID]) -> Ids:
+    """Return ids as an array."""
+    return np.frombuffer(b"".join(one.bytes for one in ids), dtype="V16")
+
+
+def unit_for_key(key: str) -> uuid.UUID:
+    """Return the unit of an idempotency key."""
+    check_value(ValueType.STR, key)
+    if not key.strip():
+        raise BadValue(
+            "The idempotency key of a publish is empty.",
+            why="A second publish with the same key publishes nothing, so each key must be unique.",
+            hint="Pass a unique key for each publish, or no key.",
+        )
+    return _derive_unit("key", key.encode())
+
+
+def interchange_for_key(location_id: uuid.UUID, key: str) -> uuid.UUID:
+    """Return the interchange of a sender's idempotency key at one receive location."""
+    return _derive_unit("sent", location_id.bytes + key.encode())
+
+
+def unit_for_chunk(interchange_id: uuid.UUID, chunk: int) -> uuid.UUID:
+    """Return the unit of one chunk of an interchange. The unit of the first chunk is the interchange."""
+    return _derive_unit("chunk", interchange_id.bytes + chunk.to_bytes(8, "big")) if chunk else interchange_id
+
+
+def unit_for_split(interchange_id: uuid.UUID, start: int) -> uuid.UUID:
+    """Return the unit of one split of a file, from the file and the start of the split."""
+    return _derive_unit("split", interchange_id.bytes + start.to_bytes(8, "big"))
+
+
+def unit_for_partition(stream_id: uuid.UUID, batch: int, partition: int) -> uuid.UUID:
+    """Return the unit of one partition of a micro-batch, which Spark replays from its recorded offsets.
+
+    A stream that is reset has a new ``stream_id``, because it counts its batches from zero again."""
+    return _derive_unit("batch", stream_id.bytes + batch.to_bytes(8, "big") + partition.to_bytes(8, "big"))
+
+
+def unit_for_failure(instance_id: uuid.UUID) -> uuid.UUID:
+    """Return the unit of the error message about a failed instance."""
+    return _derive_unit("failure", instance_id.bytes)
+
+
+def _derive_unit(purpose: str, name: bytes) -> uuid.UUID:
+    person = f"postroom-{purpose}".encode()
+    return uuid.UUID(bytes=hashlib.blake2b(name, digest_size=16, person=person).digest())
+
+
+def _split_unit(unit: uuid.UUID) -> tuple[int, int]:
+    """Return the two halves of an id that has kind 0 and number 0."""
+    return (unit.int >> 64 & ~0xF000) | 0x8000, 0b10 << 62 | (unit.int & 0x3FFFFF) << 40
+
+
+# -- receipts ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receipt:
+    """The record that a chunk of a unit of work was published, and its outcome."""
+
+    unit: uuid.UUID
+    chunk: int = 0
+    outcome: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How much of an interchange is published, according to its receipts."""
+
+    next_chunk: int = 0
+    last_document: int = 0
+    bad: int = 0
+    done: bool = False
+
+    @property
+    def has_started(self) -> bool:
+        """True if some of it is published, so that it cannot be all or nothing any more."""
+        return bool(self.next_chunk or self.last_document)
+
+
+def take_receipts(connection: Connection, receipts: Sequence[Receipt]) -> bool:
+    """Insert the receipts. Return False if one of them exists. Waits for a transaction that inserts the same
+    receipt."""
+    inserted = connection.execute(
+        "SELECT unit, chunk FROM take_receipts(%s::uuid[], %s::int[], %s::jsonb[])",
+        (
+            [one.unit for one in receipts],
+            [one.chunk for one in receipts],
+            [json.dumps(dict(one.outcome)) for one in receipts],
+        ),
+    ).fetchall()
+    return len(inserted) == len(receipts)
+
+
+def read_outcome(connection: Connection, unit: uuid.UUID) -> Mapping[str, Any]:
+    """Return the outcome in the receipt of a unit that was published before."""
+    row = connection.execute("SELECT outcome FROM read_receipts(ARRAY[%s::uuid])", (unit,)).fetchone()
+    assert row is not None
+    outcome: Mapping[str, Any] = row[0]
+    return outcome
+
+
+def read_progress(connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Progress]:
+    """Return how much of each interchange is published."""
+    rows = connection.execute(
+        "SELECT unit, last_chunk, last_document, bad, done FROM read_receipts(%s)", (list(interchange_ids),)
+    )
+    known = {
+        unit: Progress(next_chunk=chunk + 1, last_document=last, bad=bad, done=done)
+        for unit, chunk, last, bad, done in rows
+    }
+    return {one: known.get(one, Progress()) for one in interchange_ids}
