@@ -10,7 +10,7 @@ from pathlib import Path
 from postroom.adapters import Attempt
 from postroom.hosts import HostSettings, run_host
 from postroom.message import Message
-from tests.support.senders import Recorder
+from tests.support.recording_adapter import RecordingAdapter
 
 
 def main(url: str, host: str, home: str) -> None:
@@ -18,7 +18,7 @@ def main(url: str, host: str, home: str) -> None:
         threading.Event().wait()
 
     settings = HostSettings(runs_jobs=False, memory_queue=20, stop_within=timedelta(seconds=0.1))
-    run_host(url, host, Path(home), as_role=True, build_adapter=Recorder(never_ends).build, settings=settings)
+    run_host(url, host, Path(home), as_role=True, build_adapter=RecordingAdapter(never_ends).build, settings=settings)
 
 
 if __name__ == "__main__":

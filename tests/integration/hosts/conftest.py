@@ -10,7 +10,7 @@ import pytest
 
 from postroom.hosts import HostInstance, HostSettings
 from tests.support.box import Box
-from tests.support.senders import Recorder
+from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import PATIENCE
 
 #: Jobs run only where a test asks for them, so that it can look at what they would change.
@@ -24,7 +24,7 @@ def start_host(box: Box, tmp_path: Path) -> Iterator[StartHost]:
     """Starts an instance of a host, logged in as the host's role, whose ports all use one recorder."""
     with ExitStack() as stack:
 
-        def start(recorder: Recorder, name: str = "Default", **given: Any) -> HostInstance:
+        def start(recorder: RecordingAdapter, name: str = "Default", **given: Any) -> HostInstance:
             arguments: dict[str, Any] = {"settings": SETTINGS, "as_role": True, **given}
             instance = HostInstance(box.url, name, tmp_path, build_adapter=recorder.build, **arguments)
             return stack.enter_context(instance)

@@ -31,7 +31,7 @@ from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region
 from tests.support.certificates import issue
-from tests.support.senders import Recorder
+from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
 KNOWN = Context().write(BTS.OriginatorSID, "CONTOSO\\anna").write(BTS.OriginatorPID, "Contoso")
@@ -151,7 +151,7 @@ def test_a_host_that_is_not_trusted_has_no_authenticated_originator(box: Box) ->
 def test_a_suspended_message_is_authenticated_again_when_it_is_resumed(box: Box, start_host: StartHost) -> None:
     receive(box, location(box, "keep"), b'{"region":"EU"}', SID)
     instance_id = box.one("SELECT instance_id FROM suspended_queue")
-    start_host(Recorder())
+    start_host(RecordingAdapter())
     resume(box.connection, instance_id)
     wait_until(lambda: box.suspended() == [("AUTHENTICATION", True)])
     resume(box.connection, instance_id, body=b'{"region":"EU","party":"Contoso"}')

@@ -16,7 +16,7 @@ from postroom.operations.ports import send_ports as ports
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Priority, Region
-from tests.support.senders import Recorder, Stuck
+from tests.support.recording_adapter import BlockedSend, RecordingAdapter
 from tests.support.waiting import wait_until
 
 
@@ -30,7 +30,7 @@ def completed(instance: HostInstance, count: int) -> None:
 
 def test_the_adapter_is_given_the_message_as_it_was_published(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=2, retry_seconds=120)
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     instance = start_host(recorder)
     message = order(written={BTS.SourceParty: "Contoso"})
     box.agent().publish([message])
@@ -46,7 +46,7 @@ def test_the_adapter_is_given_the_message_as_it_was_published(box: Box, start_ho
 
 def test_the_context_tells_the_adapter_about_its_port(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=2, retry_seconds=120)
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     instance = start_host(recorder)
     box.agent().publish([order(written={BTS.SPName: "what the publisher says does not count"})])
     completed(instance, 1)
@@ -62,7 +62,7 @@ def test_the_context_tells_the_adapter_about_its_port(box: Box, start_host: Star
 def test_every_subscriber_gets_its_own_copy(box: Box, start_host: StartHost) -> None:
     for name in ("Europe", "Audit"):
         box.add_port(name, "Orders.Region == 'EU'")
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     instance = start_host(recorder)
     box.agent().publish([order()])
     completed(instance, 2)
@@ -79,7 +79,7 @@ def test_a_large_body_is_streamed_in_fragments(box: Box, start_host: StartHost, 
         assert message.body is not None
         pieces.extend(len(chunk) for chunk in message.body.body.chunks())
 
-    recorder = Recorder(read)
+    recorder = RecordingAdapter(read)
     instance = start_host(recorder)
     body = bytes(range(256)) * (size // 256 + 1)
     box.agent().publish([order(body=body[:size])])
@@ -91,7 +91,7 @@ def test_a_large_body_is_streamed_in_fragments(box: Box, start_host: StartHost, 
 
 def test_all_parts_are_delivered_in_order_with_their_content_types(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     instance = start_host(recorder)
     picture = Part(name="picture", body=Bytes(b"p" * (FRAGMENT_SIZE + 1)), content_type="image/png")
     note = Part(name="note", body=Bytes("früh".encode()), content_type="text/plain", charset="utf-8")
@@ -108,7 +108,7 @@ def test_all_parts_are_delivered_in_order_with_their_content_types(box: Box, sta
 
 def test_a_message_without_parts_is_delivered(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     instance = start_host(recorder)
     box.agent().publish([Message.of(promoted={Region: "EU"})])
     completed(instance, 1)
@@ -121,7 +121,7 @@ def test_higher_priorities_are_delivered_first(box: Box, start_host: StartHost) 
     box.add_port("High", "Orders.Region == 'US'", priority=1)
     box.connection.execute("UPDATE service_classes SET dequeue_threads = 1")
     box.agent().publish([order("EU"), order("EU"), order("US")])
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     completed(start_host(recorder), 3)
     assert [one.port for one in recorder.sent] == ["High", "Low", "Low"]
 
@@ -132,7 +132,7 @@ def test_messages_for_a_stopped_host_stay_queued(box: Box, start_host: StartHost
     box.agent().publish([order() for _ in range(10)])
     assert box.queued() == {"Europe": 10}
     assert box.suspended() == []
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     completed(start_host(recorder), 10)
     assert len(recorder.sent) == 10
 
@@ -144,7 +144,7 @@ def test_stopping_a_port_keeps_its_queued_messages(box: Box, start_host: StartHo
     agent.publish([order(body=b"before") for _ in range(50)])
     ports.stop(box.connection, "Europe")
     agent.publish([order(body=b"after") for _ in range(5)])
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     instance = start_host(recorder)
     completed(instance, 50)
     assert set(recorder.bodies) == {b"before"}
@@ -163,7 +163,7 @@ def test_a_message_for_a_deleted_port_is_suspended_with_the_reason(box: Box, sta
     box.agent().publish([order()])
     ports.unenlist(box.connection, "Europe")
     port_id = box.one("DELETE FROM send_ports RETURNING id")
-    instance = start_host(Recorder())
+    instance = start_host(RecordingAdapter())
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert box.suspended() == [("PORT_GONE", True)]
     assert str(port_id) in box.one("SELECT error_description FROM suspended_queue")
@@ -171,7 +171,7 @@ def test_a_message_for_a_deleted_port_is_suspended_with_the_reason(box: Box, sta
 
 def test_a_changed_port_is_noticed_with_the_next_routing_version(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     instance = start_host(recorder)
     agent = box.agent()
     agent.publish([order()])
@@ -191,21 +191,21 @@ def test_a_changed_port_is_noticed_with_the_next_routing_version(box: Box, start
 def test_an_adapter_in_use_is_closed_only_when_it_is_free(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.add_port("Other", "Orders.Region == 'US'")
-    stuck = Stuck()
-    recorder = Recorder(stuck)
+    blocked = BlockedSend()
+    recorder = RecordingAdapter(blocked)
     instance = start_host(recorder)
     agent = box.agent()
     agent.publish([order()])
-    wait_until(lambda: recorder.began)
+    wait_until(lambda: recorder.attempts)
     with box.connection.transaction():
         box.connection.execute(
             "UPDATE send_ports SET adapter = %s WHERE name = 'Europe'", (Jsonb({"kind": "file", "path": "else"}),)
         )
         box.connection.execute("SELECT change_routing()")
     agent.publish([order("US")])
-    wait_until(lambda: len(recorder.began) == 2)
+    wait_until(lambda: len(recorder.attempts) == 2)
     assert recorder.closed == 0
-    stuck.let_go.set()
+    blocked.released.set()
     completed(instance, 2)
     assert recorder.closed == 1
 
@@ -216,7 +216,7 @@ def test_delivered_messages_are_deleted_by_the_jobs(box: Box, start_host: StartH
     box.add_port("Audit", "exists(Orders.Region)", state="stopped")
     agent = box.agent()
     agent.publish([order(body=b"x" * 2 * FRAGMENT_SIZE)])
-    instance = start_host(Recorder())
+    instance = start_host(RecordingAdapter())
     completed(instance, 1)
     run_all_jobs_once(box.connection)
     assert box.count("spool") == 1, "the suspended instance keeps its reference (REF-09)"
@@ -234,7 +234,7 @@ def test_a_reference_without_its_message_is_suspended(box: Box, start_host: Star
     box.agent().publish([order(), order()])
     gone = box.one("DELETE FROM spool WHERE message_id = (SELECT min(message_id::text)::uuid FROM spool) RETURNING 1")
     assert gone == 1
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     instance = start_host(recorder)
     completed(instance, 1)
     wait_until(lambda: instance.counts["suspended"] == 1)
@@ -245,10 +245,10 @@ def test_missing_fragments_suspend_the_message_at_once(box: Box, start_host: Sta
     box.add_port("Europe", "Orders.Region == 'EU'", retry_seconds=0)
     box.agent().publish([order(body=b"x" * 3 * FRAGMENT_SIZE)])
     box.connection.execute("DELETE FROM fragments WHERE number = 1")
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     instance = start_host(recorder)
     wait_until(lambda: instance.counts["suspended"] == 1)
-    assert recorder.began == []
+    assert recorder.attempts == []
     description = box.one("SELECT error_description FROM suspended_queue")
     assert f"{2 * FRAGMENT_SIZE} of its {3 * FRAGMENT_SIZE} bytes" in description
 
@@ -259,7 +259,7 @@ def test_ports_of_another_host_are_left_to_it(box: Box, start_host: StartHost) -
     box.add_port("There", "Orders.Priority == 1", host="Other")
     message = Message.of(b"x", promoted={Priority: 1})
     box.agent().publish([message])
-    here, there = Recorder(), Recorder()
+    here, there = RecordingAdapter(), RecordingAdapter()
     completed(start_host(here), 1)
     assert [one.port for one in here.sent] == ["Here"]
     completed(start_host(there, "Other"), 1)

@@ -20,7 +20,7 @@ from postroom.system_properties import BTS, ErrorReport
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box, Region
 from tests.support.http_receiver import http_receiver
-from tests.support.senders import Recorder
+from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
 
@@ -129,7 +129,7 @@ def test_a_failed_send_is_retried_by_the_ports_policy(box: Box) -> None:
 
 def test_the_context_contains_the_properties_of_a_dynamic_send(box: Box, start_host: StartHost) -> None:
     add_port(box)
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     start_host(recorder)
     publish(box, "file:out/a")
     [sent] = wait_until(lambda: recorder.sent, what="the message")

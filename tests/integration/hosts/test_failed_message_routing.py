@@ -28,7 +28,7 @@ from tests.integration.hosts.conftest import StartHost
 from tests.integration.hosts.test_takeover import bury_the_dead, locks
 from tests.support.box import Box, Region, Total
 from tests.support.cut_connections import dying_before_commit
-from tests.support.senders import Recorder, always_fails
+from tests.support.recording_adapter import RecordingAdapter, fail_always
 from tests.support.waiting import wait_until
 
 ERRORS = "ErrorReport.ErrorType == 'FailedMessage'"
@@ -41,7 +41,7 @@ def order(body: bytes = b"an order") -> Message:
 def fails_at(*names: str) -> Callable[[Message, Attempt], None]:
     def behave(message: Message, attempt: Attempt) -> None:
         if message.context[BTS.SPName] in names:
-            always_fails(message, attempt)
+            fail_always(message, attempt)
 
     return behave
 
@@ -60,12 +60,12 @@ def test_after_the_last_attempt_an_error_message_is_sent_and_nothing_is_suspende
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=retry_count, retry_seconds=0, route_failures=True)
     box.add_port("Errors", "ErrorReport.SendPortName == 'Web'")
     box.add_port("ByType", "BTS.MessageType == 'order' and Orders.Region == 'US'")
-    recorder = Recorder(fails_at("Web"))
+    recorder = RecordingAdapter(fails_at("Web"))
     instance = start_host(recorder)
     sent = order()
     box.agent().publish([sent])
     wait_until(lambda: instance.counts["completed"] == 1)
-    assert len(recorder.began) == retry_count + 2
+    assert len(recorder.attempts) == retry_count + 2
     [error] = recorder.sent
     context = error.message.context
     assert (error.port, error.body) == ("Errors", b"an order")
@@ -77,8 +77,8 @@ def test_after_the_last_attempt_an_error_message_is_sent_and_nothing_is_suspende
     assert context[ErrorReport.MessageType] == "order"
     assert context[ErrorReport.FailureCode] == "0xc0c0167a"
     assert context[ErrorReport.FailureMessageID] == str(sent.message_id)
-    assert context[ErrorReport.FailureInstanceID] == str(recorder.began[0].attempt.instance_id)
-    assert context[ErrorReport.Description] == "The other side is away.\nNobody answers.\nWait."
+    assert context[ErrorReport.FailureInstanceID] == str(recorder.attempts[0].attempt.instance_id)
+    assert context[ErrorReport.Description] == "The receiver is down.\nIt does not answer.\nWait."
     assert instance.counts["suspended"] == 0
     nothing_left(box)
 
@@ -91,11 +91,11 @@ def test_a_permanent_failure_is_published_as_an_error_message_at_once(box: Box, 
         if message.context[BTS.SPName] == "Web":
             raise DeliveryRefused("It does not fit.")
 
-    recorder = Recorder(refuses)
+    recorder = RecordingAdapter(refuses)
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["completed"] == 1)
-    assert [one.port for one in recorder.began] == ["Web", "Errors"]
+    assert [one.port for one in recorder.attempts] == ["Web", "Errors"]
     nothing_left(box)
 
 
@@ -104,7 +104,7 @@ def test_a_failure_without_a_subscriber_is_suspended(box: Box, start_host: Start
     """FMR-04, 09: who subscribes to the original does not get the error message."""
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", wanted)
-    instance = start_host(Recorder(fails_at("Web")))
+    instance = start_host(RecordingAdapter(fails_at("Web")))
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert box.suspended() == [("DELIVERY", True)]
@@ -115,11 +115,11 @@ def test_a_failure_without_a_subscriber_is_suspended(box: Box, start_host: Start
 def test_an_error_message_that_fails_is_suspended_and_not_routed_again(box: Box, start_host: StartHost) -> None:
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", ERRORS, retry_count=0, route_failures=True)
-    recorder = Recorder(fails_at("Web", "Errors"))
+    recorder = RecordingAdapter(fails_at("Web", "Errors"))
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["suspended"] == 1)
-    assert [one.port for one in recorder.began] == ["Web", "Errors"]
+    assert [one.port for one in recorder.attempts] == ["Web", "Errors"]
     service = box.one("SELECT p.name FROM suspended_queue q JOIN send_ports p ON p.id = q.service_id")
     assert service == "Errors"
     assert check(box.connection) == []
@@ -130,7 +130,7 @@ def test_other_subscribers_of_the_original_are_not_affected(box: Box, start_host
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Archive", "Orders.Region == 'EU'")
     box.add_port("Errors", ERRORS, state="stopped")
-    recorder = Recorder(fails_at("Web"))
+    recorder = RecordingAdapter(fails_at("Web"))
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["completed"] == 1 and instance.counts["finished"] == 1)
@@ -148,7 +148,7 @@ def test_a_large_body_is_shared_and_not_copied(box: Box, start_host: StartHost) 
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", ERRORS, state="stopped")
     body = bytes(range(256)) * (FRAGMENT_SIZE // 64)
-    recorder = Recorder(fails_at("Web"))
+    recorder = RecordingAdapter(fails_at("Web"))
     instance = start_host(recorder)
     message = Message.of(body, promoted={Region: "EU"}, parts=[Part(name="note", body=order().parts[0].body)])
     box.agent().publish([message])
@@ -171,7 +171,7 @@ def test_the_error_message_is_published_by_who_published_the_original(box: Box, 
     box.add_port("Errors", ERRORS, state="stopped")
     with connect(box.url, user=box.host().role_name) as publisher:
         box.agent(connection=publisher).publish([order()])
-    instance = start_host(Recorder(fails_at("Web")), "Sender")
+    instance = start_host(RecordingAdapter(fails_at("Web")), "Sender")
     wait_until(lambda: instance.counts["finished"] == 1)
     assert box.one("SELECT published_by FROM spool ORDER BY published_at DESC LIMIT 1") == box.host().role_name
 
@@ -183,7 +183,7 @@ def test_the_error_message_has_the_originator_of_the_original(box: Box, start_ho
     box.connection.execute("SELECT set_trust(%s::smallint, %s)", (sender.host_id, trusted))
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True, host="Sender")
     box.add_port("Errors", ERRORS)
-    recorder = Recorder(fails_at("Web"))
+    recorder = RecordingAdapter(fails_at("Web"))
     start_host(recorder)
     start_host(recorder, "Sender")
     who = {BTS.OriginatorSID: "CONTOSO\\anna", BTS.OriginatorPID: "Contoso"}
@@ -217,7 +217,7 @@ def test_a_host_sets_another_originator_only_for_error_reports(box: Box) -> None
 def test_the_error_message_keeps_the_types_of_values(box: Box, start_host: StartHost) -> None:
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", ERRORS)
-    recorder = Recorder(fails_at("Web"))
+    recorder = RecordingAdapter(fails_at("Web"))
     instance = start_host(recorder)
     original = Message.of(b"x", promoted={Region: "EU", Total: 12})
     box.agent().publish([original])
@@ -241,7 +241,7 @@ def claim(box: Box, connection: Connection) -> ClaimedMessage:
 def failure(claimed: ClaimedMessage) -> Failure:
     return Failure(
         code="DELIVERY",
-        description="The other side is away.",
+        description="The receiver is down.",
         message_id=claimed.message_id,
         instance_id=claimed.instance_id,
         failed_at=system_clock(),
@@ -284,7 +284,7 @@ def test_a_crash_during_many_failures_loses_nothing(box: Box, start_host: StartH
         process.kill()
         process.wait()
     assert box.count("work_queue") > 0, "killed too late"
-    start_host(Recorder(always_fails))
+    start_host(RecordingAdapter(fail_always))
     wait_until(lambda: locks(box) == 1)
     bury_the_dead(box)
     wait_until(lambda: box.count("work_queue") == 0)
@@ -317,11 +317,11 @@ def test_routing_a_failure_is_retried_after_a_database_error(
     monkeypatch.setattr("postroom.hosts.messaging.endpoint_manager.FailedMessages", lambda queues: trouble)
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", ERRORS)
-    recorder = Recorder(fails_at("Web"))
+    recorder = RecordingAdapter(fails_at("Web"))
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["completed"] == 1)
-    assert [one.port for one in recorder.began] == ["Web", "Web", "Errors"]
+    assert [one.port for one in recorder.attempts] == ["Web", "Web", "Errors"]
     assert (instance.counts["retried"], instance.counts["suspended"]) == (1, 0)
     nothing_left(box)
 
@@ -334,7 +334,7 @@ def test_a_failure_that_cannot_be_routed_is_suspended(
     )
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", ERRORS)
-    instance = start_host(Recorder(fails_at("Web")))
+    instance = start_host(RecordingAdapter(fails_at("Web")))
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert box.suspended() == [("DELIVERY", True)]
@@ -370,7 +370,7 @@ def test_the_error_message_has_the_message_predicates_of_the_original(
             "INSERT INTO application_properties VALUES (%s, %s, 'A909')", (box.host("Sender").host_id, certificate.key)
         )
     box.agent().publish([Message.of(b"sealed", promoted={Region: "EU"}, predicates={certificate: "A909"})])
-    instance = start_host(Recorder(fails_at("Web")), "Sender")
+    instance = start_host(RecordingAdapter(fails_at("Web")), "Sender")
     wait_until(lambda: instance.counts["finished" if authorised else "suspended"] == 1)
     [(service, code)] = box.connection.execute(
         "SELECT p.name, q.error_code FROM suspended_queue q JOIN send_ports p ON p.id = q.service_id"
@@ -399,7 +399,7 @@ def test_a_resumed_message_that_fails_again_is_routed(box: Box, start_host: Star
     suspended = box.one("SELECT instance_id FROM suspended_queue WHERE resumable")
     reports = box.one("SELECT array_agg(instance_id::text) FROM suspended_queue WHERE NOT resumable") or []
     box.add_port("Errors", ERRORS)
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     instance = start_host(recorder)
     resume(box.connection, suspended)
     wait_until(lambda: instance.counts["completed"] == 1)
@@ -421,7 +421,7 @@ def test_a_fixed_message_without_a_subscriber_is_reported_and_routed(box: Box, s
     box.receive(box.add_location(route_failures=True), b"{broken")
     suspended = box.one("SELECT instance_id FROM suspended_queue")
     box.add_port("Errors", "exists(ErrorReport.RoutingFailureReportID)")
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     instance = start_host(recorder)
     resume(box.connection, suspended, body=b'{"region": "nowhere"}')
     wait_until(lambda: instance.counts["completed"] == 1)
@@ -437,7 +437,7 @@ def test_a_fixed_message_without_a_subscriber_is_reported_and_routed(box: Box, s
 def test_without_routing_a_resumed_message_is_suspended_again(box: Box, start_host: StartHost) -> None:
     box.receive(box.add_location(), b"{broken")
     box.add_port("Errors", ERRORS)
-    instance = start_host(Recorder())
+    instance = start_host(RecordingAdapter())
     resume(box.connection, box.one("SELECT instance_id FROM suspended_queue"))
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert box.suspended() == [("PIPELINE", True)]

@@ -20,7 +20,7 @@ from postroom.operations.instances.changes import resume
 from postroom.pipelines import components
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import PROMOTE, Box, Region
-from tests.support.senders import Recorder
+from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
 Complete = Callable[[Connection], None]
@@ -61,7 +61,7 @@ def test_a_resumed_message_is_published_and_completed_by_the_agent(
 ) -> None:
     suspend_unreadable(box)
     handled = Handled(monkeypatch, completes)
-    instance = start_host(Recorder())
+    instance = start_host(RecordingAdapter())
     resume_all(box)
     wait_until(lambda: instance.counts["finished"] == 1)
     assert [message.body.data for message in handled.messages if message.body] == [b"not json"]
@@ -80,7 +80,7 @@ def test_a_resumed_message_that_fails_is_suspended_with_the_new_reason(
         raise PipelineFailure("It is still not JSON.", hint="Mend it.")
 
     Handled(monkeypatch, fails)
-    instance = start_host(Recorder())
+    instance = start_host(RecordingAdapter())
     resume_all(box)
     wait_until(lambda: instance.counts["suspended"] == 1)
     row = box.connection.execute(
@@ -98,7 +98,7 @@ def test_a_defect_in_the_agent_suspends_the_message(
         raise ZeroDivisionError
 
     Handled(monkeypatch, has_a_defect)
-    instance = start_host(Recorder())
+    instance = start_host(RecordingAdapter())
     resume_all(box)
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert box.suspended() == [("UNEXPECTED", True)]
@@ -120,7 +120,7 @@ def test_a_claim_that_was_taken_over_publishes_nothing(
 
     receipts = box.count("receipts")
     Handled(monkeypatch, too_late)
-    instance = start_host(Recorder())
+    instance = start_host(RecordingAdapter())
     resume_all(box)
     wait_until(lambda: instance.counts["discarded"] == 1)
     assert box.count("receipts") == receipts
@@ -135,7 +135,7 @@ def test_an_embedded_host_instance_publishes_a_resumed_message(box: Box, start_h
     box.receive(location, f'{{"region": "EU", "filler": "{filler}"}}'.encode())
     assert [code for code, _ in box.suspended()][:1] == ["ROUTING"]
     box.add_port("Europe", "Orders.Region == 'EU'")
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     instance = start_host(recorder)
     resume_all(box)
     wait_until(lambda: instance.counts["completed"] == 1)
@@ -155,7 +155,7 @@ def test_a_fixed_document_is_not_decoded_again(box: Box, start_host: StartHost) 
         one
         for (one,) in box.connection.execute("SELECT instance_id FROM suspended_queue ORDER BY error_description DESC")
     )
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     instance = start_host(recorder)
     resume(box.connection, document, body=b'{"region": "EU", "mended": 1}')
     resume(box.connection, interchange, body=gzip.compress(b'{"region": "EU", "mended": 2}'))
@@ -179,7 +179,7 @@ def test_a_document_of_an_envelope_is_resumed_without_one(
     box.add_port("Europe", "Orders.Region == 'EU'")
     too_long = mended % (b"x" * 257)
     box.receive(box.add_location(pipeline), base64.b64encode(envelope % (mended % b"EU", too_long)))
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     instance = start_host(recorder)
     suspended = box.one("SELECT instance_id FROM suspended_queue")
     assert box.one("SELECT body FROM parts WHERE size > 257") == too_long
@@ -194,7 +194,7 @@ def test_a_resumed_message_without_a_subscriber_is_reported(box: Box, start_host
     """NRF-04: every routing failure, also one that follows a failure of another kind; but one report an instance."""
     suspend_unreadable(box)
     mended = box.one("SELECT instance_id FROM suspended_queue")
-    instance = start_host(Recorder())
+    instance = start_host(RecordingAdapter())
     resume(box.connection, mended, body=b'{"region": "nowhere"}')
     wait_until(lambda: instance.counts["suspended"] == 1)
     resume(box.connection, mended)

@@ -14,7 +14,7 @@ from postroom.operations.deployment.apply import apply
 from postroom.operations.deployment.plan import Action, Kind, Plan
 from postroom.operations.ports import send_ports
 from tests.integration.hosts.conftest import SETTINGS
-from tests.support.senders import Recorder
+from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
 Region = Property("Orders.Region", str)
@@ -48,7 +48,7 @@ def test_after_a_move_the_old_host_delivers_its_queue_and_the_new_host_new_messa
         assert step.note == ("stays stopped; queued messages stay with host Main, which has to run until they are sent")
         publish(connection, b"new", "all")
         assert send_ports.start(connection, "Europe").resumed == 3
-        old, new = Recorder(), Recorder()
+        old, new = RecordingAdapter(), RecordingAdapter()
         with (
             HostInstance(database, "Main", tmp_path, settings=SETTINGS, as_role=True, build_adapter=old.build),
             HostInstance(database, "Slow", tmp_path, settings=SETTINGS, as_role=True, build_adapter=new.build),

@@ -22,7 +22,7 @@ from postroom.operations.instances.changes import resume
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region
-from tests.support.senders import Recorder
+from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
 FORGED = Context().write(BTS.OriginatorSID, "CONTOSO\\boss").write(BTS.OriginatorPID, "Contoso")
@@ -40,7 +40,7 @@ def expected(box: Box, *, trusted: bool) -> tuple[str, str]:
 
 def delivered(box: Box, start_host: StartHost) -> list[tuple[Any, Any]]:
     """What the adapters of the receiving host see of the identities, once everything is sent."""
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     start_host(recorder)
     wait_until(lambda: box.count("work_queue") == 0)
     return [

@@ -15,7 +15,7 @@ from postroom.messagebox.connection import connect
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box
 from tests.support.folders import open_folder
-from tests.support.senders import Recorder
+from tests.support.recording_adapter import RecordingAdapter
 from tests.support.transaction_pooler import transaction_pooler
 from tests.support.waiting import wait_until
 
@@ -26,7 +26,7 @@ _HELD = (
 
 
 def test_a_running_instance_is_registered_and_has_its_lock(box: Box, start_host: StartHost) -> None:
-    instance = start_host(Recorder())
+    instance = start_host(RecordingAdapter())
     row = box.connection.execute("SELECT id, host_id, server, pid, dead_since FROM host_instances").fetchone()
     assert row == (instance.host_instance, 1, socket.gethostname(), os.getpid(), None)
     assert box.one(_HELD) == 1
@@ -36,7 +36,7 @@ def test_a_running_instance_is_registered_and_has_its_lock(box: Box, start_host:
 
 
 def test_an_instance_logs_in_as_its_host(box: Box, start_host: StartHost) -> None:
-    start_host(Recorder())
+    start_host(RecordingAdapter())
     # Of this database: the connection of another test may still be on its way out, and its role gone.
     users = """SELECT DISTINCT usename FROM pg_stat_activity
                 WHERE application_name = 'postroom host Default' AND datname = current_database()"""
@@ -44,7 +44,7 @@ def test_an_instance_logs_in_as_its_host(box: Box, start_host: StartHost) -> Non
 
 
 def test_a_stopped_instance_has_closed_all_connections(box: Box, start_host: StartHost) -> None:
-    start_host(Recorder()).stop()
+    start_host(RecordingAdapter()).stop()
     connections = (
         "SELECT count(*) FROM pg_stat_activity"
         " WHERE datname = current_database() AND application_name LIKE 'postroom host%%'"
@@ -74,7 +74,7 @@ def test_a_pooler_in_transaction_mode_is_rejected(box: Box) -> None:
 
 def test_a_session_that_changes_later_is_treated_as_lost(box: Box, start_host: StartHost) -> None:
     settings = HostSettings(runs_jobs=False, heartbeat=timedelta(milliseconds=20))
-    instance = start_host(Recorder(), settings=settings)
+    instance = start_host(RecordingAdapter(), settings=settings)
     assert instance._registration is not None
     instance._registration._session = -1  # as if the heartbeat was answered by another session
     wait_until(lambda: instance.regained_locks == 1)

@@ -16,7 +16,7 @@ from postroom.operations.ports import send_ports
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region
-from tests.support.senders import Recorder, always_fails
+from tests.support.recording_adapter import RecordingAdapter, fail_always
 from tests.support.waiting import wait_until
 
 
@@ -29,17 +29,17 @@ def test_a_message_is_suspended_after_the_first_attempt_and_all_retries(
     box: Box, start_host: StartHost, retry_count: int
 ) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=retry_count, retry_seconds=0)
-    recorder = Recorder(always_fails)
+    recorder = RecordingAdapter(fail_always)
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["suspended"] == 1)
-    assert [one.attempt.number for one in recorder.began] == list(range(1, retry_count + 2))
-    assert len({one.attempt.instance_id for one in recorder.began}) == 1
-    assert [one.message.context[BTS.RetryCount] for one in recorder.began] == list(range(retry_count, -1, -1))
+    assert [one.attempt.number for one in recorder.attempts] == list(range(1, retry_count + 2))
+    assert len({one.attempt.instance_id for one in recorder.attempts}) == 1
+    assert [one.message.context[BTS.RetryCount] for one in recorder.attempts] == list(range(retry_count, -1, -1))
     row = box.connection.execute(
         "SELECT error_code, error_description, adapter, uri, resumable, cause, attempt FROM suspended_queue"
     ).fetchone()
-    description = "The other side is away.\nNobody answers.\nWait."
+    description = "The receiver is down.\nIt does not answer.\nWait."
     assert row == ("DELIVERY", description, "null", "null://", True, 2, retry_count)
     assert instance.counts["retried"] == retry_count
 
@@ -49,24 +49,24 @@ def test_a_message_that_succeeds_at_a_retry_is_completed(box: Box, start_host: S
 
     def third_time_lucky(message: Message, attempt: Attempt) -> None:
         if attempt.number < 3:
-            always_fails(message, attempt)
+            fail_always(message, attempt)
 
-    recorder = Recorder(third_time_lucky)
+    recorder = RecordingAdapter(third_time_lucky)
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["completed"] == 1)
-    assert len(recorder.began) == 3
+    assert len(recorder.attempts) == 3
     assert box.count("instances") == 0
 
 
 def test_a_resumed_message_has_all_its_attempts_again(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=1, retry_seconds=0)
-    recorder = Recorder(always_fails)
+    recorder = RecordingAdapter(fail_always)
     instance = start_host(recorder)
     box.agent().publish([order()])
     for round_number in (1, 2):
         wait_until(lambda expected=round_number: instance.counts["suspended"] == expected)  # type: ignore[misc]
-        assert len(recorder.began) == 2 * round_number
+        assert len(recorder.attempts) == 2 * round_number
         box.connection.execute("SELECT resume_instances(array_agg(instance_id)) FROM suspended_queue")
 
 
@@ -77,14 +77,14 @@ def test_successes_among_failures_lose_nothing(box: Box, start_host: StartHost) 
     def odd_ones_fail(message: Message, attempt: Attempt) -> None:
         assert message.body is not None
         if int(message.body.data) % 2:
-            always_fails(message, attempt)
+            fail_always(message, attempt)
 
-    recorder = Recorder(odd_ones_fail)
+    recorder = RecordingAdapter(odd_ones_fail)
     box.agent().publish([order(str(number).encode()) for number in range(60)])
     instance = start_host(recorder)
     wait_until(lambda: instance.counts["suspended"] == 30)
     assert instance.counts["completed"] == 30
-    assert len(recorder.began) == 30 + 2 * 30
+    assert len(recorder.attempts) == 30 + 2 * 30
     assert box.one("SELECT count(DISTINCT message_id) FROM suspended_queue") == 30
     run_all_jobs_once(box.connection)
     assert box.count("spool") == 30
@@ -97,11 +97,11 @@ def test_a_permanent_failure_is_suspended_at_once(box: Box, start_host: StartHos
     def refuses(message: Message, attempt: Attempt) -> None:
         raise DeliveryRefused("It does not fit.")
 
-    recorder = Recorder(refuses)
+    recorder = RecordingAdapter(refuses)
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["suspended"] == 1)
-    assert len(recorder.began) == 1
+    assert len(recorder.attempts) == 1
     assert box.suspended() == [("DELIVERY_REFUSED", True)]
 
 
@@ -113,11 +113,11 @@ def test_every_other_exception_is_a_failed_attempt(
     def has_a_defect(message: Message, attempt: Attempt) -> None:
         raise ZeroDivisionError("by nothing")
 
-    recorder = Recorder(has_a_defect)
+    recorder = RecordingAdapter(has_a_defect)
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["suspended"] == 1)
-    assert len(recorder.began) == 2
+    assert len(recorder.attempts) == 2
     assert box.suspended() == [("UNEXPECTED", True)]
     assert "ZeroDivisionError: by nothing" in box.one("SELECT error_description FROM suspended_queue")
     assert "has_a_defect" in caplog.text, "the log has the traceback"
@@ -132,7 +132,7 @@ def test_characters_that_cannot_be_stored_are_replaced_in_a_reason(
     def says_odd_things(message: Message, attempt: Attempt) -> None:
         raise ZeroDivisionError("a \0 and a \ud800 in it")
 
-    instance = start_host(Recorder(says_odd_things))
+    instance = start_host(RecordingAdapter(says_odd_things))
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert "ZeroDivisionError: a \\0 and a ? in it" in box.one("SELECT error_description FROM suspended_queue")
@@ -140,7 +140,7 @@ def test_characters_that_cannot_be_stored_are_replaced_in_a_reason(
 
 def test_an_adapter_that_cannot_be_built_suspends_at_once(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'", adapter={"kind": "of another version"}, retry_seconds=0)
-    instance = start_host(Recorder())
+    instance = start_host(RecordingAdapter())
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert box.suspended() == [("DEFINITION", True)]
@@ -149,7 +149,7 @@ def test_an_adapter_that_cannot_be_built_suspends_at_once(box: Box, start_host: 
 def test_a_message_is_in_the_scheduled_queue_between_attempts(box: Box, start_host: StartHost) -> None:
     """DEQ-16: not dequeued before its time; when the time has come any host instance takes it."""
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=1, retry_seconds=3600)
-    recorder = Recorder(always_fails)
+    recorder = RecordingAdapter(fail_always)
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["retried"] == 1)
@@ -160,10 +160,10 @@ def test_a_message_is_in_the_scheduled_queue_between_attempts(box: Box, start_ho
     assert box.one("SELECT state FROM instances") == 8
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["retried"] == 2, what="another poll")
-    assert len(recorder.began) == 2, "the first one still waits"
+    assert len(recorder.attempts) == 2, "the first one still waits"
     assert instance.counts["suspended"] == 0
     instance.stop()
-    later = Recorder()
+    later = RecordingAdapter()
     in_an_hour = start_host(later, clock=lambda: datetime.now(UTC) + timedelta(hours=1))
     wait_until(lambda: in_an_hour.counts["completed"] == 2)
     assert [one.attempt.number for one in later.sent] == [2, 2]
@@ -176,9 +176,9 @@ def test_unenlisting_does_not_affect_a_retrying_instance(box: Box, start_host: S
 
     def until_it_is_back(message: Message, attempt: Attempt) -> None:
         if away:
-            raise DeliveryFailure("The other side is away.")
+            raise DeliveryFailure("The receiver is down.")
 
-    recorder = Recorder(until_it_is_back)
+    recorder = RecordingAdapter(until_it_is_back)
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["retried"] == 1)

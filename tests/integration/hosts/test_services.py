@@ -23,7 +23,7 @@ from postroom.operations.instances.changes import resume
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Priority, Region
 from tests.support.collecting_service import SERVICE, Collector
-from tests.support.senders import Recorder
+from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import PATIENCE, wait_until
 
 CLASSES = [ServiceClass.ORCHESTRATIONS, ServiceClass.CACHING, ServiceClass.MESSAGING_ISOLATED]
@@ -48,7 +48,7 @@ def serve(start_host: StartHost, service_class: ServiceClass = ServiceClass.ORCH
         made.append(Collector(context, **how))
         return made[0]
 
-    start_host(Recorder(), services={service_class: build})
+    start_host(RecordingAdapter(), services={service_class: build})
     return made[0]
 
 
@@ -178,7 +178,7 @@ def test_unconsumed_messages_are_returned_and_stay_queued(
 def test_messaging_suspends_messages_for_instances_of_other_services(
     box: Box, start_host: StartHost, context: ServiceContext
 ) -> None:
-    start_host(Recorder())
+    start_host(RecordingAdapter())
     messaging = ServiceSubscriptions(box.host(), ServiceClass.MESSAGING_IN_PROCESS)
     with context.connect() as connection:
         messaging.wait(connection, SERVICE, uuid.uuid4(), Region == "EU")
@@ -193,24 +193,24 @@ def test_another_host_instance_continues_after_one_stopped(
     Collector(context).enlist(Region.exists(), convoy=[Region])
     publish(box, "K", *"12345")
     made: list[Collector] = []
-    at_two, let_go = threading.Event(), threading.Event()
+    at_two, released = threading.Event(), threading.Event()
 
     def step(service: Collector, claimed: ClaimedMessage, message: Message) -> Outcome | None:
         if len(service.received.get(claimed.instance_id, ())) == 1:
             at_two.set()
-            assert let_go.wait(PATIENCE)
+            assert released.wait(PATIENCE)
         return None
 
     def build(context: ServiceContext) -> Collector:
         made.append(Collector(context, step=step))
         return made[-1]
 
-    first = start_host(Recorder(), services={ServiceClass.ORCHESTRATIONS: build})
+    first = start_host(RecordingAdapter(), services={ServiceClass.ORCHESTRATIONS: build})
     assert at_two.wait(PATIENCE)
     with ThreadPoolExecutor() as pool:
         stopped = pool.submit(first.stop)
         wait_until(lambda: len(first._get_unfinished()) == 1, what="the instance to forget what it does not work on")
-        let_go.set()
+        released.set()
         stopped.result(30)
     assert received(made[0]) == ["12"]
     assert box.count("work_queue WHERE claim_id IS NULL") == 3

@@ -14,7 +14,7 @@ from postroom.messagebox.check import check
 from postroom.messagebox.jobs import JobSettings, run_all_jobs_once
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region
-from tests.support.senders import Recorder, Stuck
+from tests.support.recording_adapter import BlockedSend, RecordingAdapter
 from tests.support.waiting import PATIENCE, wait_until
 
 
@@ -33,13 +33,13 @@ def test_two_instances_share_a_thousand_messages(box: Box, start_host: StartHost
             if attempt.instance_id in being_handled:
                 twice.append(attempt.instance_id)
             being_handled.add(attempt.instance_id)
-        if all(recorder.began for recorder in recorders):
+        if all(recorder.attempts for recorder in recorders):
             both.set()
         assert both.wait(PATIENCE), "one of them has nothing to do"
         with lock:
             being_handled.discard(attempt.instance_id)
 
-    recorders = [Recorder(handle), Recorder(handle)]
+    recorders = [RecordingAdapter(handle), RecordingAdapter(handle)]
     instances = [start_host(recorder) for recorder in recorders]
     agent = box.agent()
     for _ in range(10):
@@ -58,12 +58,12 @@ def test_two_instances_share_a_thousand_messages(box: Box, start_host: StartHost
 def test_all_threads_of_the_service_class_work_at_the_same_time(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.connection.execute("UPDATE service_classes SET dequeue_threads = 3 WHERE id = 4")
-    stuck = Stuck()
-    recorder = Recorder(stuck)
+    blocked = BlockedSend()
+    recorder = RecordingAdapter(blocked)
     instance = start_host(recorder)
     box.agent().publish(orders(10))
-    wait_until(lambda: len(recorder.began) == 3)
-    stuck.let_go.set()
+    wait_until(lambda: len(recorder.attempts) == 3)
+    blocked.released.set()
     wait_until(lambda: instance.counts["completed"] == 10)
 
 
@@ -71,20 +71,20 @@ def test_the_number_of_claimed_messages_is_limited_by_the_memory_queue(box: Box,
     """DEQ-07."""
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.agent().publish(orders(100))
-    stuck = Stuck()
-    recorder = Recorder(stuck)
+    blocked = BlockedSend()
+    recorder = RecordingAdapter(blocked)
     instance = start_host(recorder, settings=HostSettings(runs_jobs=False, memory_queue=10))
-    wait_until(lambda: len(recorder.began) == 5)
+    wait_until(lambda: len(recorder.attempts) == 5)
     wait_until(lambda: box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NOT NULL") >= 10)
     assert box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NOT NULL") <= 10 + 5
-    stuck.let_go.set()
+    blocked.released.set()
     wait_until(lambda: instance.counts["completed"] == 100)
 
 
 def test_a_wake_up_ends_the_polling_interval(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.connection.execute("UPDATE service_classes SET polling_interval = '1 hour'")
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     instance = start_host(recorder)
     agent = box.agent()
     for number in range(1, 6):
@@ -96,7 +96,7 @@ def test_a_burst_after_a_wake_up_is_claimed_at_once(box: Box, start_host: StartH
     """Publishers wake a host once for a burst; the host has to go on looking until the burst is over."""
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.connection.execute("UPDATE service_classes SET polling_interval = '1 hour'")
-    instance = start_host(Recorder())
+    instance = start_host(RecordingAdapter())
     agent = box.agent()
     for number in range(1, 21):
         for message in orders(5):
@@ -108,7 +108,7 @@ def test_messages_are_found_by_polling_without_a_wake_up(box: Box, start_host: S
     box.add_port("Europe", "Orders.Region == 'EU'", state="stopped")
     box.agent().publish(orders(1))
     box.connection.execute("UPDATE service_classes SET polling_interval = '50 ms'")
-    instance = start_host(Recorder())
+    instance = start_host(RecordingAdapter())
     box.connection.execute("SELECT resume_instances(array_agg(instance_id)) FROM suspended_queue")
     wait_until(lambda: instance.counts["completed"] == 1)
 
@@ -120,7 +120,7 @@ def test_the_jobs_run_inside_the_hosts(box: Box, start_host: StartHost) -> None:
     settings = HostSettings(
         memory_queue=100, jobs=JobSettings(ref_counts=often, cleanup=often, dead_processes=often, others=often)
     )
-    instances = [start_host(Recorder(), settings=settings) for _ in range(2)]
+    instances = [start_host(RecordingAdapter(), settings=settings) for _ in range(2)]
     box.agent().publish(orders(100))
     wait_until(lambda: sum(instance.counts["completed"] for instance in instances) == 100)
     wait_until(lambda: box.count("spool") == 0 and box.count("parts") == 0)

@@ -16,7 +16,7 @@ from postroom.message import Message
 from postroom.messagebox.check import check
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box, Region
-from tests.support.senders import Recorder, Stuck
+from tests.support.recording_adapter import BlockedSend, RecordingAdapter
 from tests.support.waiting import PATIENCE, wait_until
 
 
@@ -26,15 +26,15 @@ def orders(count: int) -> list[Message]:
 
 def test_stop_finishes_messages_in_progress_and_releases_the_others(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
-    stuck = Stuck()
-    recorder = Recorder(stuck)
+    blocked = BlockedSend()
+    recorder = RecordingAdapter(blocked)
     instance = start_host(recorder)
     box.agent().publish(orders(50))
-    wait_until(lambda: len(recorder.began) == 5)
+    wait_until(lambda: len(recorder.attempts) == 5)
     stopping = threading.Thread(target=instance.stop)
     stopping.start()
     wait_until(lambda: instance._subservices[0]._poller.stopping)
-    stuck.let_go.set()
+    blocked.released.set()
     stopping.join(PATIENCE)
     assert not stopping.is_alive()
     assert len(recorder.sent) == 5
@@ -46,20 +46,20 @@ def test_stop_finishes_messages_in_progress_and_releases_the_others(box: Box, st
 
 def test_stop_gives_up_after_the_timeout(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
-    stuck = Stuck()
-    recorder = Recorder(stuck)
+    blocked = BlockedSend()
+    recorder = RecordingAdapter(blocked)
     settings = HostSettings(runs_jobs=False, stop_within=timedelta(milliseconds=50))
     instance = start_host(recorder, settings=settings)
     box.agent().publish(orders(1))
-    wait_until(lambda: recorder.began)
+    wait_until(lambda: recorder.attempts)
     instance.stop()
     assert box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NULL") == 1, "others may try it"
-    stuck.let_go.set()
+    blocked.released.set()
 
 
 def test_run_host_runs_until_the_event_is_set(box: Box, tmp_path: Path) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
-    recorder, stop = Recorder(), threading.Event()
+    recorder, stop = RecordingAdapter(), threading.Event()
     arguments = {"as_role": True, "build_adapter": recorder.build, "settings": SETTINGS, "stop": stop}
     running = threading.Thread(target=run_host, args=(box.url, "default", tmp_path), kwargs=arguments)
     running.start()

@@ -19,7 +19,7 @@ from postroom.messagebox.check import check
 from postroom.messagebox.jobs import run_all_jobs_once
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region
-from tests.support.senders import Recorder, Stuck
+from tests.support.recording_adapter import BlockedSend, RecordingAdapter
 from tests.support.waiting import wait_until
 
 _LOOK_FOR_THE_DEAD = "SELECT dead_processes_cleanup('1 s', clock_timestamp() + %s::interval)"
@@ -82,7 +82,7 @@ def test_what_a_killed_process_held_goes_to_another(box: Box, start_host: StartH
     box.agent().publish(orders(20))
     with stuck_process(box, tmp_path) as process:
         wait_until(lambda: claimed(box) == 20)
-        recorder = Recorder()
+        recorder = RecordingAdapter()
         instance = start_host(recorder)
         assert bury_the_dead(box) == 0, "it lives"
         os.kill(process.pid, signal.SIGKILL)
@@ -129,13 +129,13 @@ def test_a_claim_by_an_instance_that_was_just_taken_for_dead_is_given_back(box: 
 def test_an_outcome_whose_claim_was_taken_over_is_discarded(box: Box, start_host: StartHost) -> None:
     """Fencing: the late instance has sent, too, but only the one that has the claim decides what is stored."""
     box.add_port("Europe", "Orders.Region == 'EU'")
-    stuck = Stuck()
-    late = Recorder(stuck)
+    blocked = BlockedSend()
+    late = RecordingAdapter(blocked)
     slow = start_host(late)
     box.agent().publish(orders(5))
-    wait_until(lambda: len(late.began) == 5)
+    wait_until(lambda: len(late.attempts) == 5)
     complete_as_another(box)
-    stuck.let_go.set()
+    blocked.released.set()
     wait_until(lambda: slow.counts["discarded"] == 5)
     assert slow.counts["completed"] == 0
     run_all_jobs_once(box.connection)
@@ -145,13 +145,13 @@ def test_an_outcome_whose_claim_was_taken_over_is_discarded(box: Box, start_host
 
 def test_a_body_cannot_be_read_by_a_claim_that_was_taken_over(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
-    stuck = Stuck()
+    blocked = BlockedSend()
     read: list[bytes] = []
 
-    class ReadsLate(Recorder):
+    class ReadsLate(RecordingAdapter):
         def send(self, message: Message, attempt: Attempt) -> None:
             self.opened += 1
-            stuck(message, attempt)
+            blocked(message, attempt)
             assert message.body is not None
             read.append(message.body.data)
 
@@ -160,7 +160,7 @@ def test_a_body_cannot_be_read_by_a_claim_that_was_taken_over(box: Box, start_ho
     box.agent().publish([Message.of(b"x" * 300_000, promoted={Region: "EU"})])
     wait_until(lambda: late.opened == 2)
     complete_as_another(box)
-    stuck.let_go.set()
+    blocked.released.set()
     wait_until(lambda: slow.counts["discarded"] == 1)
     assert read == []
 
@@ -168,20 +168,20 @@ def test_a_body_cannot_be_read_by_a_claim_that_was_taken_over(box: Box, start_ho
 def test_without_its_lock_it_hands_out_nothing_and_then_comes_back(box: Box, start_host: StartHost) -> None:
     """Under way when the lock is lost: five. They go on; the rest is given back, and claimed again with the lock."""
     box.add_port("Europe", "Orders.Region == 'EU'")
-    stuck = Stuck()
-    recorder = Recorder(stuck)
+    blocked = BlockedSend()
+    recorder = RecordingAdapter(blocked)
     instance = start_host(recorder)
     number = instance.host_instance
     box.agent().publish(orders(50))
-    wait_until(lambda: len(recorder.began) == 5)
+    wait_until(lambda: len(recorder.attempts) == 5)
     end_lock_connection(box, number)
     wait_until(lambda: instance.regained_locks == 1)
     assert instance.host_instance == number
     assert box.one("SELECT count(*) FROM host_instances WHERE id = %s AND dead_since IS NULL", number) == 1
     assert locks(box, number) == 1
-    stuck.let_go.set()
+    blocked.released.set()
     wait_until(lambda: instance.counts["completed"] == 50)
-    handled = Counter(one.attempt.instance_id for one in recorder.began)
+    handled = Counter(one.attempt.instance_id for one in recorder.attempts)
     assert len(handled) == 50
     assert set(handled.values()) == {1}
     assert instance.counts["discarded"] == 0
@@ -189,27 +189,27 @@ def test_without_its_lock_it_hands_out_nothing_and_then_comes_back(box: Box, sta
 
 def test_until_it_is_registered_again_nothing_begins(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
-    stuck = Stuck()
-    recorder = Recorder(stuck)
+    blocked = BlockedSend()
+    recorder = RecordingAdapter(blocked)
     lost = start_host(recorder)
     box.agent().publish(orders(50))
-    wait_until(lambda: len(recorder.began) == 5)
+    wait_until(lambda: len(recorder.attempts) == 5)
     with box.connection.transaction():
         box.connection.execute("LOCK TABLE host_instances IN SHARE ROW EXCLUSIVE MODE")  # no registering
         end_lock_connection(box, lost.host_instance)
         wait_until(lambda: locks(box, lost.host_instance) == 1, what="it waits for the table, with its lock")
-        stuck.let_go.set()
+        blocked.released.set()
         wait_until(lambda: lost.counts["completed"] == 5, what="what was under way ends")
-        assert len(recorder.began) == 5, "and nothing else begins"
+        assert len(recorder.attempts) == 5, "and nothing else begins"
     wait_until(lambda: lost.counts["completed"] == 50)
-    handled = Counter(one.attempt.instance_id for one in recorder.began)
+    handled = Counter(one.attempt.instance_id for one in recorder.attempts)
     assert len(handled) == 50
     assert set(handled.values()) == {1}
 
 
 def test_an_instance_that_was_buried_comes_back_under_its_number(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     instance = start_host(recorder)
     number = instance.host_instance
     box.connection.execute("DELETE FROM host_instances")
@@ -223,7 +223,7 @@ def test_an_instance_that_was_buried_comes_back_under_its_number(box: Box, start
 
 def test_all_its_connections_may_break_and_nothing_is_lost(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     instance = start_host(recorder)
     agent = box.agent()
     for _ in range(5):

@@ -20,7 +20,7 @@ from postroom.properties import Property
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region
-from tests.support.senders import Recorder
+from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
 Thumbprint = Property("Security.Thumbprint", str)
@@ -112,7 +112,7 @@ def test_a_suspended_message_keeps_its_predicates_and_waits_for_a_host_that_may(
     stored = StoredContext(box.one("SELECT context::text FROM spool WHERE body_part_id IS NOT NULL"), {})
     assert stored.predicates == {(Thumbprint.key, "X")}
     instance_id = box.one("SELECT instance_id FROM suspended_queue WHERE resumable")
-    recorder = Recorder()
+    recorder = RecordingAdapter()
     start_host(recorder)
     resume(box.connection, instance_id)
     wait_until(lambda: ("ROUTING", True) in box.suspended())

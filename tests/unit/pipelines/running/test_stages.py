@@ -271,17 +271,17 @@ def test_an_exception_of_a_component_is_the_failure_of_the_message(
 
 
 def test_a_component_that_never_returns_is_abandoned(receive: Run) -> None:
-    let_go = threading.Event()
+    released = threading.Event()
 
     def never(message: Message) -> bytes:
-        let_go.wait()
+        released.wait()
         return b""
 
     try:
         with pytest.raises(PipelineFailure, match=r"never: it did not return within 0\.05 seconds"):
             receive(Receive(decode=[never], seconds=0.05), b"x")
     finally:
-        let_go.set()
+        released.set()
 
 
 def test_a_component_in_an_endless_loop_is_abandoned() -> None:

@@ -1,4 +1,4 @@
-"""Send adapters that remember what they were given, and do what a test tells them."""
+"""A send adapter that records its messages and behaves as a test decides."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.support.waiting import PATIENCE
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sent:
-    """What an adapter was given, and through which port."""
+class RecordedSend:
+    """One call of ``send``: the message, its attempt, and the send port."""
 
     port: str
     message: Message
@@ -24,21 +24,21 @@ class Sent:
     body: bytes
 
 
-class Recorder:
-    """The adapter of every port of a host. ``behave`` runs in the dequeue thread and may raise, or wait.
+class RecordingAdapter:
+    """The adapter of every send port of a host. ``behave`` runs in the dequeue thread. It may raise or wait.
 
-    An attempt is noted when it begins, in ``began``, and again in ``sent`` when it has gone well.
+    ``attempts`` contains all attempts that were started, ``sent`` the successful ones.
     """
 
     def __init__(self, behave: Callable[[Message, Attempt], None] = lambda message, attempt: None) -> None:
         self.behave = behave
-        self.began: list[Sent] = []
-        self.sent: list[Sent] = []
+        self.attempts: list[RecordedSend] = []
+        self.sent: list[RecordedSend] = []
         self.opened = 0
         self.closed = 0
         self._lock = threading.Lock()
 
-    def build(self, definition: PortAdapter, home: Path) -> Recorder:
+    def build(self, definition: PortAdapter, home: Path) -> RecordingAdapter:
         return self
 
     def open(self) -> None:
@@ -49,9 +49,9 @@ class Recorder:
 
     def send(self, message: Message, attempt: Attempt) -> None:
         body = message.body.data if message.body is not None else b""
-        sent = Sent(port=str(message.context[BTS.SPName]), message=message, attempt=attempt, body=body)
+        sent = RecordedSend(port=str(message.context[BTS.SPName]), message=message, attempt=attempt, body=body)
         with self._lock:
-            self.began.append(sent)
+            self.attempts.append(sent)
         self.behave(message, attempt)
         with self._lock:
             self.sent.append(sent)
@@ -61,16 +61,16 @@ class Recorder:
         return [one.body for one in self.sent]
 
 
-def always_fails(message: Message, attempt: Attempt) -> None:
-    raise DeliveryFailure("The other side is away.", why="Nobody answers.", hint="Wait.")
+def fail_always(message: Message, attempt: Attempt) -> None:
+    raise DeliveryFailure("The receiver is down.", why="It does not answer.", hint="Wait.")
 
 
-class Stuck:
-    """Behaviour: every attempt waits until ``let_go`` is set."""
+class BlockedSend:
+    """A behaviour: every attempt waits until ``released`` is set."""
 
     def __init__(self) -> None:
-        self.let_go = threading.Event()
+        self.released = threading.Event()
 
     def __call__(self, message: Message, attempt: Attempt) -> None:
-        if not self.let_go.wait(PATIENCE):
-            raise DeliveryFailure("The test forgot to let go.")
+        if not self.released.wait(PATIENCE):
+            raise DeliveryFailure("The test did not release the attempt.")
