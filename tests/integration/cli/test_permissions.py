@@ -124,6 +124,27 @@ def test_an_administrator_can_do_everything_except_create_hosts(as_login: As) ->
         assert is_rejected(as_login("adam", *command)), command
 
 
+def test_an_administrator_changes_and_removes_what_is_deployed(as_login: As, app: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more.py"
+    more.write_text(
+        app.read_text()
+        + "from postroom.application import Throttling\n"
+        + 'app.host("Main", trusted=True, throttling=Throttling(messages=7), properties={Region: "EU"})\n'
+        + 'app.send_port_group("Everywhere", ["Europe", "Audit"], filter=Region == "US")\n'
+        + 'app.receive_port("More").location("more", adapters.File("more"))\n'
+    )
+    for command in (
+        ("apply", str(more)),
+        ("group", "stop", "Everywhere"),
+        ("group", "start", "Everywhere"),
+        ("apply", str(app)),
+        ("instance", "resume", "INSTANCE", "--body", "FILE"),
+        ("jobs", "run"),
+    ):
+        ran = as_login("adam", *command)
+        assert ran.code == ExitCode.OK, (command, ran)
+
+
 def test_a_login_without_a_role_is_rejected(as_login: As) -> None:
     for command in EVERYBODY_SEES + ADMINISTRATORS_DO + OPERATORS_DO + ONLY_THE_OWNER_DOES:
         ran = as_login("sam", *command)

@@ -9,6 +9,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.routing.table import RoutingTable
 from postroom.errors import DatabaseError, NotAllowed, NotFound, StorageFailure
 from postroom.filters.text import format_filter
 from postroom.message import Message
@@ -41,8 +43,8 @@ MAY: list[tuple[str, tuple[str, ...]]] = [
     ("SELECT body FROM parts", (ADMINISTRATOR,)),
     ("SELECT body FROM fragments", (ADMINISTRATOR,)),
     ("SELECT * FROM message_properties", ADMINISTRATORS_AND_HOSTS),
-    ("UPDATE spool SET context = context", (ADMINISTRATOR,)),
-    ("DELETE FROM parts WHERE false", (ADMINISTRATOR,)),
+    ("UPDATE spool SET context = context", NOBODY),
+    ("DELETE FROM parts WHERE false", NOBODY),
     (
         "INSERT INTO spool (message_id, part_ids, context) VALUES (gen_random_uuid(), '{}', '{}')",
         ADMINISTRATORS_AND_HOSTS,
@@ -82,7 +84,13 @@ MAY: list[tuple[str, tuple[str, ...]]] = [
     ("UPDATE receive_locations SET pipeline = pipeline", (ADMINISTRATOR,)),
     ("DELETE FROM send_ports WHERE false", (ADMINISTRATOR,)),
     ("INSERT INTO properties (key, value_type) VALUES ('A#b', 1)", (ADMINISTRATOR,)),
-    ("UPDATE hosts SET trusted = true", (ADMINISTRATOR,)),
+    ("UPDATE hosts SET trusted = true", NOBODY),
+    ("UPDATE hosts SET role_name = role_name", NOBODY),
+    ("UPDATE hosts SET name = name", NOBODY),
+    ("INSERT INTO hosts (name, role_name) VALUES ('x', 'postgres')", NOBODY),
+    ("UPDATE hosts SET throttle_messages = throttle_messages", (ADMINISTRATOR,)),
+    ("UPDATE message_box SET id = id", NOBODY),
+    ("UPDATE schema_version SET procedures = procedures", NOBODY),
     ("INSERT INTO application_properties VALUES (1, 'Security#Thumbprint', 'T')", (ADMINISTRATOR,)),
     ("UPDATE application_properties SET value = 'T'", (ADMINISTRATOR,)),
     ("UPDATE service_classes SET dequeue_threads = 1", (ADMINISTRATOR,)),
@@ -119,8 +127,14 @@ MAY: list[tuple[str, tuple[str, ...]]] = [
     ("DROP TABLE messagebox.spool", NOBODY),
     ("ALTER TABLE management.send_ports DISABLE ROW LEVEL SECURITY", NOBODY),
     ("SET ROLE postgres", NOBODY),
+    ("TRUNCATE receipts", NOBODY),
+    ("SELECT setval('queue_sequence', 1)", NOBODY),
 ]
 
+RELATIONS = (
+    "SELECT c.oid::regclass::text, c.relkind FROM pg_class c WHERE c.relkind IN ('r', 'p', 'v')"
+    " AND c.relnamespace IN ('messagebox'::regnamespace, 'management'::regnamespace)"
+)
 COLUMNS_OF_SUBSCRIPTIONS = (
     "SELECT column_name FROM information_schema.columns"
     " WHERE table_schema = 'messagebox' AND table_name = 'subscriptions'"
@@ -177,6 +191,69 @@ def is_allowed(connection: Connection, statement: str) -> bool:
     except NotFound:
         pass
     return True
+
+
+def test_no_role_creates_a_trigger_that_the_owners_functions_would_run(box: Box, logins: dict[str, Connection]) -> None:
+    """A trigger runs as the user who changes the table. In a SECURITY DEFINER function this is the owner."""
+    allowed = []
+    for login, connection in logins.items():
+        connection.execute(
+            f"CREATE FUNCTION pg_temp.become_owner() RETURNS trigger LANGUAGE plpgsql"
+            f" AS $$ BEGIN EXECUTE 'ALTER ROLE {login} SUPERUSER'; RETURN NULL; END $$"
+        )
+        for relation, kind in box.connection.execute(RELATIONS).fetchall():
+            event = "INSTEAD OF UPDATE" if kind == "v" else "AFTER UPDATE"
+            trigger = f"CREATE TRIGGER become_owner {event} ON {relation} FOR EACH ROW"
+            if is_allowed(connection, f"{trigger} EXECUTE FUNCTION pg_temp.become_owner()"):
+                allowed.append((login, relation))
+    assert allowed == []
+
+
+def test_an_administrator_cannot_get_the_role_of_the_owner(box: Box, logins: dict[str, Connection]) -> None:
+    """grant_role runs as the owner and grants the roles that are in management.hosts."""
+    adam, owner = logins[ADMINISTRATOR], box.one("SELECT current_user")
+    for change in ("UPDATE hosts SET role_name = %s", "INSERT INTO hosts (name, role_name) VALUES ('Mine', %s)"):
+        with pytest.raises(NotAllowed):
+            adam.execute(change, (owner,))
+    with pytest.raises(NotFound, match="is no role of this MessageBox"):
+        adam.execute("SELECT grant_role(%s, %s)", (owner, ADMINISTRATOR))
+    assert not box.one("SELECT pg_has_role(%s, %s, 'member')", ADMINISTRATOR, owner)
+
+
+def test_an_administrator_publishes_many_messages(box: Box, logins: dict[str, Connection]) -> None:
+    messages = [Message.of(b"x", promoted={Region: "EU"}) for _ in range(100)]
+    MessageAgent(logins[ADMINISTRATOR], box.host(), RoutingTable()).publish(messages, key="many")
+    assert box.queued() == {"Europe": 101}
+
+
+def test_roles_have_only_rights_on_rows(box: Box, logins: dict[str, Connection]) -> None:
+    """TRIGGER, REFERENCES, TRUNCATE and MAINTAIN belong to the owner. Schemas and sequences cannot be changed."""
+    others = "SELECT r.oid, r.rolname FROM pg_roles r WHERE NOT r.rolsuper AND r.rolname LIKE 'postroom%'"
+    relations = (
+        f"SELECT o.rolname, c.oid::regclass, a.privilege_type FROM ({others}) o"
+        " JOIN pg_class c ON c.relnamespace IN ('messagebox'::regnamespace, 'management'::regnamespace)"
+        " CROSS JOIN aclexplode(c.relacl) a WHERE a.grantee IN (o.oid, 0)"
+        " AND a.privilege_type <> ALL (CASE c.relkind WHEN 'S' THEN '{USAGE}'::text[]"
+        " ELSE '{SELECT,INSERT,UPDATE,DELETE}' END)"
+    )
+    assert box.connection.execute(relations).fetchall() == []
+    schemas = (
+        "SELECT n.nspname, a.grantee::regrole, a.privilege_type FROM pg_namespace n CROSS JOIN aclexplode(n.nspacl) a"
+        " WHERE n.nspname IN ('messagebox', 'management') AND a.privilege_type <> 'USAGE' AND a.grantee <> n.nspowner"
+    )
+    assert box.connection.execute(schemas).fetchall() == []
+
+
+def test_functions_of_the_owner_find_only_objects_of_the_owner(box: Box) -> None:
+    """A SECURITY DEFINER function has a fixed search path with pg_temp at its end. PUBLIC executes no function."""
+    unsafe = (
+        "SELECT p.oid::regprocedure FROM pg_proc p"
+        " WHERE p.pronamespace IN ('messagebox'::regnamespace, 'management'::regnamespace)"
+        " AND (p.prosecdef AND NOT coalesce("
+        "'search_path=messagebox, management, pg_temp' = ANY (p.proconfig), false)"
+        " OR has_function_privilege('public', p.oid, 'EXECUTE'))"
+    )
+    assert box.connection.execute(unsafe).fetchall() == []
 
 
 def test_only_administrators_read_what_an_instance_waits_for(box: Box, logins: dict[str, Connection]) -> None:

@@ -3,6 +3,7 @@
 -- gone after the next migration.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA messagebox FROM PUBLIC, __HOSTS_ROLE__;
 REVOKE ALL ON ALL TABLES IN SCHEMA messagebox, management FROM __HOSTS_ROLE__, __TRUSTED_ROLE__;
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA messagebox, management FROM __HOSTS_ROLE__, __TRUSTED_ROLE__;
 GRANT USAGE ON SCHEMA messagebox, management TO __HOSTS_ROLE__;
 GRANT EXECUTE ON FUNCTION
     messagebox.lock_routing, messagebox.find_subscriptions, messagebox.predicate_holds, messagebox.route_message,

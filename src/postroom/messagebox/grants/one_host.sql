@@ -1,12 +1,12 @@
--- Every host can insert references to messages into the queues of host __HOST__, and has no other privilege on them. The
--- columns of the claim are not in the grant.
+-- Every host, and every administrator, can insert references to messages into the queues of host __HOST__. Neither can
+-- change the rows. The columns of the claim are not in the grant.
 GRANT INSERT (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task)
-    ON messagebox.__HOST___q TO __HOSTS_ROLE__;
+    ON messagebox.__HOST___q TO __HOSTS_ROLE__, __ADMINISTRATORS_ROLE__;
 GRANT INSERT (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task, resumable,
               cause, error_code, error_description, adapter, uri, related_instance_id, group_id)
-    ON messagebox.__HOST___q_suspended TO __HOSTS_ROLE__;
+    ON messagebox.__HOST___q_suspended TO __HOSTS_ROLE__, __ADMINISTRATORS_ROLE__;
 
-GRANT ALL ON messagebox.__HOST___q, messagebox.__HOST___q_scheduled, messagebox.__HOST___q_suspended
+GRANT SELECT ON messagebox.__HOST___q, messagebox.__HOST___q_scheduled, messagebox.__HOST___q_suspended
     TO __ADMINISTRATORS_ROLE__;
 
 -- Only host __HOST__ can call its own procedures, and administrators, who enlist ports of the host.

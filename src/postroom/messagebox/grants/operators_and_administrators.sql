@@ -1,12 +1,37 @@
 -- Privileges of administrators and operators (SEC-13; see the table in docs/how-to/security.md). All privileges are revoked first.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA messagebox FROM __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
 REVOKE ALL ON ALL TABLES IN SCHEMA messagebox, management FROM __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA messagebox, management FROM __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
 GRANT USAGE ON SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
 
--- Administrators have all privileges on existing objects. Only the owner creates hosts and applies new versions of the schema.
-GRANT ALL ON ALL TABLES IN SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__;
-GRANT ALL ON ALL SEQUENCES IN SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__;
+-- Administrators read everything. They write what a deployment, a publish and a receive location write, by name. They do
+-- not get the right to create triggers (TRIGGER): the owner's functions would run them as the owner. They do not write
+-- management.hosts, except for the thresholds: grant_role and migrations trust the names of roles in it. New hosts and new
+-- versions of the schema are the owner's.
+GRANT SELECT ON ALL TABLES IN SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA messagebox TO __ADMINISTRATORS_ROLE__;
+GRANT INSERT, UPDATE, DELETE ON management.applications, management.properties, management.receive_ports,
+    management.receive_locations, management.send_ports, management.send_port_groups, management.send_port_group_members,
+    messagebox.application_properties TO __ADMINISTRATORS_ROLE__;
+GRANT UPDATE (throttle_messages, throttle_spool_multiplier, throttle_longest_delay) ON management.hosts
+    TO __ADMINISTRATORS_ROLE__;
+GRANT UPDATE (polling_interval, dequeue_threads) ON management.service_classes TO __ADMINISTRATORS_ROLE__;
+GRANT UPDATE (group_id, group_name) ON messagebox.subscriptions TO __ADMINISTRATORS_ROLE__;
+GRANT UPDATE (restart_requested) ON messagebox.streams TO __ADMINISTRATORS_ROLE__;
+-- An administrator's process publishes and receives like a host, for every location, and may name the originator.
+GRANT INSERT (message_id, part_ids, body_part_id, body_part_name, context, originator_sid, originator_pid)
+    ON messagebox.spool TO __ADMINISTRATORS_ROLE__;
+GRANT INSERT ON messagebox.parts, messagebox.fragments, messagebox.message_ref_count_log_1,
+    messagebox.message_ref_count_log_2, messagebox.part_ref_count_log_1, messagebox.part_ref_count_log_2
+    TO __ADMINISTRATORS_ROLE__;
+GRANT INSERT, DELETE ON messagebox.message_properties, messagebox.message_predicates TO __ADMINISTRATORS_ROLE__;
+GRANT INSERT, UPDATE, DELETE ON messagebox.file_claims, management.host_instances, management.job_runs,
+    management.running_locations, management.running_sinks TO __ADMINISTRATORS_ROLE__;
+GRANT INSERT (interchange_id, location_id, context, size, body), DELETE,
+    UPDATE (number, problem, size, attempts, attempts_since) ON messagebox.inbox TO __ADMINISTRATORS_ROLE__;
+GRANT INSERT ON messagebox.inbox_fragments TO __ADMINISTRATORS_ROLE__;
+GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.file_claim_number, messagebox.inbox_number
+    TO __ADMINISTRATORS_ROLE__;
 
 -- Operators see deployed artifacts and the queues. They do not see contexts and bodies (spool, parts, fragments), nor
 -- correlation values, which are copied from contexts. They do not see definitions that may contain secrets: the

@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION messagebox.replace_body(
     p_instance_id uuid, p_message_id uuid, p_part_id uuid, p_part_name text
 ) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE
     message_log smallint := (SELECT active FROM active_ref_count_log WHERE kind = 'message');
     part_log smallint := (SELECT active FROM active_ref_count_log WHERE kind = 'part');

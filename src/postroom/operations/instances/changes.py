@@ -100,7 +100,7 @@ def _call(connection: Connection, procedure: str, ids: list[uuid.UUID]) -> int:
 
 
 def _replace_body(connection: Connection, instance_id: uuid.UUID, body: Body) -> None:
-    rows = connection.execute(statement("queries/read_suspended_body"), (instance_id,)).fetchall()
+    rows = connection.execute("SELECT * FROM read_suspended_body(%s)", (instance_id,)).fetchall()
     if not rows:
         raise _build_state_error(get_instance(connection, instance_id), "given another body")
     if len(rows) > 1:
