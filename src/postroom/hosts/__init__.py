@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from postroom.hosts.dequeue.service import BuildService, Service, ServiceContext
-from postroom.hosts.instance import HostInstance, run_host
-from postroom.hosts.settings import HostSettings
+from postroom.hosts.instance import HostInstance, HostSettings, run_host
 
 __all__ = [
     "BuildService",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -19,10 +22,8 @@ from postroom.clock import Clock, system_clock
 from postroom.hosts.dequeue.service import BuildService, ServiceContext
 from postroom.hosts.dequeue.subservice import Subservice
 from postroom.hosts.http.locations import HttpLocations
-from postroom.hosts.messaging.endpoint_manager import EndpointManager
-from postroom.hosts.messaging.send_ports import BuildAdapter, OpenSendPorts
+from postroom.hosts.messaging.endpoint_manager import BuildAdapter, EndpointManager, OpenSendPorts
 from postroom.hosts.registration import LOCK_SERVER, LOCK_SOCKET, Registration
-from postroom.hosts.settings import HostSettings
 from postroom.messagebox.configuration import ServiceClass, check_login_of_host, find_host, read_dequeuing
 from postroom.messagebox.connection import Connect, LazyConnection, connect
 from postroom.messagebox.jobs import JobSettings, build_jobs, run_due_jobs
@@ -31,6 +32,27 @@ from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.stop_signals import set_on_stop_signals
 
 _log = logging.getLogger(__name__)
+
+
+def _hundred_per_processor() -> int:
+    return 100 * (os.cpu_count() or 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostSettings:
+    """The settings of a host instance. The defaults are for production, and tests shorten the times."""
+
+    #: Maximum number of claimed messages in memory. The host dequeues no more messages above it.
+    memory_queue: int = field(default_factory=_hundred_per_processor)
+    #: How long messages in progress may take to finish after the host was stopped.
+    stop_within: timedelta = timedelta(seconds=30)
+    #: How often the connection that holds the lock is checked for still being the same session.
+    heartbeat: timedelta = timedelta(seconds=5)
+    #: The configuration is read again after this time, even if the routing version has not changed.
+    configuration_age: timedelta = timedelta(seconds=60)
+    #: True if this instance runs housekeeping jobs.
+    runs_jobs: bool = True
+    jobs: JobSettings = field(default_factory=JobSettings)
 
 
 class JobLoop:
@@ -105,10 +127,6 @@ class HostInstance:
             host=host,
             queues=queues,
             heartbeat=self._settings.heartbeat,
-            on_wake=self._wake,
-            on_lost=self._pause,
-            on_regained=self._unpause,
-            get_unfinished=self._get_unfinished,
         )
         host_instance = registration.register()
         self._registration = registration
@@ -153,8 +171,10 @@ class HostInstance:
         ]
         for subservice in self._subservices:
             subservice.start()
-        self._registration.loop.start()
-        self._unpause()
+        registration.subservices = self._subservices
+        registration.loop.start()
+        for subservice in self._subservices:
+            subservice.unpause()
         if self._settings.runs_jobs:
             self._jobs = JobLoop(connect=open_connection, settings=self._settings.jobs)
             self._jobs.loop.start()
@@ -212,21 +232,6 @@ class HostInstance:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
-
-    def _wake(self) -> None:
-        for subservice in self._subservices:
-            subservice.wake()
-
-    def _pause(self) -> None:
-        for subservice in self._subservices:
-            subservice.pause()
-
-    def _unpause(self) -> None:
-        for subservice in self._subservices:
-            subservice.unpause()
-
-    def _get_unfinished(self) -> list[int]:
-        return [seq for subservice in self._subservices for seq in subservice.unfinished]
 
 
 def run_host(

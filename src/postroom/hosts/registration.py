@@ -10,7 +10,7 @@ import logging
 import os
 import select
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -18,6 +18,7 @@ from psycopg import sql
 
 from postroom.background_loop import BackgroundLoop
 from postroom.errors import PostroomError, Unavailable
+from postroom.hosts.dequeue.subservice import Subservice, wake_all
 from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connect, Connection
 from postroom.messagebox.postgres_errors import translate_errors
@@ -66,20 +67,14 @@ class Registration:
         host: Host,
         queues: HostQueues,
         heartbeat: timedelta,
-        on_wake: Callable[[], None],
-        on_lost: Callable[[], None],
-        on_regained: Callable[[], None],
-        get_unfinished: Callable[[], Sequence[int]],
     ) -> None:
         self._connect = connect
         self._connect_other = connect_other
         self._host = host
         self._queues = queues
         self._heartbeat = heartbeat.total_seconds()
-        self._on_wake = on_wake
-        self._on_lost = on_lost
-        self._on_regained = on_regained
-        self._get_unfinished = get_unfinished
+        #: Wake-ups go to them, and they are paused while the lock is lost. Set before the loop starts.
+        self.subservices: Sequence[Subservice] = ()
         self._connection: Connection | None = None
         self._session = 0
         self._interrupt_reader, self._interrupt_writer = -1, -1
@@ -126,12 +121,14 @@ class Registration:
         if self._connection is None:
             self._register_again()
             self.regained_locks += 1
-            self._on_regained()
+            for subservice in self.subservices:
+                subservice.unpause()
         try:
             self._watch(self._connection)
             return 0.0
         except BaseException:
-            self._on_lost()
+            for subservice in self.subservices:
+                subservice.pause()
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
@@ -148,7 +145,7 @@ class Registration:
             with translate_errors():
                 connection.pgconn.consume_input()
             while connection.pgconn.notifies():
-                self._on_wake()
+                wake_all(self.subservices)
         elif not ready:
             check_session(connection, self._session)
 
@@ -162,7 +159,8 @@ class Registration:
                 connection.execute("SELECT pg_advisory_lock(%s, %s)", (INSTANCE_LOCK, self.host_instance))
                 arguments = (self.host_instance, self._host.host_id, socket.gethostname(), os.getpid())
                 connection.execute(_REGISTER_AGAIN, arguments)
-            released = self._queues.release_claims(connection, self.host_instance, self._get_unfinished())
+            unfinished = [seq for subservice in self.subservices for seq in subservice.unfinished]
+            released = self._queues.release_claims(connection, self.host_instance, unfinished)
             self._listen(connection)
         except BaseException:
             connection.close()
@@ -171,7 +169,7 @@ class Registration:
 
     def _listen(self, connection: Connection) -> None:
         # Without a handler, wake-ups that arrive with the answer to a statement would stay in the driver's buffer.
-        connection.add_notify_handler(lambda _: self._on_wake())
+        connection.add_notify_handler(lambda _: wake_all(self.subservices))
         connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(wake_up_channel(self._host.name))))
         self._session = get_backend_pid(connection)
         self._connection = connection

@@ -314,7 +314,7 @@ def test_routing_a_failure_is_retried_after_a_database_error(
     box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trouble = Trouble(MessageBoxUnavailable("no space left on device"))
-    monkeypatch.setattr("postroom.hosts.messaging.endpoint_manager.FailedMessages", lambda queues: trouble)
+    monkeypatch.setattr("postroom.hosts.messaging.failures.FailedMessages", lambda queues: trouble)
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", ERRORS)
     recorder = RecordingAdapter(fails_at("Web"))
@@ -330,7 +330,7 @@ def test_a_failure_that_cannot_be_routed_is_suspended(
     box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(
-        "postroom.hosts.messaging.endpoint_manager.FailedMessages", lambda queues: Trouble(KeyError("a defect"))
+        "postroom.hosts.messaging.failures.FailedMessages", lambda queues: Trouble(KeyError("a defect"))
     )
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", ERRORS)

@@ -21,8 +21,7 @@ import trustme
 
 from postroom import Schedule, Throttling, adapters
 from postroom.hosts.http.locations import _CONNECTIONS, HttpLocations
-from postroom.hosts.instance import HostInstance
-from postroom.hosts.settings import HostSettings
+from postroom.hosts.instance import HostInstance, HostSettings
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation

@@ -209,7 +209,10 @@ def test_another_host_instance_continues_after_one_stopped(
     assert at_two.wait(PATIENCE)
     with ThreadPoolExecutor() as pool:
         stopped = pool.submit(first.stop)
-        wait_until(lambda: len(first._get_unfinished()) == 1, what="the instance to forget what it does not work on")
+        wait_until(
+            lambda: sum(len(subservice.unfinished) for subservice in first._subservices) == 1,
+            what="the instance to forget what it does not work on",
+        )
         released.set()
         stopped.result(30)
     assert received(made[0]) == ["12"]

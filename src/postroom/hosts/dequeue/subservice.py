@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import timedelta
 
+from postroom.background_loop import BackgroundLoop
 from postroom.clock import Clock
+from postroom.hosts.dequeue.claimer import Claimer
 from postroom.hosts.dequeue.completer import Completer
 from postroom.hosts.dequeue.dequeue_thread import DequeueThread
 from postroom.hosts.dequeue.ordered_delivery import OrderedService, OrderedWorkBuffer
-from postroom.hosts.dequeue.poller import Claimer, Poller
 from postroom.hosts.dequeue.service import Service, ThreadConnections
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.configuration import Dequeuing
@@ -18,6 +21,10 @@ from postroom.messagebox.connection import Connect
 from postroom.messagebox.queues import HostQueues
 
 _log = logging.getLogger(__name__)
+
+#: Publishers wake a host at most this often (messagebox/queues.py), so a woken host keeps polling for a moment.
+_AFTER_WAKE_UP = 0.03
+_TIMEOUT = 1.0
 
 
 class Subservice:
@@ -41,7 +48,7 @@ class Subservice:
         service = OrderedService(service) if in_order else service
         self._service = service
         self._buffer = OrderedWorkBuffer(memory_queue) if in_order else WorkBuffer(memory_queue)
-        self._poller = Poller(
+        self.poller = Poller(
             dequeuing,
             self._buffer,
             lambda: Claimer(
@@ -59,9 +66,9 @@ class Subservice:
             connect=connect,
             queues=queues,
             buffer=self._buffer,
-            on_scheduled=self._poller.wake_if_due_within,
+            on_scheduled=self.poller.wake_if_due_within,
             # A finished message may have blocked the next message of its instance.
-            on_finished=self._poller.wake if in_order else None,
+            on_finished=self.poller.wake if in_order else None,
             clock=clock,
         )
         name = dequeuing.service_class.name.lower()
@@ -80,7 +87,7 @@ class Subservice:
         self._completer.loop.start()
         for thread in self._threads:
             thread.start()
-        self._poller.start()
+        self.poller.start()
 
     def pause(self) -> None:
         """Start no message until ``unpause``. Messages in progress continue."""
@@ -88,10 +95,7 @@ class Subservice:
 
     def unpause(self) -> None:
         self._buffer.unpause()
-        self._poller.wake()
-
-    def wake(self) -> None:
-        self._poller.wake()
+        self.poller.wake()
 
     @property
     def unfinished(self) -> list[int]:
@@ -105,7 +109,7 @@ class Subservice:
 
     def stop(self, deadline: float) -> None:
         """Stop claiming, and wait until the messages in progress are finished, at most until the deadline."""
-        self._poller.stop()
+        self.poller.stop()
         self._buffer.pause()
         self._buffer.close()
         ended = [thread.join(max(0.0, deadline - time.monotonic())) for thread in self._threads]
@@ -115,6 +119,81 @@ class Subservice:
         self._completer.loop.stop()
         self._completer.loop.join(max(1.0, deadline - time.monotonic()))
         self._completer.close()
-        self._poller.join(deadline)
+        self.poller.join(deadline)
         if all(ended):
             self._service.close()
+
+
+def wake_all(subservices: Iterable[Subservice]) -> None:
+    """Poll the queues of all service classes now: there may be messages."""
+    for subservice in subservices:
+        subservice.poller.wake()
+
+
+class Poller:
+    """Claims batches while there are messages, then waits for a wake-up or for the polling interval.
+
+    A second claimer helps while there is a backlog and the threads are idle: one claimer waits for the disk while the
+    other one claims.
+    """
+
+    def __init__(self, dequeuing: Dequeuing, buffer: WorkBuffer, new_claimer: Callable[[], Claimer]) -> None:
+        self._interval = dequeuing.polling_interval
+        self._buffer = buffer
+        self._claimer, self._helper = new_claimer(), new_claimer()
+        self._woken_at = 0.0
+        self._has_backlog = False
+        name = dequeuing.service_class.name.lower()
+        self._polling = BackgroundLoop(f"poll {name}", self._poll)
+        self._helping = BackgroundLoop(f"help {name}", self._help)
+        self._loops = (self._polling, self._helping)
+
+    def start(self) -> None:
+        for loop in self._loops:
+            loop.start()
+
+    def stop(self) -> None:
+        """Stop claiming. Return at once."""
+        for loop in self._loops:
+            loop.stop()
+
+    def join(self, deadline: float) -> None:
+        """Wait for the loops to end, until the deadline but at least a second, and close the connections."""
+        for loop in self._loops:
+            loop.join(max(1.0, deadline - time.monotonic()))
+        self._claimer.close()
+        self._helper.close()
+
+    @property
+    def stopping(self) -> bool:
+        return self._polling.stopping
+
+    def wake(self) -> None:
+        """Poll now: there may be messages."""
+        self._woken_at = time.monotonic()
+        self._polling.wake()
+
+    def wake_if_due_within(self, delay: timedelta) -> None:
+        """Poll now if a message was scheduled that is due before the next regular poll."""
+        if delay <= self._interval:
+            self.wake()
+
+    def _poll(self) -> float:
+        capacity, generation = self._buffer.wait_for_capacity(_TIMEOUT)
+        if capacity and not self.stopping:
+            claimed = self._claimer.claim(capacity, generation)
+            if claimed == capacity:
+                self._has_backlog = True
+                self._helping.wake()
+            elif claimed == 0:
+                just_woken = time.monotonic() - self._woken_at < _AFTER_WAKE_UP
+                return _AFTER_WAKE_UP if just_woken else self._interval.total_seconds()
+        return 0.0
+
+    def _help(self) -> float:
+        if not self._has_backlog:
+            return _TIMEOUT
+        capacity, generation = self._buffer.wait_for_capacity(_TIMEOUT, when_empty=True)
+        if capacity and not self.stopping and self._helper.claim(capacity, generation) < capacity:
+            self._has_backlog = False
+        return 0.0

@@ -1,32 +1,37 @@
-"""The Endpoint Manager: delivers messages to send ports, and resumes inbound messages at their receive location."""
+"""The Endpoint Manager: delivers messages to send ports, and resumes inbound messages at their receive location.
+
+It opens the adapter of a send port at its first message, and reads the ports again after a change of configuration.
+"""
 
 from __future__ import annotations
 
-import logging
+import threading
+import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
 
-from postroom.adapters import Attempt
-from postroom.agent.error_reports import Failure, get_message_type
-from postroom.agent.failed_messages import FailedMessages
-from postroom.agent.reports import Unroutable
+from postroom.adapters import Attempt, PortAdapter, SendAdapter, build
 from postroom.agent.resuming import ResumedInbound
 from postroom.clock import Clock, system_clock
-from postroom.errors import ClaimLost, PostroomError, ReadInterrupted, Unavailable, is_environment_error
+from postroom.errors import ClaimLost, ReadInterrupted
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
-from postroom.hosts.messaging.send_ports import OpenSendPort, OpenSendPorts
-from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
+from postroom.hosts.messaging.failures import MessagingFailures
+from postroom.maps.outbound import map_message
+from postroom.message import Message
+from postroom.messagebox.configuration import SendPort, read_send_ports
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry, Suspension
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, Suspension
 from postroom.messagebox.storage.copy_rows import Task
-from postroom.messagebox.storage.stored_messages import StoredContext, build_message
+from postroom.messagebox.storage.stored_messages import build_message
+from postroom.system_properties import BTS
 
-_log = logging.getLogger(__name__)
+_DELIVER = Task.DELIVER
 
-_DELIVER = 1
-_ENVIRONMENT_RETRY_DELAY = timedelta(seconds=1)
-_MAX_DESCRIPTION = 8000
+#: Builds the adapter of a port from its configuration. The adapter is not open yet.
+BuildAdapter = Callable[[PortAdapter, Path], SendAdapter]
 
 
 class EndpointManager:
@@ -43,8 +48,7 @@ class EndpointManager:
         self._ports = ports
         self._queues = queues
         self._resumed = resumed
-        self._failed_messages = FailedMessages(queues)
-        self._clock = clock
+        self._failures = MessagingFailures(queues, clock)
 
     def prepare(self, connection: Connection, claimed: Sequence[ClaimedMessage]) -> None:
         services = {message.service for message in claimed if message.task == _DELIVER and message.service is not None}
@@ -64,8 +68,6 @@ class EndpointManager:
     def close(self) -> None:
         self._ports.close()
 
-    # -- out ---------------------------------------------------------------------------------------------------
-
     def _deliver(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         port = self._ports.borrow(claimed.service)
         if port is None:
@@ -79,46 +81,10 @@ class EndpointManager:
         except ReadInterrupted:
             return Disposition.RELEASE
         except Exception as error:
-            return self._handle_send_failure(port, claimed, connections, error)
+            return self._failures.handle_send_failure(port.port, claimed, connections, error)
         finally:
             self._ports.release(port)
         return Disposition.COMPLETE
-
-    def _handle_send_failure(
-        self, port: OpenSendPort, claimed: ClaimedMessage, connections: ThreadConnections, error: Exception
-    ) -> Outcome:
-        outcome = _retry_or_suspend(port, claimed, error)
-        if not port.port.route_failures or not isinstance(outcome, Suspension):
-            return outcome
-        failure = Failure(
-            code=outcome.code,
-            description=outcome.description,
-            message_id=claimed.message_id,
-            instance_id=claimed.instance_id,
-            failed_at=self._clock(),
-            adapter=outcome.adapter,
-            uri=outcome.uri,
-            send_port=port.port.name,
-            message_type=_get_message_type(claimed),
-        )
-        return self._route_failure(claimed, connections, failure, otherwise=outcome)
-
-    def _route_failure(
-        self, claimed: ClaimedMessage, connections: ThreadConnections, failure: Failure, *, otherwise: Suspension
-    ) -> Outcome:
-        """Publish an error message. Return ``otherwise`` if it has no subscriber (FMR-09)."""
-        try:
-            routed = self._failed_messages.route(connections.writing(), claimed, failure)
-        except ClaimLost:
-            return Disposition.DISCARD
-        except Exception as error:
-            if is_environment_error(error):
-                return _retry_after_environment_error(error)
-            _log.exception("the error message for instance %s could not be published", claimed.instance_id)
-            return otherwise
-        return Disposition.FINISHED if routed else otherwise
-
-    # -- in ----------------------------------------------------------------------------------------------------
 
     def _receive(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         def complete(connection: Connection) -> None:
@@ -130,37 +96,8 @@ class EndpointManager:
         except ClaimLost:
             return Disposition.DISCARD
         except Exception as error:
-            if is_environment_error(error):
-                return _retry_after_environment_error(error)
-            return self._handle_resume_failure(claimed, connections, error)
+            return self._failures.handle_resume_failure(claimed, connections, error)
         return Disposition.FINISHED
-
-    def _handle_resume_failure(
-        self, claimed: ClaimedMessage, connections: ThreadConnections, error: Exception
-    ) -> Outcome:
-        """Suspend a resumed message whose pipeline or routing failed again, or publish an error message."""
-        code, description = _describe_error(error, f"instance {claimed.instance_id}")
-        location = _find_receive_location(connections, claimed.service_id)
-        if location is None:
-            return Suspension(code=code, description=description)
-        adapter = location.adapter_kind
-        suspension = Suspension(code=code, description=description, adapter=adapter, uri=location.uri)
-        if not location.route_failures:
-            return suspension
-        unroutable = error if isinstance(error, Unroutable) else None
-        failure = Failure(
-            code=code,
-            description=description,
-            message_id=claimed.message_id,
-            instance_id=claimed.instance_id,
-            failed_at=self._clock(),
-            adapter=adapter,
-            uri=location.uri,
-            receive_port=location.port_name,
-            message_type=get_message_type(unroutable.context) if unroutable else _get_message_type(claimed),
-            report_id=unroutable.report_id if unroutable else None,
-        )
-        return self._route_failure(claimed, connections, failure, otherwise=suspension)
 
 
 def _suspend_for_deleted_port(claimed: ClaimedMessage) -> Suspension:
@@ -171,40 +108,127 @@ def _suspend_for_deleted_port(claimed: ClaimedMessage) -> Suspension:
     )
 
 
-def _retry_or_suspend(port: OpenSendPort, claimed: ClaimedMessage, error: Exception) -> Outcome:
-    """Retry if the error allows it and the port has retries left. Otherwise suspend."""
-    code, description = _describe_error(error, f"send port {port.port.name}")
-    terminal = isinstance(error, PostroomError) and not error.can_retry
-    if not terminal and claimed.attempt < port.port.retry_count:
-        return Retry(delay=port.port.retry_interval, code=code, description=description)
-    adapter, uri = port.get_endpoint(claimed.context)
-    return Suspension(code=code, description=description, adapter=adapter, uri=uri)
+class _SharedAdapter:
+    """An adapter that is opened at its first use, and closed when it is retired and has no users."""
+
+    def __init__(self, make: Callable[[], SendAdapter]) -> None:
+        self._make = make
+        self._opening = threading.Lock()
+        self._adapter: SendAdapter | None = None
+        self.users = 0
+        self.retired = False
+
+    def get_open(self) -> SendAdapter:
+        if self._adapter is None:
+            with self._opening:
+                if self._adapter is None:
+                    adapter = self._make()
+                    adapter.open()
+                    self._adapter = adapter
+        return self._adapter
+
+    def close(self) -> None:
+        if self._adapter is not None:
+            self._adapter.close()
 
 
-def _retry_after_environment_error(error: Exception) -> Retry:
-    """Retry without limit, after a pause: the environment caused the error, not the message."""
-    return Retry(delay=_ENVIRONMENT_RETRY_DELAY, code=Unavailable.code, description=str(error)[:_MAX_DESCRIPTION])
+class OpenSendPort:
+    """A send port with its current configuration, and its adapter."""
+
+    def __init__(self, port: SendPort, shared: _SharedAdapter) -> None:
+        self.port = port
+        self.shared = shared
+        self._values: dict[str, str | int] = {
+            BTS.SPName.key: port.name,
+            BTS.SPID.key: str(port.port_id),
+            BTS.RetryInterval.key: int(port.retry_interval.total_seconds() // 60),
+        }
+        if port.adapter_type.is_dynamic:
+            self._values[BTS.IsDynamicSend.key] = True
+        else:
+            self._values[BTS.OutboundTransportLocation.key] = port.uri
+            self._values[BTS.OutboundTransportType.key] = port.adapter_type.transport_type
+        self._by_attempt: dict[int, dict[str, str | int]] = {}
+
+    def get_context_values(self, attempt: int) -> dict[str, str | int]:
+        """Return the properties that are written to the context of a message for this attempt, by key."""
+        values = self._by_attempt.get(attempt)
+        if values is None:
+            remaining = max(0, self.port.retry_count - attempt)
+            values = self._by_attempt[attempt] = {**self._values, BTS.RetryCount.key: remaining}
+        return values
+
+    def map(self, message: Message) -> Message:
+        """Apply the maps of the port. Raise MessageFailure, which is not retried, if a map fails."""
+        return map_message(self.port.maps, message) if self.port.has_maps else message
 
 
-def _get_message_type(claimed: ClaimedMessage) -> str | None:
-    return None if claimed.context is None else get_message_type(StoredContext(claimed.context, {}))
+class OpenSendPorts:
+    """The open send ports of a host instance. ``borrow`` a port, use its adapter, ``release`` it."""
 
+    def __init__(self, *, home: Path, max_age: timedelta, build_adapter: BuildAdapter = build) -> None:
+        self._home = home
+        self._max_age = max_age.total_seconds()
+        self._build = build_adapter
+        self._lock = threading.Lock()
+        # By the bytes of the port id, which are hashed faster than a UUID.
+        self._ports: dict[bytes, OpenSendPort] = {}
+        self._version = -1
+        self._read_at = 0.0
 
-def _find_receive_location(connections: ThreadConnections, location_id: uuid.UUID | None) -> ReceiveLocation | None:
-    if location_id is None:
-        return None
-    try:
-        locations = read_receive_locations(connections.writing())
-        return next((location for location in locations if location.location_id == location_id), None)
-    except PostroomError:
-        _log.warning("the receive location %s could not be read", location_id)
-        return None
+    def refresh(self, connection: Connection, routing_version: int, services: Iterable[bytes]) -> None:
+        """Read the ports that are not known, and all ports if the routing version changed or they are too old."""
+        unknown = {service for service in services if service not in self._ports}
+        stale = routing_version != self._version or time.monotonic() - self._read_at > self._max_age
+        if not unknown and not stale:
+            return
+        to_read = unknown | self._ports.keys() if stale else unknown
+        ids = [uuid.UUID(bytes=service) for service in to_read]
+        found = {port.port_id.bytes: port for port in read_send_ports(connection, ids=ids)}
+        with self._lock:
+            unused = [self._set(service, found.get(service)) for service in to_read]
+            if stale:
+                self._version, self._read_at = routing_version, time.monotonic()
+        for shared in filter(None, unused):
+            shared.close()
 
+    def _set(self, service: bytes, port: SendPort | None) -> _SharedAdapter | None:
+        """Replace a port, under the lock. Return an adapter that the caller has to close."""
+        known = self._ports.pop(service, None)
+        if port is not None and known is not None and known.port.adapter_json == port.adapter_json:
+            self._ports[service] = OpenSendPort(port, known.shared)
+            return None
+        if port is not None:
+            self._ports[service] = OpenSendPort(port, _SharedAdapter(partial(self._make, port)))
+        return self._retire(known.shared) if known is not None else None
 
-def _describe_error(error: Exception, what: str) -> tuple[str, str]:
-    """Return the code and the description of an error."""
-    if isinstance(error, PostroomError):
-        return error.code, str(error)[:_MAX_DESCRIPTION]
-    _log.error("%s failed unexpectedly", what, exc_info=error)
-    description = f"{what} failed unexpectedly.\n{type(error).__name__}: {error}\nThe traceback is in the host's log."
-    return "UNEXPECTED", description[:_MAX_DESCRIPTION]
+    def _make(self, port: SendPort) -> SendAdapter:
+        return self._build(port.adapter, self._home)
+
+    @staticmethod
+    def _retire(shared: _SharedAdapter) -> _SharedAdapter | None:
+        shared.retired = True
+        return shared if shared.users == 0 else None
+
+    def borrow(self, service: bytes | None) -> OpenSendPort | None:
+        """Return the port with these id bytes, or None if it does not exist. The caller has to ``release`` it."""
+        with self._lock:
+            port = self._ports.get(service) if service is not None else None
+            if port is not None:
+                port.shared.users += 1
+            return port
+
+    def release(self, port: OpenSendPort) -> None:
+        shared = port.shared
+        with self._lock:
+            shared.users -= 1
+            unused = shared.retired and shared.users == 0
+        if unused:
+            shared.close()
+
+    def close(self) -> None:
+        with self._lock:
+            unused = [self._retire(port.shared) for port in self._ports.values()]
+            self._ports.clear()
+        for shared in filter(None, unused):
+            shared.close()
