@@ -13,7 +13,7 @@ from bench.ratios import Result, compute_ratio, measure_alternately, seconds
 from postroom.agent.receiving.interchange import Interchange
 from postroom.message import Bytes
 from postroom.messagebox.connection import Login
-from postroom.regular_files import inode_of
+from postroom.safe_files import inode_of
 from postroom.spark.intake import file_claims
 from postroom.spark.receive.stream import start_stream
 from postroom.spark.session import open_session

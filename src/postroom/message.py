@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Protocol, cast
 from postroom.errors import BadValue
 from postroom.filters.authorisation import MessagePredicate
 from postroom.properties import Property
-from postroom.regular_files import open_regular_file
+from postroom.safe_files import open_regular_file
 from postroom.values import Value, ValueType, check_value, type_of, value_from_json, value_to_json
 
 #: A larger body is stored in fragments of this size and is never in memory as a whole.

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from postroom.regular_files import inode_of
+from postroom.safe_files import inode_of
 from tests.support.box import Box
 
 

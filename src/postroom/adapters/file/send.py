@@ -10,17 +10,17 @@ from pathlib import Path
 
 from postroom.adapters.contract import Attempt, get_body
 from postroom.adapters.file.definition import File
-from postroom.adapters.file.folder import (
+from postroom.adapters.file.names import format_file_name, is_unique
+from postroom.clock import Clock
+from postroom.errors import DeliveryFailure
+from postroom.message import Message, Part
+from postroom.safe_files import (
     has_same_content,
     make_folder,
     open_folder,
     remove_leftovers,
     use_temporary_name,
 )
-from postroom.adapters.file.names import format_file_name, is_unique
-from postroom.clock import Clock
-from postroom.errors import DeliveryFailure
-from postroom.message import Message, Part
 
 _LEFT_OVER_AFTER = timedelta(days=1)
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}

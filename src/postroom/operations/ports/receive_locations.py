@@ -11,7 +11,6 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from postroom.adapters.file.folder import make_folder
 from postroom.application import Schedule
 from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError, NotFound, StateError, nearest
@@ -24,6 +23,7 @@ from postroom.messagebox.configuration import (
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.statements import statement
 from postroom.messagebox.streams.running_locations import LocationState
+from postroom.safe_files import make_folder
 from postroom.spark.intake.location_lock import LOCATION_LOCK, lock_number
 
 

@@ -16,8 +16,7 @@ import os
 import shutil
 from pathlib import Path, PurePath
 
-from postroom.adapters.file.folder import make_folder, open_folder, sync_folder, use_temporary_name
-from postroom.regular_files import open_regular_file
+from postroom.safe_files import make_folder, open_folder, open_regular_file, sync_folder, use_temporary_name
 from postroom.spark.intake.file_claims import FileClaim
 
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}

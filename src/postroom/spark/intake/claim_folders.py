@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.adapters import File
-from postroom.adapters.file.folder import make_folder
 from postroom.adapters.file.permissions import is_private, is_protected
 from postroom.errors import Unavailable
+from postroom.safe_files import make_folder
 
 #: A folder of a location is for this account alone.
 _MODE = 0o700

@@ -29,11 +29,11 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
 
-from postroom.adapters.file.folder import remove_leftovers
 from postroom.agent.idempotency import read_progress
 from postroom.clock import Clock, system_clock
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
+from postroom.safe_files import remove_leftovers
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.claim_folders import ClaimFolders, open_claim_folders
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState, SettledFile, UnfinishedClaim

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from postroom.adapters.file.folder import sync_folder
 from postroom.messagebox.connection import Connection
+from postroom.safe_files import sync_folder
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.archiving import add_to_archive, remove_marker
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from postroom.clock import Clock
-from postroom.regular_files import inode_of
+from postroom.safe_files import inode_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,21 +1,22 @@
-"""Atomic and durable changes inside one folder: hidden temporary names, folder descriptors, fsync.
+"""Files in folders that other programs use at the same time: opened safely, changed atomically and durably.
 
-All operations use a descriptor of the folder. If the folder is moved or replaced while a file is written, the new
-folder does not get a part of the work.
+Changes use a descriptor of the folder. If the folder is moved or replaced while a file is written, the new folder does
+not get a part of the work. A file that is opened for reading may have been replaced: symbolic links are not followed.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
+from typing import BinaryIO
 
-from postroom.message import CHUNK_SIZE
-from postroom.regular_files import open_regular_file
-
+_CHUNK_SIZE = 1 << 20
 # Hidden, so that neither Postroom's receive locations nor other programs read an unfinished file.
 _PREFIX, _SUFFIX = ".postroom-", ".tmp"
 
@@ -67,12 +68,40 @@ def has_same_content(folder: int, one: str, other: str) -> bool:
     """Return True if two files in the folder have the same bytes. False if one is missing or not a regular file."""
     try:
         with open_regular_file(one, folder=folder) as first, open_regular_file(other, folder=folder) as second:
-            while chunk := first.read(CHUNK_SIZE):
-                if second.read(CHUNK_SIZE) != chunk:
+            while chunk := first.read(_CHUNK_SIZE):
+                if second.read(_CHUNK_SIZE) != chunk:
                     return False
             return not second.read(1)
     except OSError:
         return False
+
+
+def open_regular_file(path: Path | str, *, inode: int | None = None, folder: int | None = None) -> BinaryIO:
+    """Open a file for reading; with ``inode``, only if it is still the file with that inode number.
+
+    ``path`` is taken from the descriptor ``folder`` if there is one. Raise OSError for a symbolic link, a pipe, a
+    device, a directory and a file that was replaced. Do not wait for the writer of a pipe.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "It is not a regular file", str(path))
+        if inode is not None and inode_of(status) != inode:
+            raise OSError(errno.ESTALE, "It was replaced by another file", str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def inode_of(status: os.stat_result) -> int:
+    """Return the inode number as a signed 64-bit integer, as PostgreSQL stores it.
+
+    The device number is left out on purpose: it differs between the machines of a cluster that mount the same share,
+    and may change when a machine restarts. A rename never leaves its file system.
+    """
+    return status.st_ino if status.st_ino < 1 << 63 else status.st_ino - (1 << 64)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import pytest
 
 from postroom.message import FileSlice
 from postroom.pipelines.documents.spool import slice_body
-from postroom.regular_files import inode_of, open_regular_file
+from postroom.safe_files import inode_of, open_regular_file
 
 
 def make_socket(path: Path) -> None:
