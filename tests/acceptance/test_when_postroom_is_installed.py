@@ -14,9 +14,9 @@ import pytest
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.operations.demo import EXAMPLES
 from tests.support.folders import open_folder
-from tests.support.installed import Installed, build_distributions
 from tests.support.pages import ROOT, blocks
 from tests.support.waiting import wait_until
+from tests.support.wheel_environment import WheelEnvironment, build_distributions
 
 FIRST, SECOND = (ROOT / "docs" / "tutorial" / name for name in ("first-application.md", "follow-and-fix-a-message.md"))
 
@@ -33,8 +33,8 @@ def distributions(shared_folder: Path) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module")
-def installed(shared_folder: Path, distributions: tuple[Path, Path]) -> Installed:
-    return Installed(shared_folder / "environment", distributions[1])
+def environment(shared_folder: Path, distributions: tuple[Path, Path]) -> WheelEnvironment:
+    return WheelEnvironment(shared_folder / "environment", distributions[1])
 
 
 @pytest.fixture
@@ -60,14 +60,16 @@ def test_the_wheel_and_the_source_distribution_have_the_same_files(distributions
     assert {f"postroom/examples/{name}/README.md" for name in EXAMPLES} <= packed
 
 
-def test_postroom_is_imported_from_the_environment(installed: Installed, shared_folder: Path, folder: Path) -> None:
-    found = installed.run("python -c 'import postroom; print(postroom.__file__)'", folder=folder)
+def test_postroom_is_imported_from_the_environment(
+    environment: WheelEnvironment, shared_folder: Path, folder: Path
+) -> None:
+    found = environment.run("python -c 'import postroom; print(postroom.__file__)'", folder=folder)
     assert Path(found.strip()).is_relative_to(shared_folder / "environment")
-    assert "postroom" in json.loads(installed.run("postroom version -o json", folder=folder))
+    assert "postroom" in json.loads(environment.run("postroom version -o json", folder=folder))
 
 
-def test_the_demo_delivers_every_order_to_the_expected_folder(installed: Installed, folder: Path) -> None:
-    result = json.loads(installed.run("postroom demo -o json --home 'a home with spaces'", folder=folder))
+def test_the_demo_delivers_every_order_to_the_expected_folder(environment: WheelEnvironment, folder: Path) -> None:
+    result = json.loads(environment.run("postroom demo -o json --home 'a home with spaces'", folder=folder))
     assert result["differences"] == []
     assert result["found"] == result["expected"]
     assert result["found"]["suspended: PIPELINE"] > 0
@@ -93,79 +95,79 @@ def read_commands(page: Path, start: str) -> list[str]:
 
 
 def test_the_commands_of_the_tutorial_work_and_a_second_application_runs_too(
-    installed: Installed, folder: Path
+    environment: WheelEnvironment, folder: Path
 ) -> None:
     app, publish = (block.text for block in blocks(FIRST, "python"))
     (folder / "app.py").write_text(app)
     (folder / "publish.py").write_text(publish)
     [plan] = read_commands(FIRST, "postroom plan")
-    assert format_output(installed.run(plan, folder=folder)) in FIRST.read_text()
+    assert format_output(environment.run(plan, folder=folder)) in FIRST.read_text()
     [up] = read_commands(FIRST, "postroom up")
     data = folder / "data"
     try:
-        with installed.up(up.removeprefix("postroom up "), folder=folder, until="drop: receiving"):
+        with environment.up(up.removeprefix("postroom up "), folder=folder, until="drop: receiving"):
             first, second = read_commands(FIRST, "printf")
-            installed.run(first, folder=folder)
+            environment.run(first, folder=folder)
             wait_for_files(data / "out" / "europe", 1)
             wait_for_files(data / "out" / "big", 1)
-            installed.run(second, folder=folder)
+            environment.run(second, folder=folder)
             wait_for_files(data / "out" / "big", 2)
             for _ in range(2):
-                assert installed.run("python publish.py", folder=folder) == "('Europe',)\n"
+                assert environment.run("python publish.py", folder=folder) == "('Europe',)\n"
             wait_for_files(data / "out" / "europe", 2)
-            follow_and_fix(installed, folder, data)
-            add_new_application(installed, folder, data)
+            follow_and_fix(environment, folder, data)
+            add_new_application(environment, folder, data)
     finally:
         EmbeddedServer(server_folder(data)).destroy()
 
 
-def follow_and_fix(installed: Installed, folder: Path, data: Path) -> None:
+def follow_and_fix(environment: WheelEnvironment, folder: Path, data: Path) -> None:
     """Run the second page: explain a message, correct a failed message, add a subscriber, stop and start a port."""
     [explain] = read_commands(SECOND, "postroom explain")
-    assert format_output(installed.run(explain, folder=data)) in SECOND.read_text()
+    assert format_output(environment.run(explain, folder=data)) in SECOND.read_text()
     broken, fixed, small, stopped = read_commands(SECOND, "printf")
     resume, resume_routed = read_commands(SECOND, "postroom instance resume")
 
     def wait_for_suspended(code: str) -> str:
         def find_instances() -> list[str]:
-            rows = json.loads(installed.run("postroom instance list -o json", folder=data))
+            rows = json.loads(environment.run("postroom instance list -o json", folder=data))
             return [row["instance_id"] for row in rows if row["error_code"] == code and row["service"] == "drop"]
 
         return wait_until(find_instances, what=code)[0]
 
-    installed.run(broken, folder=data)
+    environment.run(broken, folder=data)
     instance = wait_for_suspended("PIPELINE")
-    assert installed.run(f"postroom message body {instance}", folder=data) == '{"region": "US", "total": "a lot"}'
-    installed.run(fixed, folder=data)
-    assert installed.run(replace_id(resume, instance), folder=data) == "1 instance resumed.\n"
+    assert environment.run(f"postroom message body {instance}", folder=data) == '{"region": "US", "total": "a lot"}'
+    environment.run(fixed, folder=data)
+    assert environment.run(replace_id(resume, instance), folder=data) == "1 instance resumed.\n"
     wait_for_files(data / "out" / "big", 3)
 
-    installed.run(small, folder=data)
+    environment.run(small, folder=data)
     instance = wait_for_suspended("ROUTING")
     [added] = [block.text for block in blocks(SECOND, "text")]
     app = (folder / "app.py").read_text().replace("import Application", "import BTS, Application")
     (folder / "app.py").write_text(app + added)
     [apply] = read_commands(SECOND, "postroom apply")
-    installed.run(apply, folder=data)
-    assert installed.run(replace_id(resume_routed, instance), folder=data) == "1 instance resumed.\n"
+    environment.run(apply, folder=data)
+    assert environment.run(replace_id(resume_routed, instance), folder=data) == "1 instance resumed.\n"
     wait_for_files(data / "out" / "all", 1)
 
-    installed.run("postroom port stop Europe", folder=data)
-    installed.run(stopped, folder=data)
+    environment.run("postroom port stop Europe", folder=data)
+    environment.run(stopped, folder=data)
     wait_for_files(data / "out" / "all", 2)
-    started = installed.run("postroom port start Europe -o json", folder=data)
+    started = environment.run("postroom port start Europe -o json", folder=data)
     assert [port["resumed"] for port in json.loads(started)] == [1]
     wait_for_files(data / "out" / "europe", 3)
 
 
-def add_new_application(installed: Installed, folder: Path, data: Path) -> None:
+def add_new_application(environment: WheelEnvironment, folder: Path, data: Path) -> None:
     """Add an application of ``postroom init``. The running hosts and pipelines serve it after `apply`."""
-    installed.run("postroom init insurance --example failures", folder=folder)
-    installed.run("postroom apply ../insurance/app.py", folder=data)
+    environment.run("postroom init insurance --example failures", folder=folder)
+    environment.run("postroom apply ../insurance/app.py", folder=data)
     readme = (folder / "insurance" / "README.md").read_text()
     [command] = [line.strip() for line in readme.splitlines() if line.startswith("    printf ")]
     wait_until((data / "claims").is_dir, what="the folder of the new location")
-    installed.run(command, folder=data)
+    environment.run(command, folder=data)
     wait_for_files(data / "out" / "repair", 1)
 
 

@@ -1,4 +1,4 @@
-"""Postroom as its users install it: a wheel, in an environment of its own, far from the checkout."""
+"""Build the wheel of Postroom and install it in a virtual environment, without access to the checkout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_
 
 
 def build_distributions(folder: Path) -> tuple[Path, Path]:
-    """Build a source distribution, and a wheel from that one alone. Returns both."""
+    """Build a source distribution, and a wheel from the unpacked source distribution. Return both."""
     sources, built = folder / "sources", folder / "dist"
     sources.mkdir()
     built.mkdir()
@@ -38,26 +38,26 @@ def build_distributions(folder: Path) -> tuple[Path, Path]:
 
 def _build(kind: str, sources: Path, target: Path) -> str:
     # The backend's own command, without an isolated environment, which would need a package index.
-    ran = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", _BUILD.format(kind=kind), str(target)],
         cwd=sources,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout.splitlines()[-1]
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()[-1]
 
 
-class Installed:
-    """An environment with Postroom from a wheel, and with the dependencies of this one."""
+class WheelEnvironment:
+    """A virtual environment with Postroom from a wheel. It uses the dependencies of the current environment."""
 
     def __init__(self, folder: Path, wheel: Path) -> None:
         venv.create(folder, with_pip=False)
         self._python = folder / "bin" / "python"
         self._bin = folder / "bin"
-        # The dependencies take 1.2 GB. A path in a .pth file makes this environment's packages importable, but not
-        # what their own .pth files add: the checkout stays out of sight.
+        # The dependencies take 1.2 GB, so they are not installed again. A path in a .pth file makes the packages of the
+        # current environment importable. Their own .pth files are not read, so the checkout is not importable.
         site = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
         Path(site, "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
         pip = [sys.executable, "-m", "pip", "--python", str(self._python), "--disable-pip-version-check"]
@@ -66,8 +66,8 @@ class Installed:
         )
 
     def run(self, command: str, *, folder: Path) -> str:
-        """What a line of shell prints, run in a folder as a user would, with the environment activated."""
-        ran = subprocess.run(
+        """Run a shell command in a folder with the environment activated, and return its output."""
+        result = subprocess.run(
             ["/bin/sh", "-c", command],
             cwd=folder,
             env=self._environment(),
@@ -75,12 +75,12 @@ class Installed:
             text=True,
             check=False,
         )
-        assert ran.returncode == 0, f"{command} ended with {ran.returncode}:\n{ran.stdout}{ran.stderr}"
-        return ran.stdout
+        assert result.returncode == 0, f"{command} ended with {result.returncode}:\n{result.stdout}{result.stderr}"
+        return result.stdout
 
     @contextmanager
     def up(self, arguments: str, *, folder: Path, until: str) -> Iterator[None]:
-        """Run ``postroom up`` in a folder, from the moment that it prints ``until``."""
+        """Run ``postroom up`` in a folder. Wait until it prints ``until``, and stop it at the end."""
         log = folder / "up.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -102,5 +102,5 @@ class Installed:
         assert process.returncode == 0, log.read_text()
 
     def _environment(self) -> dict[str, str]:
-        kept = {name: text for name, text in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-        return kept | {"PATH": f"{self._bin}{os.pathsep}{os.environ['PATH']}"}
+        inherited = {name: text for name, text in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+        return inherited | {"PATH": f"{self._bin}{os.pathsep}{os.environ['PATH']}"}
