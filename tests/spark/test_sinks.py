@@ -34,7 +34,7 @@ from postroom.spark.sinks.running_sinks import Sinks
 from postroom.system_properties import BTS
 from tests.support.box import PROMOTE, Box, Priority, Region, Total
 from tests.support.file_location import add_file_location
-from tests.support.load import set_load
+from tests.support.simulated_load import set_load
 from tests.support.sinks import add_sink, publish
 from tests.support.waiting import wait_until
 

@@ -24,7 +24,7 @@ from postroom.spark.receive.stream_source import NumberedReader, RowsPartition, 
 from tests.spark.conftest import ClaimFiles
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
-from tests.support.load import set_load
+from tests.support.simulated_load import set_load
 
 
 def file_of(size: int) -> FileClaim:

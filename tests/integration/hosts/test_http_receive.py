@@ -37,7 +37,7 @@ from postroom.spark.receive.task import ReceiveTask
 from postroom.system_properties import BTS, HTTP
 from tests.support.box import Box
 from tests.support.inbox_location import add_inbox_location
-from tests.support.load import set_load
+from tests.support.simulated_load import set_load
 from tests.support.waiting import PATIENCE, wait_until
 
 ORDER = b'{"region": "EU"}'

@@ -75,7 +75,7 @@ def test_run_host_runs_until_the_event_is_set(box: Box, tmp_path: Path) -> None:
 def test_a_process_stops_at_a_signal(box: Box, tmp_path: Path) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.agent().publish(orders(10))
-    command = [sys.executable, "-m", "tests.support.stuck_host", box.url, "Default", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.support.blocked_host", box.url, "Default", str(tmp_path)]
     with subprocess.Popen(command, cwd=Path(tests.__path__[0]).parent) as process:
         wait_until(lambda: box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NOT NULL") == 10)
         os.kill(process.pid, signal.SIGTERM)

@@ -68,7 +68,7 @@ def end_lock_connection(box: Box, host_instance: int) -> None:
 
 @contextmanager
 def stuck_process(box: Box, home: Path) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "tests.support.stuck_host", box.url, "Default", str(home)]
+    command = [sys.executable, "-m", "tests.support.blocked_host", box.url, "Default", str(home)]
     process = subprocess.Popen(command, cwd=Path(tests.__path__[0]).parent)
     try:
         yield process

@@ -8,13 +8,13 @@ from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from tests.support.box import Box
-from tests.support.lanes import Lane
+from tests.support.publishers import PublishPath
 
 
-@pytest.fixture(params=list(Lane), ids=lambda lane: lane.value)
-def lane(request: pytest.FixtureRequest) -> Lane:
-    lane: Lane = request.param
-    return lane
+@pytest.fixture(params=list(PublishPath), ids=lambda publish_path: publish_path.value)
+def publish_path(request: pytest.FixtureRequest) -> PublishPath:
+    publish_path: PublishPath = request.param
+    return publish_path
 
 
 @pytest.fixture

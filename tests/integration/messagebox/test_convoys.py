@@ -14,15 +14,15 @@ from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.properties import Property
 from tests.support.box import Box, Priority, Region, Total
-from tests.support.lanes import Lane, Publisher, instances_of, waits_for_a_lock
+from tests.support.publishers import Publisher, PublishPath, is_waiting_for_lock, read_queued_numbers
 from tests.support.waiting import wait_until
 
 SERVICE = SubscribingService(service_id=uuid.UUID(int=7), name="Collector")
 
 
 @pytest.fixture
-def publisher(box: Box, lane: Lane, host: Connection) -> Publisher:
-    return Publisher(box, lane, host, box.add_location())
+def publisher(box: Box, publish_path: PublishPath, host: Connection) -> Publisher:
+    return Publisher(box, publish_path, host, box.add_location())
 
 
 def collect(
@@ -45,7 +45,7 @@ def test_messages_with_equal_values_join_one_instance_that_has_not_even_started(
     collect(host, subscriptions, Region)
     for region in "KKLKLKLK":
         assert publisher.publish({"region": region}) == 1
-    found = instances_of(box)
+    found = read_queued_numbers(box)
     assert [len(seqs) for seqs in found.values()] == [5, 3]
     values = box.connection.execute("SELECT instance_id, value_1 FROM convoy_set_instances").fetchall()
     assert dict(values) == dict(zip(found, "KL", strict=True))
@@ -60,7 +60,7 @@ def test_messages_of_one_batch_join_one_instance(
     box.add_port("Everything", "exists(Region)")
     assert publisher.publish(*({"region": region} for region in "KLKKL")) == 5
     assert publisher.publish({"region": "L"}, {"region": "M"}) == 2
-    sizes = Counter(len(seqs) for seqs in instances_of(box).values())
+    sizes = Counter(len(seqs) for seqs in read_queued_numbers(box).values())
     assert sizes == {3: 2, 1: 8}  # K, L; M, and the port's seven
     assert check(box.connection) == []
 
@@ -78,7 +78,7 @@ def test_all_values_of_the_set_have_to_be_equal(
     ]
     for order in orders:
         publisher.publish(order)
-    assert [len(seqs) for seqs in instances_of(box).values()] == [2, 1, 1, 1]
+    assert [len(seqs) for seqs in read_queued_numbers(box).values()] == [2, 1, 1, 1]
 
 
 def test_values_whose_concatenations_are_equal_are_distinguished(
@@ -87,7 +87,7 @@ def test_values_whose_concatenations_are_equal_are_distinguished(
     collect(host, subscriptions, Region, Priority)
     publisher.publish({"region": "K1", "priority": 1})
     publisher.publish({"region": "K", "priority": 11})
-    assert len(instances_of(box)) == 2
+    assert len(read_queued_numbers(box)) == 2
 
 
 def test_a_message_without_one_of_the_properties_activates_its_own_instance(
@@ -95,7 +95,7 @@ def test_a_message_without_one_of_the_properties_activates_its_own_instance(
 ) -> None:
     collect(host, subscriptions, Region, Priority)
     publisher.publish({"region": "K"}, {"region": "K"}, {"region": "K", "priority": 1}, {"region": "K", "priority": 1})
-    assert sorted(len(seqs) for seqs in instances_of(box).values()) == [1, 1, 2]
+    assert sorted(len(seqs) for seqs in read_queued_numbers(box).values()) == [1, 1, 2]
     assert box.count("convoy_set_instances") == 1
 
 
@@ -105,7 +105,7 @@ def test_long_values_are_keys_too(
     collect(host, subscriptions, Region)
     for end in "aab":
         publisher.publish({"region": "\N{HUNDRED POINTS SYMBOL}" * 255 + end})
-    assert [len(seqs) for seqs in instances_of(box).values()] == [2, 1]
+    assert [len(seqs) for seqs in read_queued_numbers(box).values()] == [2, 1]
 
 
 def test_the_end_of_an_instance_frees_its_values(
@@ -113,22 +113,22 @@ def test_the_end_of_an_instance_frees_its_values(
 ) -> None:
     collect(host, subscriptions, Region)
     publisher.publish({"region": "K"})
-    [first] = instances_of(box)
+    [first] = read_queued_numbers(box)
     with host.transaction():
         assert len(subscriptions.complete(host, first)) == 1
     assert box.count("convoy_set_instances") == 0
     publisher.publish({"region": "K"})
     publisher.publish({"region": "K"})
-    found = instances_of(box)
+    found = read_queued_numbers(box)
     assert [len(seqs) for seqs in found.values()] == [1, 2]
     assert next(iter(found)) == first
 
 
 def test_a_rejected_publish_creates_no_instance(
-    box: Box, host: Connection, subscriptions: ServiceSubscriptions, lane: Lane, publisher: Publisher
+    box: Box, host: Connection, subscriptions: ServiceSubscriptions, publish_path: PublishPath, publisher: Publisher
 ) -> None:
     collect(host, subscriptions, Region)
-    if lane is not Lane.STREAMING:  # there a bad line takes nobody down
+    if publish_path is not PublishPath.STREAMING:  # there a bad line takes nobody down
         assert publisher.publish({"region": "K"}, {"priority": 1}) == 0
         assert (box.count("convoy_set_instances"), box.count("work_queue")) == (0, 0)
 
@@ -139,7 +139,7 @@ def test_a_stopped_service_collects_in_the_suspended_queue(
     activation = collect(host, subscriptions, Region, state=SubscriptionState.STOPPED)
     for region in "KLK":
         publisher.publish({"region": region})
-    assert [len(seqs) for seqs in instances_of(box).values()] == [2, 1]
+    assert [len(seqs) for seqs in read_queued_numbers(box).values()] == [2, 1]
     assert box.suspended() == [("PORT_STOPPED", True)] * 3
     subscriptions.set_state(host, activation, SubscriptionState.STARTED)
     assert box.suspended() == []
@@ -169,38 +169,38 @@ def test_two_subscriptions_may_share_a_set(
             subscriptions.set_state(host, activation, SubscriptionState.STARTED)
     publisher.publish({"region": "K", "priority": 2})
     publisher.publish({"region": "K", "priority": 1})
-    assert [len(seqs) for seqs in instances_of(box).values()] == [2]
+    assert [len(seqs) for seqs in read_queued_numbers(box).values()] == [2]
 
 
 def test_two_concurrent_first_messages_of_one_key_create_one_instance(
-    box: Box, host: Connection, subscriptions: ServiceSubscriptions, lane: Lane, publisher: Publisher
+    box: Box, host: Connection, subscriptions: ServiceSubscriptions, publish_path: PublishPath, publisher: Publisher
 ) -> None:
     """The first has written and not committed: the second waits for it, and joins its instance."""
     collect(host, subscriptions, Region)
     location = box.add_location(port="Second", name="second")
     with ThreadPoolExecutor() as pool, connect(box.url, user=box.host().role_name) as other:
-        second = Publisher(box, lane, other, location)
+        second = Publisher(box, publish_path, other, location)
         with host.transaction():
             assert publisher.publish({"region": "K"}) == 1
             published = pool.submit(second.publish, {"region": "K"})
-            wait_until(lambda: waits_for_a_lock(box, other), what="the second publisher to wait for the first")
+            wait_until(lambda: is_waiting_for_lock(box, other), what="the second publisher to wait for the first")
         assert published.result(30) == 1
-    assert [len(seqs) for seqs in instances_of(box).values()] == [2]
+    assert [len(seqs) for seqs in read_queued_numbers(box).values()] == [2]
 
 
 def test_a_first_message_that_is_rolled_back_leaves_the_key_to_the_second(
-    box: Box, host: Connection, subscriptions: ServiceSubscriptions, lane: Lane, publisher: Publisher
+    box: Box, host: Connection, subscriptions: ServiceSubscriptions, publish_path: PublishPath, publisher: Publisher
 ) -> None:
     collect(host, subscriptions, Region)
     location = box.add_location(port="Second", name="second")
     with ThreadPoolExecutor() as pool, connect(box.url, user=box.host().role_name) as other:
-        second = Publisher(box, lane, other, location)
+        second = Publisher(box, publish_path, other, location)
         with host.transaction(force_rollback=True):
             publisher.publish({"region": "K"})
             published = pool.submit(second.publish, {"region": "K"})
-            wait_until(lambda: waits_for_a_lock(box, other), what="the second publisher to wait for the first")
+            wait_until(lambda: is_waiting_for_lock(box, other), what="the second publisher to wait for the first")
         assert published.result(30) == 1
-    assert [len(seqs) for seqs in instances_of(box).values()] == [1]
+    assert [len(seqs) for seqs in read_queued_numbers(box).values()] == [1]
     assert check(box.connection) == []
 
 
@@ -209,18 +209,18 @@ def test_a_publish_after_the_end_of_the_instance_creates_the_next_instance(
 ) -> None:
     collect(host, subscriptions, Region)
     publisher.publish({"region": "K"})
-    [first] = instances_of(box)
+    [first] = read_queued_numbers(box)
     with ThreadPoolExecutor() as pool, connect(box.url) as completing:
         with completing.transaction():
             assert len(subscriptions.complete(completing, first)) == 1
             published = pool.submit(publisher.publish, {"region": "K"})
-            wait_until(lambda: waits_for_a_lock(box, host), what="the publish to wait for the completion")
+            wait_until(lambda: is_waiting_for_lock(box, host), what="the publish to wait for the completion")
         assert published.result(30) == 1
-    assert [len(seqs) for seqs in instances_of(box).values()] == [1, 1]
+    assert [len(seqs) for seqs in read_queued_numbers(box).values()] == [1, 1]
 
 
 def test_concurrent_publishes_and_completions_lose_no_message(
-    box: Box, host: Connection, subscriptions: ServiceSubscriptions, lane: Lane
+    box: Box, host: Connection, subscriptions: ServiceSubscriptions, publish_path: PublishPath
 ) -> None:
     """At every moment a key has one instance at most, and whoever ends it is told of every message that it has."""
     collect(host, subscriptions, Region)
@@ -229,7 +229,7 @@ def test_concurrent_publishes_and_completions_lose_no_message(
 
     def publish(offset: int) -> None:
         with connect(box.url, user=box.host().role_name) as connection:
-            publisher = Publisher(box, lane, connection, location)
+            publisher = Publisher(box, publish_path, connection, location)
             for number in range(20):
                 keys = ["KLM"[(number + offset + i) % 3] for i in range(4)]
                 assert publisher.publish(*({"region": key} for key in keys)) == 4
@@ -252,7 +252,7 @@ def test_concurrent_publishes_and_completions_lose_no_message(
             one.result(60)
         stop.append(True)
         ending.result(60)
-    found = {instance: len(seqs) for instance, seqs in instances_of(box).items()}
+    found = {instance: len(seqs) for instance, seqs in read_queued_numbers(box).items()}
     assert sum(found.values()) == 3 * 20 * 4
     alive = {instance for (instance,) in box.connection.execute("SELECT instance_id FROM convoy_set_instances")}
     assert len(alive) <= 3

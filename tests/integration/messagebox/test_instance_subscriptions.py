@@ -16,15 +16,15 @@ from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.properties import Property
 from tests.support.box import Box, Priority, Region, Total
-from tests.support.lanes import Lane, Publisher, instances_of, waits_for_a_lock
+from tests.support.publishers import Publisher, PublishPath, is_waiting_for_lock, read_queued_numbers
 from tests.support.waiting import wait_until
 
 SERVICE = SubscribingService(service_id=uuid.UUID(int=7), name="Approval")
 
 
 @pytest.fixture
-def publisher(box: Box, lane: Lane, host: Connection) -> Publisher:
-    return Publisher(box, lane, host, box.add_location() if lane is Lane.STREAMING else None)
+def publisher(box: Box, publish_path: PublishPath, host: Connection) -> Publisher:
+    return Publisher(box, publish_path, host, box.add_location() if publish_path is PublishPath.STREAMING else None)
 
 
 def wait(
@@ -44,7 +44,7 @@ def test_a_match_goes_to_the_instance_that_waits_for_it(
     second = wait(box, subscriptions, (Region == "EU") & (Priority == 2))
     for priority in (1, 2, 1):
         assert publisher.publish({"region": "EU", "priority": priority}) == 1
-    found = instances_of(box)
+    found = read_queued_numbers(box)
     assert {instance: len(seqs) for instance, seqs in found.items()} == {first: 2, second: 1}
     row = box.connection.execute("SELECT DISTINCT service_class, service_id, task, priority FROM work_queue").fetchall()
     assert row == [(1, SERVICE.service_id, 4, 5)]
@@ -102,7 +102,7 @@ def test_all_matching_instances_and_ports_get_the_message(
             activation = subscriptions.activate(box.connection, service, Region == "EU")
             subscriptions.set_state(box.connection, activation, SubscriptionState.STARTED)
     assert publisher.publish({"region": "EU", "priority": 1}) == 1
-    found = instances_of(box)
+    found = read_queued_numbers(box)
     assert len(found) == 6
     assert set(waiting) < set(found)
     assert box.one("SELECT total FROM message_ref_counts") == 6
@@ -121,7 +121,7 @@ def test_two_correlations_with_the_same_hash_are_distinguished(
     wait(box, subscriptions, Region == "US")
     wait(box, subscriptions, Priority == 1)
     assert publisher.publish({"region": "EU", "priority": 2}, {"region": "EU", "priority": 3}) == 2
-    assert list(instances_of(box)) == [europe]
+    assert list(read_queued_numbers(box)) == [europe]
     assert publisher.publish({"region": "ASIA"}) == 0
 
 
@@ -147,7 +147,7 @@ def test_a_publisher_learns_of_a_new_list_of_properties(
     publisher.publish({"region": "EU"})
     late = wait(box, subscriptions, Priority == 1)
     assert publisher.publish({"region": "nowhere", "priority": 1}) == 1
-    assert late in instances_of(box)
+    assert late in read_queued_numbers(box)
 
 
 def test_nothing_is_routed_to_an_instance_after_its_end(
@@ -159,13 +159,13 @@ def test_nothing_is_routed_to_an_instance_after_its_end(
     other = wait(box, subscriptions, Region == "EU")
     publisher.publish({"region": "EU"})
     publisher.publish({"priority": 1})
-    before = instances_of(box)
+    before = read_queued_numbers(box)
     with box.connection.transaction():
         left = subscriptions.complete(box.connection, instance)
     assert [one.seq for one in left] == before[instance]
     assert publisher.publish({"priority": 1}) == 0
     assert publisher.publish({"region": "EU"}) == 1
-    after = instances_of(box)
+    after = read_queued_numbers(box)
     assert after[instance] == before[instance]
     assert len(after[other]) == 2
     assert check(box.connection) == []
@@ -192,40 +192,40 @@ def test_removed_instance_subscriptions_are_purged_by_the_job(box: Box, subscrip
 
 
 def test_completing_an_instance_waits_for_a_publish_that_matched_it(
-    box: Box, lane: Lane, subscriptions: ServiceSubscriptions, host: Connection
+    box: Box, publish_path: PublishPath, subscriptions: ServiceSubscriptions, host: Connection
 ) -> None:
     """The publish has written and not committed: the one who completes has to see its message."""
     instance = wait(box, subscriptions, Region == "EU")
-    publisher = Publisher(box, lane, host, box.add_location())
+    publisher = Publisher(box, publish_path, host, box.add_location())
     with ThreadPoolExecutor() as pool, connect(box.url) as completing:
         with host.transaction():
             assert publisher.publish({"region": "EU"}) == 1
             completed = pool.submit(subscriptions.complete, completing, instance)
-            wait_until(lambda: waits_for_a_lock(box, completing), what="the completion to wait for the publish")
+            wait_until(lambda: is_waiting_for_lock(box, completing), what="the completion to wait for the publish")
         left = completed.result(30)
-    assert [one.seq for one in left] == instances_of(box)[instance]
+    assert [one.seq for one in left] == read_queued_numbers(box)[instance]
 
 
 def test_a_publish_that_waited_for_the_end_of_an_instance_does_not_match_it(
-    box: Box, lane: Lane, subscriptions: ServiceSubscriptions, host: Connection
+    box: Box, publish_path: PublishPath, subscriptions: ServiceSubscriptions, host: Connection
 ) -> None:
     box.add_port("Everything", "exists(Region)")
     instance = wait(box, subscriptions, Region == "EU")
-    publisher = Publisher(box, lane, host, box.add_location())
+    publisher = Publisher(box, publish_path, host, box.add_location())
     publisher.publish({"region": "US"})
     with ThreadPoolExecutor() as pool, connect(box.url) as completing:
         with completing.transaction():
             assert subscriptions.complete(completing, instance) == []
             published = pool.submit(publisher.publish, {"region": "EU"})
-            wait_until(lambda: waits_for_a_lock(box, host), what="the publish to wait for the completion")
+            wait_until(lambda: is_waiting_for_lock(box, host), what="the publish to wait for the completion")
         assert published.result(30) == 1
-    assert instance not in instances_of(box)
+    assert instance not in read_queued_numbers(box)
     assert box.queued() == {"Everything": 2}
     assert check(box.connection) == []
 
 
 def test_completing_and_publishing_at_the_same_time_is_a_serial_history(
-    box: Box, lane: Lane, subscriptions: ServiceSubscriptions
+    box: Box, publish_path: PublishPath, subscriptions: ServiceSubscriptions
 ) -> None:
     """Every message is either among those that the completing side was told of, or was not routed to the instance."""
     location = box.add_location()
@@ -243,7 +243,7 @@ def test_completing_and_publishing_at_the_same_time_is_a_serial_history(
     def publish(stop: list[bool]) -> int:
         published = 0
         with connect(box.url, user=box.host().role_name) as connection:
-            publisher = Publisher(box, lane, connection, location)
+            publisher = Publisher(box, publish_path, connection, location)
             while not stop:
                 published += publisher.publish({"region": "EU"}, {"region": "EU"})
         return published
@@ -256,7 +256,7 @@ def test_completing_and_publishing_at_the_same_time_is_a_serial_history(
             one.result(60)
         stop.append(True)
         published = sum(one.result(60) for one in publishers)
-    found = {instance: len(seqs) for instance, seqs in instances_of(box).items() if instance in told}
+    found = {instance: len(seqs) for instance, seqs in read_queued_numbers(box).items() if instance in told}
     assert found == {instance: count for instance, count in told.items() if count}
     assert box.queued() == {"Everything": published}
     assert check(box.connection) == []
@@ -284,7 +284,7 @@ def test_a_property_that_is_not_deployed_with_this_type_is_rejected(
 
 
 def test_every_service_class_subscribes_and_is_queued_for_in_the_same_way(
-    box: Box, lane: Lane, host: Connection
+    box: Box, publish_path: PublishPath, host: Connection
 ) -> None:
     classes = [
         ServiceClass.CACHING,
@@ -298,7 +298,7 @@ def test_every_service_class_subscribes_and_is_queued_for_in_the_same_way(
         with host.transaction():
             activation = subscriptions.activate(host, SERVICE, Region.exists())
             subscriptions.set_state(host, activation, SubscriptionState.STARTED)
-    Publisher(box, lane, host, box.add_location()).publish({"region": "EU"})
+    Publisher(box, publish_path, host, box.add_location()).publish({"region": "EU"})
     rows = box.connection.execute("SELECT service_class, count(*) FROM work_queue GROUP BY 1 ORDER BY 1").fetchall()
     assert rows == [(one, 2) for one in sorted(classes)]
 

@@ -13,7 +13,7 @@ from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from tests.support.box import Box, Region
-from tests.support.lanes import waits_for_a_lock
+from tests.support.publishers import is_waiting_for_lock
 from tests.support.waiting import wait_until
 
 SERVICE = SubscribingService(service_id=uuid.UUID(int=7), name="Collector")
@@ -59,7 +59,7 @@ def test_operators_skip_an_instance_that_is_being_claimed(
         with host.transaction():
             assert len(claim(host, limit=1)) == 1
             operated = pool.submit(lambda: operator.execute(f"SELECT * FROM {operation}(%s)", ([instance],)).fetchall())
-            wait_until(lambda: waits_for_a_lock(box, operator), what="the operator to wait for the claim")
+            wait_until(lambda: is_waiting_for_lock(box, operator), what="the operator to wait for the claim")
         assert operated.result(30) == []
     assert (box.count("work_queue"), box.count("suspended_queue"), box.count("convoy_set_instances")) == (2, 0, 1)
 
@@ -80,7 +80,7 @@ def test_a_message_is_not_claimed_while_its_predecessor_is_being_suspended(
             publish(box)
             box.connection.execute(f"SELECT pg_advisory_lock({_GATE})")
             claimed = pool.submit(claim, host)
-            wait_until(lambda: waits_for_a_lock(box, host), what="the claim to stand at the gate")
+            wait_until(lambda: is_waiting_for_lock(box, host), what="the claim to stand at the gate")
         box.connection.execute(f"SELECT pg_advisory_unlock({_GATE})")
         assert claimed.result(30) == []
     assert box.count("work_queue WHERE claim_id IS NULL") == 1

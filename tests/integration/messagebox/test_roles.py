@@ -23,7 +23,7 @@ from postroom.operations.ports import send_ports as ports
 from postroom.operations.roles import grant_role, list_roles, revoke_role
 from postroom.operations.subscriptions import list_subscriptions, read_subscription_filters
 from tests.support.box import Box, Region
-from tests.support.lanes import waits_for_a_lock
+from tests.support.publishers import is_waiting_for_lock
 from tests.support.waiting import wait_until
 
 ADMINISTRATOR, OPERATOR, HOST, OTHER_HOST, STRANGER = "adam", "olga", "main_service", "other_service", "sam"
@@ -398,7 +398,7 @@ def test_a_role_is_not_granted_while_trust_is_being_changed(box: Box, logins: di
         with box.connection.transaction():
             box.connection.execute("SELECT set_trust(%s::smallint, true)", (box.host("Other").host_id,))
             given = pool.submit(grant_role, adam, "host:Other", HOST)
-            wait_until(lambda: waits_for_a_lock(box, adam), what="the grant to wait for the decision")
+            wait_until(lambda: is_waiting_for_lock(box, adam), what="the grant to wait for the decision")
         with pytest.raises(NotAllowed, match="main_service also runs the host Default"):
             given.result(30)
 

@@ -31,7 +31,7 @@ from postroom.system_properties import BTS
 from tests.integration.messagebox.inbox.conftest import Connect, StoreInterchange, rows_of, waiting
 from tests.support.box import PROMOTE, Box
 from tests.support.inbox_location import add_inbox_location
-from tests.support.load import set_load
+from tests.support.simulated_load import set_load
 
 
 def test_a_backlog_is_numbered_in_several_rounds(

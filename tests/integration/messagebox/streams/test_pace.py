@@ -12,7 +12,7 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.messagebox.connection import connect
 from postroom.messagebox.streams.throttle import MAX_WAIT, Pace, store_thresholds
 from tests.support.box import Box, interchange
-from tests.support.load import set_load
+from tests.support.simulated_load import set_load
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from postroom.operations.deployment.plan import Action, Kind
 from postroom.operations.ports import send_ports as ports
 from postroom.properties import Property as AnyProperty
 from postroom.system_properties import SYSTEM_PROPERTIES
-from tests.support.deploying import HOME, changes, deploy
+from tests.support.deployment import HOME, deploy, list_changes
 from tests.support.waiting import wait_until
 
 Region = Property("Orders.Region", str)
@@ -83,7 +83,7 @@ def list_port_states(connection: Connection) -> Iterator[tuple[str, PortState]]:
 
 def test_a_first_apply_creates_everything_and_routes_messages(connection: Connection) -> None:
     done = deploy(connection, orders())
-    assert changes(done) == {
+    assert list_changes(done) == {
         ("create", "application", "orders"),
         ("create", "host", "Main"),
         ("create", "property", "system properties"),
@@ -185,8 +185,8 @@ def test_a_disabled_location_stays_disabled_when_it_changes(connection: Connecti
     deploy(connection, orders())
     connection.execute("UPDATE receive_locations SET enabled = false")
     done = deploy(connection, orders(receive_port="OtherIn"))
-    assert ("change", "location", "drop") in changes(done)
-    assert ("remove", "receive port", "OrdersIn") in changes(done)
+    assert ("change", "location", "drop") in list_changes(done)
+    assert ("remove", "receive port", "OrdersIn") in list_changes(done)
     (location,) = read_receive_locations(connection)
     assert (location.port_name, location.enabled) == ("OtherIn", False)
 
@@ -216,7 +216,7 @@ def test_a_removed_port_keeps_its_instances_until_it_is_declared_again(connectio
     ports.stop(connection, "Audit")
     publish(connection, "EU")
     done = deploy(connection, orders(ports=("Europe",)))
-    assert changes(done) == {("change", "application", "orders"), ("remove", "send port", "Audit")}
+    assert list_changes(done) == {("change", "application", "orders"), ("remove", "send port", "Audit")}
     assert publish(connection, "EU") == ("Europe",)
     assert read_value(connection, "SELECT count(*) FROM suspended_queue") == 1
     # A port that is declared again has the same id, so its suspended instances are resumed (SPT-08).
@@ -229,7 +229,7 @@ def test_a_port_can_move_to_another_host(connection: Connection) -> None:
     deploy(connection, orders())
     publish(connection, "EU")
     done = deploy(connection, orders(host="Slow"))
-    assert ("create", "host", "Slow") in changes(done)
+    assert ("create", "host", "Slow") in list_changes(done)
     assert publish(connection, "EU") == ("Europe",)
     assert read_value(connection, "SELECT count(*) FROM main_q") == 1
     assert read_value(connection, "SELECT count(*) FROM slow_q") == 1
@@ -239,7 +239,7 @@ def test_a_port_can_move_to_another_host(connection: Connection) -> None:
 def test_host_names_are_not_case_sensitive(connection: Connection) -> None:
     deploy(connection, orders(host="Slow"))
     done = deploy(connection, orders(host="SLOW"))
-    assert done.changes == () or changes(done) == {("change", "application", "orders")}
+    assert done.changes == () or list_changes(done) == {("change", "application", "orders")}
     assert len(read_hosts(connection)) == 2
 
 
@@ -376,7 +376,7 @@ def test_routing_of_failures_follows_the_declaration(connection: Connection) -> 
     assert not read_send_ports(connection)[0].route_failures
     subscription = read_send_ports(connection)[0].subscription_id
     done = deploy(connection, app(route_failures=True))
-    assert changes(done) == {
+    assert list_changes(done) == {
         ("change", "application", "orders"),
         ("change", "receive port", "OrdersIn"),
         ("change", "send port", "Europe"),

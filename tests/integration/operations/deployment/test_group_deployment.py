@@ -19,7 +19,7 @@ from postroom.operations.deployment.plan import Action, Kind
 from postroom.operations.ports import groups
 from postroom.operations.ports import send_ports as ports
 from postroom.system_properties import BTS
-from tests.support.deploying import HOME, deploy
+from tests.support.deployment import HOME, deploy
 
 Region = Property("Orders.Region", str)
 

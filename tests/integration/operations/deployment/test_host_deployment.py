@@ -9,7 +9,7 @@ from postroom.messagebox.configuration import find_host, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.apply import plan
 from postroom.operations.deployment.plan import Action, Kind
-from tests.support.deploying import HOME, deploy
+from tests.support.deployment import HOME, deploy
 
 Thumbprint = Property("Security.Thumbprint", str)
 Level = Property("Security.Level", int)

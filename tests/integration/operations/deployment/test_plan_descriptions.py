@@ -6,7 +6,7 @@ from postroom import BTS, Application, Property, adapters, pipelines
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.apply import plan
 from postroom.operations.deployment.plan import Action, Kind
-from tests.support.deploying import HOME, deploy
+from tests.support.deployment import HOME, deploy
 
 Region = Property("Orders.Region", str)
 

@@ -22,7 +22,7 @@ from postroom.operations.deployment import apply as deployment
 from postroom.operations.deployment.compare import compare
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claims import FileClaimState
-from tests.support.deploying import deploy
+from tests.support.deployment import deploy
 from tests.support.waiting import wait_until
 
 ADAPTERS: dict[str, ReceiveAdapter] = {

@@ -13,7 +13,7 @@ from postroom.operations.deployment.apply import plan
 from postroom.operations.deployment.plan import Kind, Step
 from postroom.operations.ports.send_ports import list_ports
 from postroom.operations.subscriptions import list_subscriptions
-from tests.support.deploying import HOME, deploy
+from tests.support.deployment import HOME, deploy
 
 Region = Property("Orders.Region", str)
 

@@ -21,7 +21,7 @@ from tests.integration.spark.intake.test_file_claimer import scan_until_settled
 from tests.integration.spark.intake.test_ordered_locations import published
 from tests.support.box import PROMOTE, Box
 from tests.support.file_location import add_file_location
-from tests.support.load import set_load
+from tests.support.simulated_load import set_load
 
 Claimed = Callable[[], list[FileClaim]]
 

@@ -1,4 +1,4 @@
-"""One way to publish a few orders for each of the three finders: the index, the procedure, and a batch in columns."""
+"""Publish orders in each of the three ways in which subscriptions are matched."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from tests.support.box import PROMOTE, Box, interchange
 _PROPERTIES = {name: prop for prop, name in PROMOTE.items()}
 
 
-class Lane(Enum):
+class PublishPath(Enum):
+    """How a publish matches subscriptions: by the index in memory, by the procedure, or as a batch in columns."""
+
     INDEX = "index"
     PROCEDURE = "procedure"
     STREAMING = "streaming"
@@ -28,14 +30,16 @@ class Lane(Enum):
 class Publisher:
     """Publishes orders, given as mappings of ``region``, ``total`` and ``priority``, over one connection."""
 
-    def __init__(self, box: Box, lane: Lane, connection: Connection, location: ReceiveLocation | None) -> None:
+    def __init__(
+        self, box: Box, publish_path: PublishPath, connection: Connection, location: ReceiveLocation | None
+    ) -> None:
         routing = RoutingTable()
-        self._agent = MessageAgent(connection, box.host(), None if lane is Lane.PROCEDURE else routing)
+        self._agent = MessageAgent(connection, box.host(), None if publish_path is PublishPath.PROCEDURE else routing)
         self._receiver = Receiver(connection, routing)
-        self._location = location if lane is Lane.STREAMING else None
+        self._location = location if publish_path is PublishPath.STREAMING else None
 
     def publish(self, *orders: Mapping[str, Any]) -> int:
-        """All in one transaction; how many were routed to somebody."""
+        """Publish all orders in one transaction. Return the number of orders that were routed."""
         if self._location is not None:
             body = b"\n".join(json.dumps(order, default=str).encode() for order in orders)
             return self._receiver.receive(self._location, [interchange(body)])[0].published
@@ -48,8 +52,8 @@ class Publisher:
             return 0
 
 
-def instances_of(box: Box) -> dict[Any, list[int]]:
-    """The numbers in the queues of the messages of each instance, in order."""
+def read_queued_numbers(box: Box) -> dict[Any, list[int]]:
+    """Return the queue numbers of the messages of each instance, in order."""
     rows: Sequence[tuple[Any, list[int]]] = box.connection.execute(
         "SELECT instance_id, array_agg(seq ORDER BY seq) FROM instances WHERE cause IS DISTINCT FROM 3"
         " GROUP BY 1 ORDER BY min(seq)"
@@ -57,6 +61,6 @@ def instances_of(box: Box) -> dict[Any, list[int]]:
     return dict(rows)
 
 
-def waits_for_a_lock(box: Box, connection: Connection) -> bool:
-    """Whether what runs on this connection waits for another transaction."""
+def is_waiting_for_lock(box: Box, connection: Connection) -> bool:
+    """Return whether the statement of this connection waits for another transaction."""
     return bool(box.one("SELECT cardinality(pg_blocking_pids(%s)) > 0", connection.info.backend_pid))

@@ -1,4 +1,7 @@
-"""A host process whose attempts never end, for tests that kill it: python -m tests.support.stuck_host URL HOST HOME."""
+"""A host process with attempts that never end, for tests that kill it.
+
+python -m tests.support.blocked_host URL HOST HOME
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ from tests.support.recording_adapter import RecordingAdapter
 
 
 def main(url: str, host: str, home: str) -> None:
-    def never_ends(message: Message, attempt: Attempt) -> None:
+    def block(message: Message, attempt: Attempt) -> None:
         threading.Event().wait()
 
     settings = HostSettings(runs_jobs=False, memory_queue=20, stop_within=timedelta(seconds=0.1))
-    run_host(url, host, Path(home), as_role=True, build_adapter=RecordingAdapter(never_ends).build, settings=settings)
+    run_host(url, host, Path(home), as_role=True, build_adapter=RecordingAdapter(block).build, settings=settings)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How much waits in a test's MessageBox, without the rows."""
+"""Simulate the load of a MessageBox without queue rows."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from tests.support.box import Box
 
 
 def set_load(box: Box, *, queued: int = 0, spooled: int = 0) -> None:
-    """What everybody is told for the rest of the test: nothing is measured any more."""
+    """Store a load that is not measured again until the end of the test."""
     box.connection.execute("UPDATE load SET queued = %s, spooled = %s, measured_at = 'infinity'", (queued, spooled))

@@ -1,4 +1,4 @@
-"""Applications applied in tests, in a home folder that nothing touches."""
+"""Deploy applications in tests. Nothing reads or writes the home folder."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def deploy(connection: Connection, app: Application) -> Plan:
     return apply(connection, app.definition(), home=HOME)
 
 
-def changes(of: Plan) -> set[tuple[str, str, str]]:
-    return {(step.action, step.kind, step.name) for step in of.changes}
+def list_changes(plan: Plan) -> set[tuple[str, str, str]]:
+    return {(step.action, step.kind, step.name) for step in plan.changes}
