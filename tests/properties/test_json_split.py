@@ -74,7 +74,7 @@ def test_splitting_returns_the_documents_byte_for_byte(
     assert pipeline.problems() == []
     with (
         patch("postroom.pipelines.json.split.MAX_COMMAS_AT_ONCE", at_once),
-        patch("postroom.pipelines.json.split.FRAGMENT_SIZE", fragment),
+        patch("postroom.pipelines.json.disassembler.FRAGMENT_SIZE", fragment),
         patch("postroom.pipelines.documents.disassembled_batch.FRAGMENT_SIZE", fragment),
     ):
         batches = list(pipeline.disassemble(Bytes(content), batch_rows=rows))

@@ -26,7 +26,7 @@ from postroom.errors import DefinitionError
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse
 from postroom.maps.port_maps import NO_MAPS, PortMaps
-from postroom.pipelines.receive_pipeline import StoredPipeline
+from postroom.pipelines.receive.definition import StoredPipeline
 from postroom.properties import Property
 from postroom.stored_definitions import wrong_fields
 from postroom.system_properties import SYSTEM_PROPERTIES

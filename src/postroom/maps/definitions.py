@@ -13,7 +13,7 @@ from postroom.errors import MapFailure
 from postroom.maps.contract import Map, Transformed
 from postroom.message import Message, Part
 from postroom.pipelines import Xml, XmlReceive
-from postroom.pipelines.shipping.stored_component import StoredComponent, component_name, load_component, refer_to
+from postroom.pipelines.components.stored_component import StoredComponent, component_name, load_component, refer_to
 
 if TYPE_CHECKING:
     from postroom.maps.xslt import Stylesheet

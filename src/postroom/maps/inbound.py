@@ -27,7 +27,7 @@ from postroom.pipelines.documents.disassembled_batch import (
 )
 from postroom.pipelines.documents.message_batch import MessageBatch
 from postroom.pipelines.documents.spool import MAPPED_OFFSET, Spool, join_bodies
-from postroom.pipelines.running.suspended_document import ResumedPipeline, SuspendedDocument
+from postroom.pipelines.receive.suspended_document import ResumedPipeline, SuspendedDocument
 from postroom.properties import Property
 from postroom.system_properties import BTS
 

@@ -12,7 +12,7 @@ from postroom.maps.contract import CORRECT_MAP_HINT, Map, wrong_type_failure
 from postroom.message import Body, Message
 from postroom.pipelines.documents.disassembled_batch import MAX_DOCUMENT_SIZE
 from postroom.pipelines.documents.message_batch import strip_zeros
-from postroom.pipelines.running.component_calls import component_failure
+from postroom.pipelines.receive.component_calls import component_failure
 from postroom.properties import Property
 from postroom.system_properties import BTS
 from postroom.time_limit import TimedCall, TimedOut, call_each_with_timeout

@@ -7,10 +7,13 @@ definitions below do not.
 from __future__ import annotations
 
 from postroom.pipelines import components
-from postroom.pipelines.definitions import Csv, FlatFile, Json, JsonLines, PassThrough, Xml, XmlReceive
+from postroom.pipelines.definition import PassThrough
+from postroom.pipelines.flat.definition import Csv, FlatFile
 from postroom.pipelines.flat.layout import Delimited, Field, Positional
-from postroom.pipelines.receive_pipeline import Receive, ReceivePipeline, load_pipeline
+from postroom.pipelines.json.definition import Json, JsonLines
+from postroom.pipelines.receive.definition import Receive, ReceivePipeline, load_pipeline
 from postroom.pipelines.rows.definition import Rows
+from postroom.pipelines.xml.definition import Xml, XmlReceive
 
 __all__ = [
     "Csv",

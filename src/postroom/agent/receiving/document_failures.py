@@ -30,7 +30,7 @@ from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.storage.copy_rows import Cause, SuspendedRow, Task, write_messages
 from postroom.pipelines.documents.disassembled_batch import BadDocument
-from postroom.pipelines.running.suspended_document import can_resume
+from postroom.pipelines.receive.suspended_document import can_resume
 from postroom.system_properties import BTS
 
 

@@ -22,10 +22,10 @@ from postroom.agent.idempotency import Progress, Receipt
 from postroom.errors import MessageFailure, PipelineFailure, PostroomError, is_environment_error
 from postroom.message import Body, Context
 from postroom.pipelines.documents.disassembled_batch import BadDocument, DecodedInterchange, DisassembledBatch
-from postroom.pipelines.running.component_calls import format_source_line
+from postroom.pipelines.receive.component_calls import format_source_line
 
 if TYPE_CHECKING:
-    from postroom.pipelines.running.suspended_document import SuspendedDocument
+    from postroom.pipelines.receive.suspended_document import SuspendedDocument
 
 
 #: A chunk, and a transaction, end at about this many documents or bytes.

@@ -14,7 +14,7 @@ from postroom.message import Bytes, Context, Message
 from postroom.namespaces import SUSPENDED_NAMESPACE, is_distinguished, split_key
 from postroom.pipelines import ReceivePipeline
 from postroom.pipelines.documents.disassembled_batch import BadDocument, Form
-from postroom.pipelines.running.suspended_document import SuspendedDocument, get_external_values
+from postroom.pipelines.receive.suspended_document import SuspendedDocument, get_external_values
 from postroom.properties import Property
 from postroom.system_properties import BTS
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from postroom.errors import PipelineFailure
 from postroom.pipelines.components.contract import Validator
-from postroom.pipelines.definitions import type_problems
+from postroom.pipelines.definition import type_problems
 from postroom.pipelines.shipping.files import ShippedFiles
 
 if TYPE_CHECKING:

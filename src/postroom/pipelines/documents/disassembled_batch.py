@@ -262,6 +262,19 @@ class WrittenDocuments:
         return self._spool.body if self._spool.size else None
 
 
+def pass_through(body: Body, size: BatchSize) -> Iterator[DisassembledBatch]:
+    """Yield the interchange as one message (TYP-02), also if it is empty. A large body is passed by reference."""
+    by_reference = body.size > FRAGMENT_SIZE
+    row = {
+        "number": 1,
+        "body": None if by_reference else b"".join(body.chunks()),
+        "offset": 0 if by_reference else None,
+        "length": body.size if by_reference else None,
+        "message_type": None,
+    }
+    yield DisassembledBatch(messages=pa.RecordBatch.from_pylist([row], schema=arrow_schema(())))
+
+
 def yield_after_all_pass(
     make_batches: Callable[[], Iterator[DisassembledBatch]],
     *,

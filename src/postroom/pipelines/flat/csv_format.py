@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from postroom.pipelines.definitions import Csv
+    from postroom.pipelines.flat.definition import Csv
 
 #: The text of a field, or None if it is empty and not quoted.
 Field = str | None

@@ -8,7 +8,6 @@ from itertools import takewhile
 
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Body, Bytes
-from postroom.pipelines.definitions import FlatFile
 from postroom.pipelines.documents.disassembled_batch import (
     MAX_DOCUMENT_SIZE,
     BatchBuilder,
@@ -20,6 +19,7 @@ from postroom.pipelines.documents.disassembled_batch import (
 from postroom.pipelines.documents.node_limit import MAX_NODES
 from postroom.pipelines.flat.csv_format import RowFormat
 from postroom.pipelines.flat.csv_reader import CsvReader, Row
+from postroom.pipelines.flat.definition import FlatFile
 from postroom.pipelines.flat.document import make_json_writer, make_xml_writer
 from postroom.pipelines.flat.layout import HEADER, Delimited, Positional
 from postroom.pipelines.flat.record import FlatPromotion, RecordReader, Text, add_line_number, row_format

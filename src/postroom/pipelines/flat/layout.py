@@ -18,7 +18,7 @@ from pydantic import Field as Setting
 from postroom.values import ValueType
 
 if TYPE_CHECKING:
-    from postroom.pipelines.definitions import FlatFile
+    from postroom.pipelines.flat.definition import FlatFile
 
 #: A name that needs no escape in XML, JSON or a path.
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")

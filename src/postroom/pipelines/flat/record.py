@@ -15,7 +15,7 @@ from postroom.pipelines.promotions import promote_text
 from postroom.values import Value, ValueType, check_value, value_from_text, value_to_text
 
 if TYPE_CHECKING:
-    from postroom.pipelines.definitions import FlatFile
+    from postroom.pipelines.flat.definition import FlatFile
 
 _HINT = "Correct the record and send it again."
 _NUMBERS = (ValueType.INT, ValueType.DECIMAL, ValueType.FLOAT)

@@ -8,8 +8,8 @@ import msgspec
 
 from postroom.errors import PipelineFailure
 from postroom.message import Body
-from postroom.pipelines.definitions import FlatDocument
 from postroom.pipelines.documents.disassembled_batch import BatchBuilder, BatchSize, DisassembledBatch, read_whole
+from postroom.pipelines.flat.definition import FlatDocument
 from postroom.pipelines.flat.record import FlatPromotion
 from postroom.pipelines.json.failure import UTF_8_MARK, UTF_16_MARKS, malformed_failure, utf_16_failure
 from postroom.pipelines.xml.promotion import get_message_type

@@ -1,11 +1,11 @@
-"""Splits an interchange that is a JSON array, or has one at a path, into its documents (RCV-10).
+"""Splits an interchange that is a JSON array, or has one at a path, into its elements (RCV-10).
 
 msgspec parses the whole interchange, which also checks it, and slices the elements out of it byte for byte.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from json import JSONDecoder
 from typing import Any
@@ -13,18 +13,8 @@ from typing import Any
 import msgspec
 
 from postroom.errors import PipelineFailure
-from postroom.message import FRAGMENT_SIZE
-from postroom.pipelines.definitions import Json, JsonLines
-from postroom.pipelines.documents.disassembled_batch import (
-    BadDocument,
-    BatchSize,
-    DisassembledBatch,
-    add_document_number,
-    build_messages,
-)
 from postroom.pipelines.json.failure import UTF_8_MARK, malformed_failure
 from postroom.pipelines.json.path import parse_split
-from postroom.pipelines.json.promotion import compile_json_promotion
 
 #: An array with more commas than this is read element by element, which is several times slower. Read at once, each
 #: element takes at least 60 bytes, however short it is.
@@ -34,63 +24,12 @@ _KINDS = {b"{": "an object", b"[": "an array", b'"': "a string", b"t": "true", b
 _HINT = "Send an interchange of the expected form, or correct the pipeline's split."
 
 
-def split_documents(pipeline: Json, split: str, content: bytes, size: BatchSize) -> Iterator[DisassembledBatch]:
-    """Yield one message for each element of the array."""
-    bodies: list[bytes] = []
-    offsets: list[int] = []
-    first_number, buffered, searched = 1, 0, 0
-
-    def read_batch() -> DisassembledBatch:
-        return read_documents(
-            pipeline,
-            first_number=first_number,
-            bodies=bodies,
-            offsets=offsets,
-            add_position=lambda position, failure: add_document_number(first_number + position, failure),
-        )
-
-    for body in _read_elements(_find_array(split, content)):
-        offset = 0
-        if len(body) > FRAGMENT_SIZE:
-            # An earlier occurrence of the same bytes is as good.
-            offset = content.index(body, searched)
-            searched = offset + len(body)
-        bodies.append(body)
-        offsets.append(offset)
-        buffered += len(body)
-        if len(bodies) >= size.rows or buffered >= size.bytes:
-            yield read_batch()
-            first_number += len(bodies)
-            bodies, offsets, buffered = [], [], 0
-    if bodies:
-        yield read_batch()
-
-
-def read_documents(
-    pipeline: Json | JsonLines,
-    *,
-    first_number: int,
-    bodies: Sequence[bytes],
-    offsets: Sequence[int],
-    add_position: Callable[[int, PipelineFailure], PipelineFailure],
-) -> DisassembledBatch:
-    """Return a batch of these documents. ``offsets`` are their positions in the interchange. ``add_position`` adds the
-    position of the n-th document to its failure."""
-    columns, failures = compile_json_promotion(pipeline.promotions).read(bodies)
-    good = [position for position in range(len(bodies)) if position not in failures]
-    messages = build_messages(
-        pipeline.promotes,
-        numbers=[first_number + position for position in good],
-        bodies=[bodies[position] for position in good],
-        offsets=[offsets[position] for position in good],
-        message_types=[pipeline.message_type] * len(good),
-        columns=columns,
-    )
-    bad = [
-        BadDocument(number=first_number + position, body=bodies[position], failure=add_position(position, failure))
-        for position, failure in failures.items()
-    ]
-    return DisassembledBatch(messages=messages, failures=tuple(bad))
+def read_elements(split: str, content: bytes) -> Iterator[bytes]:
+    """Yield the elements of the array, byte for byte."""
+    array = _find_array(split, content)
+    if array.count(b",") <= MAX_COMMAS_AT_ONCE:
+        return map(bytes, msgspec.json.decode(array, type=list[msgspec.Raw]))
+    return _read_one_by_one(array)
 
 
 def _find_array(split: str, content: bytes) -> bytes:
@@ -143,12 +82,6 @@ def _check_envelope_encoding(document: bytes, array: bytes) -> None:
                 document,
                 UnicodeDecodeError(error.encoding, document, first + error.start, first + error.end, error.reason),
             ) from None
-
-
-def _read_elements(array: bytes) -> Iterator[bytes]:
-    if array.count(b",") <= MAX_COMMAS_AT_ONCE:
-        return map(bytes, msgspec.json.decode(array, type=list[msgspec.Raw]))
-    return _read_one_by_one(array)
 
 
 def _read_one_by_one(array: bytes) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from postroom.pipelines.definitions import Promoting, type_problems
+from postroom.pipelines.definition import Promoting, type_problems
 
 if TYPE_CHECKING:
     from postroom.message import Body, Context

@@ -6,22 +6,17 @@ from collections.abc import Iterator
 
 from postroom.errors import PipelineFailure
 from postroom.message import Body
-from postroom.pipelines.definitions import Csv, Json
 from postroom.pipelines.documents.disassembled_batch import BatchBuilder, BatchSize, DisassembledBatch, read_whole
-from postroom.pipelines.flat import csv_rows
-from postroom.pipelines.json import disassembler as json_disassembler
+from postroom.pipelines.flat.definition import Csv
+from postroom.pipelines.json.definition import Json
 from postroom.pipelines.promotions import Promotions
 from postroom.pipelines.rows.definition import Rows
 
 
 def disassemble(pipeline: Rows, body: Body, size: BatchSize) -> Iterator[DisassembledBatch]:
     """Yield one message, read in the format in which the bodies of the other rows are written."""
-    match row_format(pipeline):
-        case Json() as format:
-            return json_disassembler.disassemble_document(format, body, size)
-        case Csv() as format:
-            return csv_rows.disassemble(format, body, size)
-    return _pass_through(pipeline, body)
+    format = row_format(pipeline)
+    return _pass_through(pipeline, body) if format is None else format.disassembler(body, size)
 
 
 def row_format(pipeline: Rows) -> Json | Csv | None:

@@ -10,7 +10,6 @@ from lxml import etree
 
 from postroom.errors import PipelineFailure
 from postroom.message import Body
-from postroom.pipelines.definitions import Xml
 from postroom.pipelines.documents.disassembled_batch import (
     BatchBuilder,
     BatchSize,
@@ -19,6 +18,7 @@ from postroom.pipelines.documents.disassembled_batch import (
     add_document_number,
     read_whole,
 )
+from postroom.pipelines.xml.definition import Xml
 from postroom.pipelines.xml.path import compile_path
 from postroom.pipelines.xml.promotion import XmlPromotion, compile_xml_promotion, get_message_type
 from postroom.pipelines.xml.tree import read_tree, write_document

@@ -15,7 +15,6 @@ from lxml import etree
 
 from postroom.errors import PipelineFailure
 from postroom.message import Body
-from postroom.pipelines.definitions import XmlReceive
 from postroom.pipelines.documents.disassembled_batch import (
     BatchBuilder,
     BatchSize,
@@ -24,6 +23,7 @@ from postroom.pipelines.documents.disassembled_batch import (
     add_document_number,
     read_whole,
 )
+from postroom.pipelines.xml.definition import XmlReceive
 from postroom.pipelines.xml.path import compile_path
 from postroom.pipelines.xml.promotion import get_message_type
 from postroom.pipelines.xml.schema_promotion import IsSelfClosed, compile_schema_promotion

@@ -25,7 +25,7 @@ from postroom.messagebox.connection import Connection, Login, transaction
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, StoredPart, Suspension
 from postroom.messagebox.storage.stored_messages import build_message
 from postroom.messagebox.streams.sink_batches import SinkMessage, SinkQueue
-from postroom.pipelines.definitions import FORMAT_SECONDS
+from postroom.pipelines.definition import FORMAT_SECONDS
 from postroom.spark.poison_messages import GRACE, attempt_alone, guard_worker, worker_death
 from postroom.spark.sinks.rows import RowFormat, to_row_failure
 

@@ -20,7 +20,7 @@ from postroom.messagebox.check import check
 from postroom.messagebox.connection import Login
 from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
 from postroom.operations.instances import changes as instance_changes
-from postroom.pipelines.definitions import FORMAT_SECONDS
+from postroom.pipelines.definition import FORMAT_SECONDS
 from postroom.spark.poison_messages import GRACE, MAX_ATTEMPTS
 from postroom.spark.sinks import drain, task
 from postroom.spark.sinks.rows import RowFormat

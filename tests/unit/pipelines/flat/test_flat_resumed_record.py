@@ -14,7 +14,7 @@ from postroom.errors import PipelineFailure
 from postroom.message import Bytes
 from postroom.pipelines import Delimited, Field, FlatFile
 from postroom.pipelines.documents.disassembled_batch import Form
-from postroom.pipelines.running.suspended_document import ResumedPipeline, SuspendedDocument
+from postroom.pipelines.receive.suspended_document import ResumedPipeline, SuspendedDocument
 from postroom.properties import Property
 
 Region = Property("Orders.Region", str)

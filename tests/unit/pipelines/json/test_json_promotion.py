@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from postroom.errors import PipelineFailure
 from postroom.message import Bytes
 from postroom.pipelines import Json, JsonLines
-from postroom.pipelines.json.promotion import JsonPromotion
+from postroom.pipelines.json.disassembler import JsonPromotion
 from postroom.properties import Property
 
 PROPERTIES = {

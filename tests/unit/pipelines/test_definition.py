@@ -11,7 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from postroom import pipelines
-from postroom.errors import DefinitionError
+from postroom.errors import DefinitionError, PipelineFailure
+from postroom.message import Bytes
 from postroom.pipelines import Csv, Json, JsonLines, PassThrough, ReceivePipeline, Xml, load_pipeline
 from postroom.properties import Property
 from postroom.system_properties import BTS
@@ -41,6 +42,16 @@ def test_a_definition_survives_storage_and_transport(definition: ReceivePipeline
     assert load_pipeline(stored).promotes == definition.promotes
     assert pickle.loads(pickle.dumps(definition)) == definition
     assert definition.problems() == []
+
+
+def test_a_copy_is_disassembled_with_its_own_settings() -> None:
+    split = Json(promote={Region: "region"}, split="$")
+    body = Bytes(b'[{"region": "EU"}]')
+    assert [batch.messages["body"].to_pylist() for batch in split.disassemble(body)] == [[b'{"region": "EU"}']]
+
+    assert pickle.loads(pickle.dumps(split)) == split
+    with pytest.raises(PipelineFailure, match="not a JSON object"):
+        list(split.model_copy(update={"split": None}).disassemble(body))
 
 
 def test_a_property_is_stored_by_its_key_and_the_number_of_its_type() -> None:

@@ -21,11 +21,14 @@ from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, TypeAda
 
 from postroom.errors import DefinitionError, PipelineFailure
 from postroom.pipelines.components.contract import Component, Decoder, Disassembler, PartyResolver, Validator
-from postroom.pipelines.definitions import BAD_DOCUMENTS, Definition, Format, StoredFormat, limit_problems
+from postroom.pipelines.components.stored_component import StoredComponent, load_component, refer_to
+from postroom.pipelines.definition import BAD_DOCUMENTS, Definition, Format, PassThrough, limit_problems
+from postroom.pipelines.flat.definition import Csv, FlatFile
+from postroom.pipelines.json.definition import Json, JsonLines
 from postroom.pipelines.rows.definition import Rows
 from postroom.pipelines.shipping.files import NO_FILES, Files, ShippedFiles
 from postroom.pipelines.shipping.imported_files import find_imported_files
-from postroom.pipelines.shipping.stored_component import StoredComponent, load_component, refer_to
+from postroom.pipelines.xml.definition import Xml, XmlReceive
 from postroom.properties import Property
 from postroom.stored_definitions import read_stored
 from postroom.system_properties import BTS
@@ -37,7 +40,8 @@ if TYPE_CHECKING:
 #: BizTalk's maximum for one stage (RCV-02).
 MAX_COMPONENTS = 255
 
-_FORMAT: TypeAdapter[Format] = TypeAdapter(StoredFormat)
+_AnyFormat = PassThrough | Json | JsonLines | Xml | XmlReceive | Csv | FlatFile
+_FORMAT: TypeAdapter[_AnyFormat] = TypeAdapter(Annotated[_AnyFormat, Field(discriminator="kind")])
 
 
 def _read_stage(source: object) -> tuple[Any, ...]:
@@ -185,7 +189,7 @@ class Receive(Definition):
         )
 
     def _run(self, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:
-        from postroom.pipelines.running.stages import run_stages
+        from postroom.pipelines.receive.stages import run_stages
 
         return run_stages(self, body, context, size)
 
@@ -233,7 +237,7 @@ def _promotion_problems(disassemblers: Sequence[Any]) -> list[str]:
 
 
 #: Any receive pipeline, by ``kind``.
-ReceivePipeline = Format | Receive | Rows
+ReceivePipeline = _AnyFormat | Receive | Rows
 
 #: The same, as a field of a stored definition.
 StoredPipeline = Annotated[ReceivePipeline, Field(discriminator="kind")]

@@ -9,8 +9,8 @@ import pytest
 
 from postroom.errors import PipelineFailure
 from postroom.message import Bytes
-from postroom.pipelines import JsonLines, Xml, definitions
-from postroom.pipelines.running import formats
+from postroom.pipelines import JsonLines, Xml
+from postroom.pipelines import definition as definitions
 from postroom.pipelines.xml.promotion import compile_xml_promotion
 from tests.unit.pipelines.conftest import Receive as Run
 
@@ -25,7 +25,7 @@ def test_a_format_that_does_not_return_is_abandoned(receive: Run, monkeypatch: p
         yield None
 
     with monkeypatch.context() as patched:
-        patched.setattr(formats, "disassemble", for_ever)
+        patched.setattr(JsonLines, "_load_disassembler", lambda _: for_ever)
         patched.setattr(definitions, "FORMAT_SECONDS", 0.05)
         with pytest.raises(PipelineFailure, match=r"JsonLines: it did not return within 0\.05 seconds"):
             receive(JsonLines(), LINES)
@@ -51,7 +51,7 @@ def test_paths_are_compiled_for_each_thread() -> None:
 
 def test_a_module_whose_import_does_not_return_is_abandoned(receive: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from postroom.pipelines import Receive, components
-    from postroom.pipelines.running import stages
+    from postroom.pipelines.receive import stages
 
     released = threading.Event()
 

@@ -10,6 +10,7 @@ from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Message
 from postroom.namespaces import dotted_name, split_key
 from postroom.pipelines.components.contract import Disassembler, Suspend
+from postroom.pipelines.components.stored_component import component_name
 from postroom.pipelines.documents.disassembled_batch import (
     MAX_DOCUMENT_SIZE,
     BatchBuilder,
@@ -19,8 +20,7 @@ from postroom.pipelines.documents.disassembled_batch import (
     oversize_failure,
 )
 from postroom.pipelines.documents.spool import Spool
-from postroom.pipelines.running.component_calls import component_failure, run_component
-from postroom.pipelines.shipping.stored_component import component_name
+from postroom.pipelines.receive.component_calls import component_failure, run_component
 from postroom.properties import Property
 from postroom.system_properties import BTS
 from postroom.time_limit import TimedOut

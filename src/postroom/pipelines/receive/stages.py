@@ -16,7 +16,8 @@ import pyarrow as pa
 from postroom.errors import BadValue, PipelineFailure
 from postroom.message import CHUNK_SIZE, MAX_PARTS, Body, Context, Message, Part
 from postroom.pipelines.components.contract import CONSUMED, Decoder, Disassembler, PartyResolver, Validator
-from postroom.pipelines.definitions import Format, PassThrough
+from postroom.pipelines.components.stored_component import component_name, load_component
+from postroom.pipelines.definition import Format, PassThrough
 from postroom.pipelines.documents.disassembled_batch import (
     BatchSize,
     DecodedInterchange,
@@ -26,11 +27,9 @@ from postroom.pipelines.documents.disassembled_batch import (
     yield_after_all_pass,
 )
 from postroom.pipelines.documents.message_batch import MessageBatch
-from postroom.pipelines.receive_pipeline import Receive
-from postroom.pipelines.running import formats
-from postroom.pipelines.running.component_calls import component_failure, run_component
-from postroom.pipelines.running.user_disassembler import disassemble_messages
-from postroom.pipelines.shipping.stored_component import component_name, load_component
+from postroom.pipelines.receive.component_calls import component_failure, run_component
+from postroom.pipelines.receive.definition import Receive
+from postroom.pipelines.receive.user_disassembler import disassemble_messages
 from postroom.system_properties import BTS
 from postroom.time_limit import TimeLimit
 
@@ -106,7 +105,7 @@ class ComponentStages:
         head = _read_head(message.body.body)
         for position, (name, component) in enumerate(self._components_of(self._pipeline.disassemblers), 1):
             if isinstance(component, Format):
-                if formats.probe(component, head):
+                if component.can_read(head):
                     return position, name, component
             elif not isinstance(component, Disassembler) or self._call(name, component.probe, message):
                 return position, name, component
@@ -123,11 +122,11 @@ class ComponentStages:
         assert message.body is not None
         body = message.body
         if isinstance(component, Format):
-            document_type = formats.document_type(component, body.content_type)
+            document_type = component.get_document_type(body.content_type)
             decoded = DecodedInterchange.of(message, content_type=document_type, disassembler=position)
             batches: Iterator[DisassembledBatch] = (
                 replace(batch, decoded=decoded.with_written(batch.written))
-                for batch in formats.disassemble(component, decoded.body, size)
+                for batch in component.disassembler(decoded.body, size)
             )
         else:
             batches = disassemble_messages(component, message, size, position=position)

@@ -22,25 +22,17 @@ from pydantic import PrivateAttr
 from postroom.errors import PipelineFailure
 from postroom.message import Body, Bytes, Context, Message, Part
 from postroom.pipelines.components.contract import Disassembler
-from postroom.pipelines.definitions import (
-    FORMAT_SECONDS,
-    FlatDocument,
-    FlatFile,
-    Format,
-    Json,
-    JsonLines,
-    PassThrough,
-    Xml,
-    XmlReceive,
-)
+from postroom.pipelines.definition import FORMAT_SECONDS, Format, PassThrough
 from postroom.pipelines.documents.disassembled_batch import NO_VALUES, BadDocument, BatchSize, DisassembledBatch, Form
 from postroom.pipelines.documents.message_batch import strip_zeros
+from postroom.pipelines.flat.definition import FlatDocument, FlatFile
 from postroom.pipelines.flat.layout import HEADER
-from postroom.pipelines.receive_pipeline import Receive, ReceivePipeline
+from postroom.pipelines.json.definition import Json, JsonLines
+from postroom.pipelines.receive.definition import Receive, ReceivePipeline
+from postroom.pipelines.receive.stages import ComponentStages
 from postroom.pipelines.rows import document as row_document
 from postroom.pipelines.rows.definition import Rows
-from postroom.pipelines.running import formats
-from postroom.pipelines.running.stages import ComponentStages
+from postroom.pipelines.xml.definition import Xml, XmlReceive
 from postroom.properties import Property
 from postroom.system_properties import BTS
 from postroom.time_limit import TimeLimit
@@ -95,7 +87,7 @@ def _read_document(source: XmlReceive, body: bytes) -> Mapping[str, Value]:
     """Return the values that the document itself has, or none if it cannot be read. Its resume then reports the
     failure."""
     try:
-        batches = list(formats.disassemble(source, Bytes(body), BatchSize(rows=1, bytes=1)))
+        batches = list(source.disassembler(Bytes(body), BatchSize(rows=1, bytes=1)))
     except PipelineFailure:
         return NO_VALUES
     rows = [row for batch in batches for row in batch.messages.to_pylist()]

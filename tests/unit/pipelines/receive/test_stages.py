@@ -391,7 +391,7 @@ def test_out_of_memory_while_loading_a_component_is_an_environment_error(
     def import_module(_: str) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("postroom.pipelines.shipping.stored_component.importlib.import_module", import_module)
+    monkeypatch.setattr("postroom.pipelines.components.stored_component.importlib.import_module", import_module)
     stored = {"kind": "receive", "decoders": [{"module": "own", "name": "Edi", "settings": {}}]}
     with pytest.raises(MemoryError):
         list(load_pipeline(stored).disassemble(Bytes(b"x")))

@@ -1,0 +1,1 @@
+"""Receive pipelines with components: definition, stages, and the resume of a suspended document."""

@@ -1,0 +1,95 @@
+"""The receive pipelines for XML: by XPaths, and by schemas.
+
+pipelines.Xml(promote={Region: "/o:order/o:region"}, namespaces={"o": "urn:orders"}, split="/*/o:order")
+pipelines.XmlReceive(schemas=app.schemas("schemas"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from postroom.pipelines.definition import (
+    BAD_DOCUMENTS,
+    Disassemble,
+    Format,
+    Promoting,
+    limit_problems,
+    strip_byte_order_mark,
+)
+from postroom.properties import Property
+from postroom.schemas import Schemas
+
+
+class Xml(Promoting, Format):
+    """Reads an interchange that is one XML document, or with ``split`` an envelope around several documents.
+
+    ``promote`` maps properties to XPaths that select an element without children, an attribute or a text.
+    ``namespaces`` declares their prefixes. BTS.MessageType is the root's namespace, '#' and name. If a path selects
+    nothing, an element with ``xsi:nil``, or (except for a str property) an empty element, nothing is promoted. If it
+    selects several nodes, the document fails.
+
+    Without ``split`` the body is the interchange, byte for byte. With it, each element that the XPath ``split`` selects
+    becomes a message: the element in UTF-8 with the namespace declarations of its envelope, and the paths of
+    ``promote`` start at that element. An envelope that has the root named in ``split`` and neither elements nor text in
+    it is empty and yields no messages. In every other case it is a failure if ``split`` selects nothing. An empty
+    interchange is a failure, too. All documents or none are published. A DOCTYPE is rejected.
+    """
+
+    kind: Literal["xml"] = "xml"
+    content_type: ClassVar[str] = "application/xml"
+    namespaces: Mapping[str, str] = Field(default_factory=dict)
+    split: str | None = None
+    recoverable: ClassVar[bool] = False
+    bad_documents: ClassVar[int | None] = BAD_DOCUMENTS
+
+    def problems(self) -> list[str]:
+        from postroom.pipelines.xml import path as xml_path
+
+        return super().problems() + xml_path.problems(self.promotions, self.namespaces, self.split)
+
+    def can_read(self, head: bytes) -> bool:
+        return strip_byte_order_mark(head).startswith(b"<")
+
+    def _load_disassembler(self) -> Disassemble:
+        from postroom.pipelines.xml.document import disassemble
+
+        return partial(disassemble, self)
+
+
+class XmlReceive(Format):
+    """Reads XML whose message types have schemas (``schemas = app.schemas("schemas")``).
+
+    The schemas define what is promoted, which fields are distinguished and which roots are envelopes. Envelopes are
+    opened, up to a depth of 16, and every document in them becomes a message. A document without a schema is a failure,
+    unless ``allow_unrecognized`` is set: then it passes unchanged, with its message type only. Content that is not XML
+    is always a failure. With ``recoverable`` a bad document of an envelope is suspended alone. A DOCTYPE is rejected.
+    """
+
+    kind: Literal["xml-receive"] = "xml-receive"
+    content_type: ClassVar[str] = "application/xml"
+    schemas: Schemas
+    allow_unrecognized: bool = False
+    recoverable: bool = False
+    bad_documents: int | None = BAD_DOCUMENTS
+
+    @property
+    def promotes(self) -> tuple[Property, ...]:
+        return self.schemas.properties
+
+    def problems(self) -> list[str]:
+        found = limit_problems(self.bad_documents)
+        if not len(self.schemas) and not self.allow_unrecognized:
+            found.append("There are no schemas, so every message would fail. Add schemas or set allow_unrecognized.")
+        return found
+
+    def can_read(self, head: bytes) -> bool:
+        return strip_byte_order_mark(head).startswith(b"<")
+
+    def _load_disassembler(self) -> Disassemble:
+        from postroom.pipelines.xml.receive import disassemble
+
+        return partial(disassemble, self)
