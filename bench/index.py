@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from bench.ratios import Result, compute_ratio, measure_alternately, seconds
 from bench.workload import Kind, Workload
-from postroom.filters.columns import columns_of
+from postroom.filters.columns import build_columns
 from postroom.filters.evaluate import matches
 from postroom.filters.expression import Filter
 from postroom.filters.index import SubscriptionIndex
@@ -59,7 +59,7 @@ def _evaluate(subscriptions: Mapping[int, Filter], promoted: Mapping[str, Value]
 
 
 def _compare(index: SubscriptionIndex, subscriptions: Mapping[int, Filter], sample: list[dict[str, Value]]) -> None:
-    rows, ids = index.match(columns_of(sample), len(sample))
+    rows, ids = index.match(build_columns(sample), len(sample))
     found = [ids[rows == row].tolist() for row in range(len(sample))]
     if found != [_evaluate(subscriptions, promoted) for promoted in sample]:
         raise RuntimeError("The results of index and evaluator differ. Nothing was measured.")

@@ -64,4 +64,4 @@ def test_an_explanation_agrees_with_the_evaluator(
     for group, explained in zip(filter.groups, explanation.groups, strict=True):
         assert tuple(each.predicate for each in explained.predicates) == group
         assert [each.holds for each in explained.predicates] == [predicate_holds(each, promoted) for each in group]
-        assert all(each.words.isprintable() for each in explained.predicates)
+        assert all(each.description.isprintable() for each in explained.predicates)

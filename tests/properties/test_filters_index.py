@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from postroom.filters.columns import arrow_type, columns_of
+from postroom.filters.columns import build_columns, to_arrow_type
 from postroom.filters.evaluate import matches
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.filters.index import SubscriptionIndex
@@ -24,7 +24,7 @@ def match_by_evaluator(filters: Mapping[int, Filter], batch: Sequence[Mapping[st
 
 
 def match_by_index(index: SubscriptionIndex, batch: Sequence[Mapping[str, Value]]) -> list[list[int]]:
-    rows, ids = index.match(columns_of(batch), len(batch))
+    rows, ids = index.match(build_columns(batch), len(batch))
     by_row: list[list[int]] = [[] for _ in batch]
     for row, id in zip(rows.tolist(), ids.tolist(), strict=True):
         by_row[row].append(id)
@@ -110,7 +110,7 @@ def test_a_slice_of_a_column_is_matched_like_its_values(data: st.DataObject) -> 
     pool = st.sampled_from(POOLS[property.value_type]) | st.none()
     values = data.draw(st.lists(pool, min_size=1, max_size=12))
     start = data.draw(st.integers(0, len(values) - 1))
-    column = pa.array(values, arrow_type(property.value_type)).slice(start)
+    column = pa.array(values, to_arrow_type(property.value_type)).slice(start)
     index = SubscriptionIndex()
     subscribed = {}
     for id, (operator, value) in enumerate(

@@ -78,10 +78,10 @@ class Access:
 
 def choose_access(group: Group) -> Access:
     """Return the most selective access to ``group``. Among equals, the first in the filter wins."""
-    return min(_accesses(group), key=lambda access: access.selectivity)
+    return min(_list_accesses(group), key=lambda access: access.selectivity)
 
 
-def _accesses(group: Group) -> Iterator[Access]:
+def _list_accesses(group: Group) -> Iterator[Access]:
     for predicate in group:
         value_type = predicate.property.value_type
         match predicate.operator:
@@ -92,27 +92,27 @@ def _accesses(group: Group) -> Iterator[Access]:
             case Operator.EQ:
                 yield Access(selectivity=Selectivity.EQUALITY, predicates=(predicate,))
             case Operator.GT | Operator.GE:
-                upper = _first(group, predicate, (Operator.LT, Operator.LE))
-                yield _interval(predicate, upper)
+                upper = _find_bound(group, predicate, (Operator.LT, Operator.LE))
+                yield _make_interval(predicate, upper)
             case Operator.LT | Operator.LE:
-                lower = _first(group, predicate, (Operator.GT, Operator.GE))
-                yield _interval(predicate, lower)
+                lower = _find_bound(group, predicate, (Operator.GT, Operator.GE))
+                yield _make_interval(predicate, lower)
             case _:
                 yield Access(selectivity=Selectivity.PRESENCE, predicates=(predicate,))
 
 
-def _first(group: Group, bound: Predicate, operators: tuple[Operator, ...]) -> Predicate | None:
+def _find_bound(group: Group, bound: Predicate, operators: tuple[Operator, ...]) -> Predicate | None:
     """Return the opposite bound on the same property, if the group has one."""
     return next((p for p in group if p.operator in operators and p.property == bound.property), None)
 
 
-def _interval(bound: Predicate, other: Predicate | None) -> Access:
+def _make_interval(bound: Predicate, other: Predicate | None) -> Access:
     if other is None:
         return Access(selectivity=Selectivity.ONE_SIDED, predicates=(bound,))
     return Access(selectivity=Selectivity.INTERVAL, predicates=(bound, other))
 
 
-def predicate_table(predicate: Predicate, access: Access) -> PredicateTable:
+def choose_predicate_table(predicate: Predicate, access: Access) -> PredicateTable:
     """Return the table that stores ``predicate``, given the access of its group."""
     if predicate.operator is not Operator.EQ:
         return _BY_OPERATOR[predicate.operator]
@@ -123,7 +123,7 @@ def predicate_table(predicate: Predicate, access: Access) -> PredicateTable:
     return PredicateTable.EQUALS_PREDICATES_2ND_PASS
 
 
-def predicate_tables(group: Group) -> tuple[PredicateTable, ...]:
+def choose_predicate_tables(group: Group) -> tuple[PredicateTable, ...]:
     """Return the table of each predicate of ``group``, in the group's order."""
     access = choose_access(group)
-    return tuple(predicate_table(predicate, access) for predicate in group)
+    return tuple(choose_predicate_table(predicate, access) for predicate in group)

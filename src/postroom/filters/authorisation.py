@@ -2,7 +2,7 @@
 
     required = frozenset({("Security#Thumbprint", "A909")})
     may_receive(required, {("Security#Thumbprint", "A909")})        # True: the host has the required property
-    may_receive(required, NOTHING_TO_SHOW)                          # False
+    may_receive(required, NO_APPLICATION_PROPERTIES)                          # False
 
 The only comparison is equality, and every predicate must hold. Every host may receive a message without predicates.
 """
@@ -21,17 +21,19 @@ MessagePredicate = tuple[str, Value]
 #: The application properties of one host: property keys, and values in their comparable text.
 ApplicationProperties = frozenset[tuple[str, str]]
 
-NOTHING_TO_SHOW: ApplicationProperties = frozenset()
+NO_APPLICATION_PROPERTIES: ApplicationProperties = frozenset()
 
 
-def may_receive(predicates: Iterable[MessagePredicate], shown: Collection[tuple[str, str]]) -> bool:
+def may_receive(predicates: Iterable[MessagePredicate], properties: Collection[tuple[str, str]]) -> bool:
     """Return True if the host has every property that the predicates require."""
-    return all((key, comparable_text(value)) in shown for key, value in predicates)
+    return all((key, comparable_text(value)) in properties for key, value in predicates)
 
 
-def find_unmet(predicates: Iterable[MessagePredicate], shown: Collection[tuple[str, str]]) -> list[MessagePredicate]:
+def find_unmet(
+    predicates: Iterable[MessagePredicate], properties: Collection[tuple[str, str]]
+) -> list[MessagePredicate]:
     """Return the predicates that the host does not fulfil, sorted by key."""
-    missing = [(key, value) for key, value in predicates if (key, comparable_text(value)) not in shown]
+    missing = [(key, value) for key, value in predicates if (key, comparable_text(value)) not in properties]
     return sorted(missing, key=lambda one: (one[0], comparable_text(one[1])))
 
 

@@ -66,17 +66,17 @@ _DECIMAL_SCALE = 10**38
 _DECIMAL_OFFSET = 1 << 255
 
 
-def arrow_type(value_type: ValueType) -> pa.DataType:
-    """Return the Arrow type of a column of such values: ``arrow_type(ValueType.INT)`` is int64."""
+def to_arrow_type(value_type: ValueType) -> pa.DataType:
+    """Return the Arrow type of a column of such values: ``to_arrow_type(ValueType.INT)`` is int64."""
     return _ARROW_TYPES[value_type]
 
 
-def value_type_of_column(data_type: pa.DataType) -> ValueType | None:
+def to_value_type(data_type: pa.DataType) -> ValueType | None:
     """Return the value type of a column of this Arrow type, in any width and encoding. None if it has no value type.
 
     A timestamp without a time zone is not an instant, and an unsigned 64-bit integer is outside the domain of int."""
     if kinds.is_dictionary(data_type):
-        return value_type_of_column(data_type.value_type)
+        return to_value_type(data_type.value_type)
     if kinds.is_string(data_type) or kinds.is_large_string(data_type) or kinds.is_string_view(data_type):
         return ValueType.STR
     if kinds.is_integer(data_type) and not kinds.is_uint64(data_type):
@@ -92,13 +92,13 @@ def value_type_of_column(data_type: pa.DataType) -> ValueType | None:
     return None
 
 
-def plain(column: pa.Array, value_type: ValueType) -> pa.Array:
+def to_plain_column(column: pa.Array, value_type: ValueType) -> pa.Array:
     """Convert a column of this value type, in any width, to the value type's own Arrow type."""
-    wanted = arrow_type(value_type)
+    wanted = to_arrow_type(value_type)
     return column if column.type == wanted else column.cast(wanted, safe=False)
 
 
-def columns_of(batch: Sequence[Mapping[str, Value]]) -> dict[str, pa.Array]:
+def build_columns(batch: Sequence[Mapping[str, Value]]) -> dict[str, pa.Array]:
     """Build columns from the promoted values of messages, one mapping per message.
 
     Raise BadValue if two messages have different types for one property."""
@@ -108,7 +108,7 @@ def columns_of(batch: Sequence[Mapping[str, Value]]) -> dict[str, pa.Array]:
             if found.setdefault(key, type_of(value)) is not type_of(value):
                 raise BadValue(f"{key} is a {found[key].python_type.__name__} in one message and {value!r} in another.")
     return {
-        key: pa.array([promoted.get(key) for promoted in batch], arrow_type(value_type))
+        key: pa.array([promoted.get(key) for promoted in batch], to_arrow_type(value_type))
         for key, value_type in found.items()
     }
 
@@ -134,9 +134,11 @@ def build_constants(value_type: ValueType, values: Sequence[Value]) -> tuple[Con
     """Return the distinct constants of ``values``, and the position of each value among them."""
     if value_type is ValueType.STR:
         text = TextConstants(sorted(set(values)))  # type: ignore[arg-type]
-        return text, text.places(values)  # type: ignore[arg-type]
-    ordered, places = np.unique(_sortable(value_type, pa.array(values, arrow_type(value_type))), return_inverse=True)
-    return OrderedConstants(value_type, ordered), places
+        return text, text.find_positions(values)  # type: ignore[arg-type]
+    ordered, positions = np.unique(
+        _to_sortable(value_type, pa.array(values, to_arrow_type(value_type))), return_inverse=True
+    )
+    return OrderedConstants(value_type, ordered), positions
 
 
 def merge_constants(value_type: ValueType, parts: Sequence[Constants]) -> tuple[Constants, list[Positions]]:
@@ -144,7 +146,7 @@ def merge_constants(value_type: ValueType, parts: Sequence[Constants]) -> tuple[
     if value_type is ValueType.STR:
         texts = [part.texts for part in parts if isinstance(part, TextConstants)]
         text = TextConstants(sorted(set().union(*texts)))
-        return text, [text.places(part) for part in texts]
+        return text, [text.find_positions(part) for part in texts]
     arrays = [part.ordered for part in parts if isinstance(part, OrderedConstants)]
     ordered = np.unique(np.concatenate(arrays))
     return OrderedConstants(value_type, ordered), [np.searchsorted(ordered, part) for part in arrays]
@@ -162,8 +164,8 @@ class TextConstants:
         return len(self.texts)
 
     def rank_value(self, value: str) -> int:
-        place = bisect_left(self.texts, value)
-        return 2 * place + (place < len(self.texts) and self.texts[place] == value)
+        position = bisect_left(self.texts, value)
+        return 2 * position + (position < len(self.texts) and self.texts[position] == value)
 
     def rank_column(self, column: pa.Array) -> Ranks:
         # Message types and ports repeat within a batch, so each distinct text is looked up only once.
@@ -171,12 +173,12 @@ class TextConstants:
         rank = self.rank_value
         ranks = [MISSING if text is None else rank(text) for text in encoded.dictionary.to_pylist()]
         # A null has no index: -1 selects the last rank, which is MISSING.
-        places: Positions = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
-        by_place: Ranks = np.array([*ranks, MISSING], np.int32)
-        return by_place[places]
+        positions: Positions = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+        by_position: Ranks = np.array([*ranks, MISSING], np.int32)
+        return by_position[positions]
 
-    def places(self, values: Sequence[str]) -> Positions:
-        by_text = {text: place for place, text in enumerate(self.texts)}
+    def find_positions(self, values: Sequence[str]) -> Positions:
+        by_text = {text: position for position, text in enumerate(self.texts)}
         return np.fromiter((by_text[value] for value in values), np.int64, len(values))
 
 
@@ -193,17 +195,17 @@ class OrderedConstants:
         return len(self.ordered)
 
     def rank_value(self, value: Value) -> int:
-        wanted = _sortable_value(value)
-        place = int(self.ordered.searchsorted(wanted))
-        return 2 * place + bool(place < len(self.ordered) and self.ordered[place] == wanted)
+        wanted = _to_sortable_value(value)
+        position = int(self.ordered.searchsorted(wanted))
+        return 2 * position + bool(position < len(self.ordered) and self.ordered[position] == wanted)
 
     def rank_column(self, column: pa.Array) -> Ranks:
-        column = plain(column, self.value_type)
+        column = to_plain_column(column, self.value_type)
         if len(self.ordered):
-            values = _sortable(self.value_type, column)
-            places = self.ordered.searchsorted(values)
-            equal = self.ordered.take(places, mode="clip") == values
-            ranks: Ranks = (2 * places + equal).astype(np.int32)
+            values = _to_sortable(self.value_type, column)
+            positions = self.ordered.searchsorted(values)
+            equal = self.ordered.take(positions, mode="clip") == values
+            ranks: Ranks = (2 * positions + equal).astype(np.int32)
         else:
             ranks = np.zeros(len(column), np.int32)
         if column.null_count:
@@ -211,17 +213,17 @@ class OrderedConstants:
         return ranks
 
 
-def integers(column: pa.Array) -> npt.NDArray[np.int64]:
+def to_integers(column: pa.Array) -> npt.NDArray[np.int64]:
     """Return the values of an int column, 0 for a null: it has no bit in common with any mask."""
-    numbers: npt.NDArray[np.int64] = _sortable(ValueType.INT, plain(column, ValueType.INT))
+    numbers: npt.NDArray[np.int64] = _to_sortable(ValueType.INT, to_plain_column(column, ValueType.INT))
     return numbers
 
 
-def _sortable(value_type: ValueType, column: pa.Array) -> npt.NDArray[Any]:
+def _to_sortable(value_type: ValueType, column: pa.Array) -> npt.NDArray[Any]:
     """Convert a column to an array that NumPy sorts like the values. A null becomes any value."""
     match value_type:
         case ValueType.DECIMAL:
-            return _sortable_decimals(column)
+            return _to_sortable_decimals(column)
         case ValueType.BOOL:
             column = column.cast(pa.int8())
         case ValueType.DATETIME:
@@ -230,17 +232,17 @@ def _sortable(value_type: ValueType, column: pa.Array) -> npt.NDArray[Any]:
     return numbers
 
 
-def _sortable_decimals(column: pa.Array) -> npt.NDArray[np.bytes_]:
+def _to_sortable_decimals(column: pa.Array) -> npt.NDArray[np.bytes_]:
     """Convert 256-bit integers to 32 big-endian bytes with the sign bit inverted, which sort like the integers."""
     if not len(column):
         return np.empty(0, "S32")
     words = np.frombuffer(column.buffers()[1], "<u8")[4 * column.offset : 4 * (column.offset + len(column))]
-    turned = words.reshape(-1, 4)[:, ::-1].copy()
-    turned[:, 0] ^= np.uint64(1 << 63)
-    return turned.astype(">u8").view("S32").reshape(-1)
+    big_endian = words.reshape(-1, 4)[:, ::-1].copy()
+    big_endian[:, 0] ^= np.uint64(1 << 63)
+    return big_endian.astype(">u8").view("S32").reshape(-1)
 
 
-def _sortable_value(value: Value) -> Any:
+def _to_sortable_value(value: Value) -> Any:
     match value:
         case datetime():
             return (value - _EPOCH) // _MICROSECOND
@@ -251,7 +253,7 @@ def _sortable_value(value: Value) -> Any:
     return value
 
 
-def changes(values: Int8 | Int32 | Int64) -> Bool:
+def mark_changes(values: Int8 | Int32 | Int64) -> Bool:
     """Return True where a value differs from the previous one. The first always does."""
     changed = np.ones(len(values), np.bool_)
     changed[1:] = values[1:] != values[:-1]
@@ -279,9 +281,6 @@ class RankedBatch:
     ranks: Sequence[Ranks | None]
     integers: dict[int, Int64]
 
-    def of(self, slot: int) -> Ranks | None:
-        return self.ranks[slot]
-
     @cached_property
     def flat(self) -> Ranks:
         """All ranks in one array: a row of MISSING, then a row for each slot that has values."""
@@ -294,24 +293,25 @@ class RankedBatch:
         return np.cumsum(present) * present * self.rows
 
     def deduplicate(self) -> tuple[RankedBatch, Int64] | None:
-        """Return the distinct messages, and the number of each message among them. None if it is not worth it."""
-        alike, kinds = np.zeros(self.rows, np.int64), 1
-        for column, radix in self._features():
+        """Return the distinct messages, and the number of each message among them. None if most messages are
+        distinct."""
+        inverse, kinds = np.zeros(self.rows, np.int64), 1
+        for column, radix in self._list_features():
             if kinds * radix >= 2**62:
-                distinct, alike = np.unique(alike, return_inverse=True)
+                distinct, inverse = np.unique(inverse, return_inverse=True)
                 kinds = len(distinct)
-            alike = alike * radix + column
+            inverse = inverse * radix + column
             kinds *= radix
-        if self.rows > SAMPLE and len(np.unique(alike[:SAMPLE])) > SAMPLE * MAX_DISTINCT_IN_SAMPLE:
+        if self.rows > SAMPLE and len(np.unique(inverse[:SAMPLE])) > SAMPLE * MAX_DISTINCT_IN_SAMPLE:
             return None
-        _, first, alike = np.unique(alike, return_index=True, return_inverse=True)
+        _, first, inverse = np.unique(inverse, return_index=True, return_inverse=True)
         if len(first) > self.rows * MAX_DISTINCT_SHARE:
             return None
         ranks = [None if ranks is None else ranks[first] for ranks in self.ranks]
         numbers = {slot: values[first] for slot, values in self.integers.items()}
-        return RankedBatch(rows=len(first), ranks=ranks, integers=numbers), alike
+        return RankedBatch(rows=len(first), ranks=ranks, integers=numbers), inverse
 
-    def _features(self) -> list[tuple[Int64, int]]:
+    def _list_features(self) -> list[tuple[Int64, int]]:
         """Return all columns that distinguish messages, as numbers from 0 to below a radix."""
         features = []
         for ranks in self.ranks:
@@ -333,7 +333,7 @@ def encode_text_columns(columns: Columns, keys: Iterable[str]) -> Columns:
             encoded[key] = column = column.combine_chunks()
         if (
             isinstance(column, pa.Array)
-            and value_type_of_column(column.type) is ValueType.STR
+            and to_value_type(column.type) is ValueType.STR
             and not pa.types.is_dictionary(column.type)
         ):
             encoded[key] = column.dictionary_encode()
@@ -342,34 +342,36 @@ def encode_text_columns(columns: Columns, keys: Iterable[str]) -> Columns:
 
 def rank_batch(slots: Sequence[Slot], masked: Sequence[int], columns: Columns, rows: int) -> RankedBatch:
     """Rank the columns of a batch. ``masked`` are the slots that bitwise ANDs need."""
-    held = [_typed_column(slot, columns.get(slot.key), rows) for slot in slots]
+    typed = [_select_typed(slot, columns.get(slot.key), rows) for slot in slots]
     return RankedBatch(
         rows=rows,
-        ranks=[None if value is None else _ranks(slot, value, rows) for slot, value in zip(slots, held, strict=True)],
-        integers={slot: _integers(held[slot], rows) for slot in masked},
+        ranks=[
+            None if value is None else _rank_column(slot, value, rows) for slot, value in zip(slots, typed, strict=True)
+        ],
+        integers={slot: _get_integers(typed[slot], rows) for slot in masked},
     )
 
 
-def _typed_column(slot: Slot, given: pa.Array | Value | None, rows: int) -> pa.Array | Value | None:
+def _select_typed(slot: Slot, column: pa.Array | Value | None, rows: int) -> pa.Array | Value | None:
     """Return the column or value of a slot if it has the slot's type, otherwise None."""
-    if isinstance(given, pa.ChunkedArray):
-        given = given.combine_chunks()
-    if not isinstance(given, pa.Array):
-        return given if type(given) is slot.value_type.python_type else None
-    if len(given) != rows:
-        raise ValueError(f"The column {slot.key} has {len(given)} values for {rows} messages.")
-    if value_type_of_column(given.type) is not slot.value_type or given.null_count == rows:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if not isinstance(column, pa.Array):
+        return column if type(column) is slot.value_type.python_type else None
+    if len(column) != rows:
+        raise ValueError(f"The column {slot.key} has {len(column)} values for {rows} messages.")
+    if to_value_type(column.type) is not slot.value_type or column.null_count == rows:
         return None
-    return given
+    return column
 
 
-def _ranks(slot: Slot, held: pa.Array | Value, rows: int) -> Ranks:
-    if isinstance(held, pa.Array):
-        return slot.constants.rank_column(held)
-    return np.full(rows, slot.constants.rank_value(held), np.int32)
+def _rank_column(slot: Slot, column: pa.Array | Value, rows: int) -> Ranks:
+    if isinstance(column, pa.Array):
+        return slot.constants.rank_column(column)
+    return np.full(rows, slot.constants.rank_value(column), np.int32)
 
 
-def _integers(held: pa.Array | Value | None, rows: int) -> Int64:
-    if isinstance(held, pa.Array):
-        return integers(held)
-    return np.full(rows, held or 0, np.int64)
+def _get_integers(column: pa.Array | Value | None, rows: int) -> Int64:
+    if isinstance(column, pa.Array):
+        return to_integers(column)
+    return np.full(rows, column or 0, np.int64)

@@ -1,7 +1,7 @@
 """Explain why a message matches a filter or not: every predicate, with the value that it was compared with.
 
     explanation = explain(Region == "EU", promoted={"Orders#Region": "US"}, written={})
-    explanation.groups[0].predicates[0].words      # "Orders.Region == 'EU' fails: the value is 'US'"
+    explanation.groups[0].predicates[0].description      # "Orders.Region == 'EU' fails: the value is 'US'"
 
 The distance says how close a message is to a match, so that the closest subscriptions can be shown first.
 """
@@ -41,21 +41,21 @@ _DISTANCE = {
 
 @dataclass(frozen=True, kw_only=True)
 class PredicateExplanation:
-    """One predicate and the value it was compared with. ``met`` is None if the message does not have the property."""
+    """One predicate and the value it was compared with. ``value`` is None if the message does not have the property."""
 
     predicate: Predicate
     reason: Reason
-    met: Value | None
+    value: Value | None
 
     @property
     def holds(self) -> bool:
         return self.reason is Reason.HOLDS
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The result in one line: ``Orders.Region == 'EU' fails: the value is 'US'``."""
         text = format_predicate(self.predicate)
-        value = None if self.met is None else format_value(self.met)
+        value = None if self.value is None else format_value(self.value)
         match self.reason:
             case Reason.HOLDS:
                 return f"{text} holds: the value is {value}"
@@ -65,7 +65,7 @@ class PredicateExplanation:
                 return f"{text} fails: the value is {value}"
             case Reason.TYPE_DIFFERS:
                 wanted = self.predicate.property.value_type.python_type.__name__
-                return f"{text} fails: the value is {value}, of type {type(self.met).__name__} and not {wanted}"
+                return f"{text} fails: the value is {value}, of type {type(self.value).__name__} and not {wanted}"
             case Reason.MISSING:
                 return f"{text} fails: the message has no such property"
 
@@ -118,7 +118,7 @@ def distance(groups: Iterable[Group], promoted: Mapping[str, Value], written: Ma
     """Return the distance that ``explain`` computes, faster: to find the closest of very many filters."""
     nearest = inf
     for group in groups:
-        steps = [_DISTANCE[_reason(predicate, promoted, written)] for predicate in group]
+        steps = [_DISTANCE[_find_reason(predicate, promoted, written)] for predicate in group]
         failed = len(steps) - steps.count(0)
         nearest = min(nearest, sum(steps) + failed / len(steps))
     return nearest
@@ -132,11 +132,11 @@ def _explain_predicate(
     predicate: Predicate, promoted: Mapping[str, Value], written: Mapping[str, Value]
 ) -> PredicateExplanation:
     key = predicate.property.key
-    met = promoted[key] if key in promoted else written.get(key)
-    return PredicateExplanation(predicate=predicate, reason=_reason(predicate, promoted, written), met=met)
+    value = promoted[key] if key in promoted else written.get(key)
+    return PredicateExplanation(predicate=predicate, reason=_find_reason(predicate, promoted, written), value=value)
 
 
-def _reason(predicate: Predicate, promoted: Mapping[str, Value], written: Mapping[str, Value]) -> Reason:
+def _find_reason(predicate: Predicate, promoted: Mapping[str, Value], written: Mapping[str, Value]) -> Reason:
     if predicate_holds(predicate, promoted):
         return Reason.HOLDS
     key = predicate.property.key

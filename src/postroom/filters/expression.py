@@ -102,7 +102,7 @@ class Filter:
     groups: tuple[Group, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "groups", _distinct(self.groups))
+        object.__setattr__(self, "groups", _remove_duplicates(self.groups))
 
     def __and__(self, other: Filter) -> Filter:
         return all_of((self, other)) if isinstance(other, Filter) else NotImplemented
@@ -129,7 +129,7 @@ def all_of(filters: Iterable[Filter]) -> Filter:
     """Join filters with AND. Equivalent to ``&``."""
     groups: tuple[Group, ...] = ((),)
     for each in filters:
-        groups = _distinct(left + right for left in groups for right in each.groups)
+        groups = _remove_duplicates(left + right for left in groups for right in each.groups)
     return Filter(groups)
 
 
@@ -144,25 +144,23 @@ def compare(property: Comparable, operator: Operator, value: object) -> Filter:
         return Filter(((Predicate(property, Operator.EXISTS),),))
 
 
-def _distinct(groups: Iterable[Group]) -> tuple[Group, ...]:
+def _remove_duplicates(groups: Iterable[Group]) -> tuple[Group, ...]:
     kept: dict[frozenset[Predicate], Group] = {}
     predicates = 0
     for group in groups:
         distinct = tuple(dict.fromkeys(group))
         if not distinct:
-            raise BadFilter(
-                "A group of a filter has no predicates.", hint="Such a group would be met by every message."
-            )
+            raise BadFilter("A group of a filter has no predicates.", hint="Such a group would match every message.")
         if kept.setdefault(frozenset(distinct), distinct) is distinct:
             predicates += len(distinct)
         if len(kept) > MAX_GROUPS or predicates > MAX_PREDICATES:
             raise BadFilter(
                 f"The filter grows beyond {MAX_GROUPS:,} groups or {MAX_PREDICATES:,} predicates.",
-                why="It is kept as an OR of AND-groups: (a | b) & (c | d) becomes four groups, and each & multiplies.",
-                hint="Split it over several subscriptions, or promote a property that says the same in one comparison.",
+                why="It is an OR of AND-groups: (a | b) & (c | d) becomes four groups, and each & multiplies them.",
+                hint="Split it over several subscriptions, or promote a property that needs one comparison.",
             )
     if not kept:
-        raise BadFilter("A filter has no groups.", hint="Leave the filter out where nothing is to be matched.")
+        raise BadFilter("A filter has no groups.", hint="Omit the filter if nothing is to be matched.")
     return tuple(kept.values())
 
 
@@ -180,7 +178,7 @@ def _check_operand(property: Comparable, operator: Operator, value: object) -> V
             hint="Use exists() to ask whether a property is there; its absence cannot be asked for.",
         )
     if operator is Operator.BITAND and value_type is not ValueType.INT:
-        raise BadFilter(f"{written}: a bitwise AND needs an int property, and this one is {_named(value_type)}.")
+        raise BadFilter(f"{written}: a bitwise AND needs an int property, and this one is {_format_type(value_type)}.")
     if value_type is ValueType.BOOL and operator not in (Operator.EQ, Operator.NE):
         raise BadFilter(f"{written}: a bool can only be compared with == and !=.")
     if value_type is ValueType.FLOAT and type(value) is int and abs(value) <= _EXACT_IN_FLOAT:
@@ -191,7 +189,7 @@ def _check_operand(property: Comparable, operator: Operator, value: object) -> V
         if isinstance(value, Comparable):
             what = f"{property.dotted} {operator.symbol} {value.dotted}: a filter compares a property with a constant."
             raise BadFilter(what) from None
-        raise BadFilter(f"{written}: {error.what}", hint=_hint(value_type, value)) from None
+        raise BadFilter(f"{written}: {error.what}", hint=_make_hint(value_type, value)) from None
     if checked == "":
         raise BadFilter(
             f"{written}: a filter may not compare with an empty string.",
@@ -200,21 +198,21 @@ def _check_operand(property: Comparable, operator: Operator, value: object) -> V
     return checked
 
 
-def _named(value_type: ValueType) -> str:
+def _format_type(value_type: ValueType) -> str:
     return value_type.python_type.__name__
 
 
 def _shorten(value: object) -> str:
-    """The value as a text filter would have it, where it could."""
+    """Return the value as a text filter contains it, if it can."""
     text = value_to_text(value) if isinstance(value, Decimal | bool | datetime) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _hint(value_type: ValueType, value: object) -> str:
+def _make_hint(value_type: ValueType, value: object) -> str:
     if type(value) is value_type.python_type:
         return ""
     if value_type is ValueType.DECIMAL and type(value) is float:
         return f'Write Decimal("{value}"): a float is rarely the decimal number that it looks like.'
     if value_type is ValueType.INT and type(value) is float:
         return "Compare an int property with a whole number; only text values are rounded."
-    return f"The property is of type {_named(value_type)}."
+    return f"The property is of type {_format_type(value_type)}."

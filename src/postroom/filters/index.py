@@ -27,8 +27,8 @@ from postroom.filters.columns import (
     Int64,
     RankedBatch,
     Slot,
-    changes,
     encode_text_columns,
+    mark_changes,
     rank_batch,
 )
 from postroom.filters.expression import Filter
@@ -56,8 +56,8 @@ class SubscriptionIndex:
         self._max_pending = max_pending
         self._segments: tuple[Segment, ...] = ()
         self._pending: dict[int, Filter] = {}
-        self._read: list[Rows] = []
-        self._read_ids: set[int] = set()
+        self._pending_rows: list[Rows] = []
+        self._pending_row_ids: set[int] = set()
         self._changing = Lock()
 
     def add(self, id: int, filter: Filter) -> None:
@@ -66,8 +66,8 @@ class SubscriptionIndex:
             self._remove(id)
             self._pending[id] = filter
             if len(self._pending) >= self._max_pending:
-                self._read.append(build_rows(self._pending))
-                self._read_ids.update(self._pending)
+                self._pending_rows.append(build_rows(self._pending))
+                self._pending_row_ids.update(self._pending)
                 self._pending = {}
 
     def remove(self, id: int) -> None:
@@ -78,11 +78,13 @@ class SubscriptionIndex:
 
     def __contains__(self, id: int) -> bool:
         with self._changing:
-            return id in self._pending or id in self._read_ids or any(id in segment for segment in self._segments)
+            return (
+                id in self._pending or id in self._pending_row_ids or any(id in segment for segment in self._segments)
+            )
 
     def __len__(self) -> int:
         with self._changing:
-            return len(self._pending) + len(self._read_ids) + sum(segment.live for segment in self._segments)
+            return len(self._pending) + len(self._pending_row_ids) + sum(segment.live for segment in self._segments)
 
     def match(self, columns: Columns, rows: int) -> tuple[Int64, Int64]:
         """Return every match of a batch of ``rows`` messages, as arrays of message rows and subscription ids.
@@ -107,29 +109,29 @@ class SubscriptionIndex:
             return self._segments
 
     def _compile(self) -> None:
-        if not (self._pending or self._read):
+        if not (self._pending or self._pending_rows):
             return
-        parts = [*self._read, build_rows(self._pending)] if self._pending else self._read
+        parts = [*self._pending_rows, build_rows(self._pending)] if self._pending else self._pending_rows
         size = sum(len(part.ids) for part in parts)
         kept = list(self._segments)
-        while kept and self._too_near(kept[-1].live, size):
+        while kept and self._is_too_similar(kept[-1].live, size):
             size += kept[-1].live
             parts = [kept.pop().rows(), *parts]
         self._segments = (*kept, Segment(concatenate_rows(parts)))
-        self._pending, self._read, self._read_ids = {}, [], set()
+        self._pending, self._pending_rows, self._pending_row_ids = {}, [], set()
 
-    def _too_near(self, larger: int, smaller: int) -> bool:
+    def _is_too_similar(self, larger: int, smaller: int) -> bool:
         return larger < _RATIO * smaller or larger + smaller <= self._small
 
     def _remove(self, id: int) -> bool:
         if self._pending.pop(id, None) is not None:
             return True
-        if id in self._read_ids:
+        if id in self._pending_row_ids:
             self._compile()
-        for place, segment in enumerate(self._segments):
+        for position, segment in enumerate(self._segments):
             if id in segment:
-                left = _compact(segment.without(id))
-                self._segments = (*self._segments[:place], *left, *self._segments[place + 1 :])
+                left = _compact_segment(segment.without(id))
+                self._segments = (*self._segments[:position], *left, *self._segments[position + 1 :])
                 return True
         return False
 
@@ -157,17 +159,17 @@ class Segment:
         self._paths, answered = build_paths(self._groups, rows.slots)
         self._second_pass = SecondPass(self._groups, answered)
         predicates = self._groups.predicates
-        self._masked: list[int] = np.unique(predicates.slot[predicates.bitwise_ands :]).tolist()
-        self._slots_of: dict[str, list[tuple[int, type, Slot]]] = {}
+        self._mask_slots: list[int] = np.unique(predicates.slot[predicates.bitwise_ands :]).tolist()
+        self._slots_by_key: dict[str, list[tuple[int, type, Slot]]] = {}
         for number, slot in enumerate(rows.slots):
-            self._slots_of.setdefault(slot.key, []).append((number, slot.value_type.python_type, slot))
-        self._paths_of: list[list[Path]] = [[] for _ in rows.slots]
+            self._slots_by_key.setdefault(slot.key, []).append((number, slot.value_type.python_type, slot))
+        self._paths_by_slot: list[list[Path]] = [[] for _ in rows.slots]
         for path in self._paths:
-            self._paths_of[path.first.slot].append(path)
+            self._paths_by_slot[path.first.slot].append(path)
 
     def __contains__(self, subscription: int) -> bool:
-        place = int(self.ids.searchsorted(subscription))
-        return place < len(self.ids) and bool(self.ids[place] == subscription and self._alive[place])
+        position = int(self.ids.searchsorted(subscription))
+        return position < len(self.ids) and bool(self.ids[position] == subscription and self._alive[position])
 
     def without(self, subscription: int) -> Segment:
         """Return a copy in which ``subscription`` is removed. Concurrent matches continue with the old segment."""
@@ -179,27 +181,27 @@ class Segment:
 
     def match(self, columns: Columns, rows: int) -> tuple[Int64, Int64]:
         """Return message and subscription of every match: distinct, sorted by message and then by subscription."""
-        batch = rank_batch(self.slots, self._masked, columns, rows)
+        batch = rank_batch(self.slots, self._mask_slots, columns, rows)
         shared = batch.deduplicate()
         if shared is None:
             return self._match(batch)
-        batch, alike = shared
+        batch, inverse = shared
         found, ids = self._match(batch)
         starts = np.searchsorted(found, np.arange(batch.rows + 1))
-        counts = (starts[1:] - starts[:-1])[alike]
+        counts = (starts[1:] - starts[:-1])[inverse]
         ends = np.cumsum(counts)
-        places = np.repeat(starts[alike] - (ends - counts), counts) + np.arange(int(ends[-1]))
-        return np.repeat(np.arange(rows), counts), ids.take(places)
+        positions = np.repeat(starts[inverse] - (ends - counts), counts) + np.arange(int(ends[-1]))
+        return np.repeat(np.arange(rows), counts), ids.take(positions)
 
     def _match(self, batch: RankedBatch) -> tuple[Int64, Int64]:
-        met = [np.empty(0, np.int64)]
+        matched = [np.empty(0, np.int64)]
         for path in self._paths:
-            for rows, places in path.candidates(batch):
-                rows, groups = self._second_pass.survivors(batch, path, rows, places)
-                met.append(rows * len(self.ids) + self._groups.owner.take(groups))
-        found = np.sort(np.concatenate(met))
+            for rows, positions in path.find_candidates(batch):
+                rows, groups = self._second_pass.check_candidates(batch, path, rows, positions)
+                matched.append(rows * len(self.ids) + self._groups.owner.take(groups))
+        found = np.sort(np.concatenate(matched))
         # Two groups of one subscription may both match. They count once.
-        messages, owners = np.divmod(found.compress(changes(found)), max(1, len(self.ids)))
+        messages, owners = np.divmod(found.compress(mark_changes(found)), max(1, len(self.ids)))
         if self.live < len(self.ids):
             alive = self._alive.take(owners)
             messages, owners = messages.compress(alive), owners.compress(alive)
@@ -210,34 +212,34 @@ class Segment:
         ranks: dict[int, int] = {}
         integers: dict[int, int] = {}
         for key, value in promoted.items():
-            for number, python_type, slot in self._slots_of.get(key, ()):
+            for number, python_type, slot in self._slots_by_key.get(key, ()):
                 if type(value) is python_type:
                     ranks[number] = slot.constants.rank_value(value)
-                    if number in self._masked:
+                    if number in self._mask_slots:
                         integers[number] = value  # type: ignore[assignment]
         candidates = []
         for number in ranks:
-            for path in self._paths_of[number]:
-                found = path.candidates_of_one(ranks)
+            for path in self._paths_by_slot[number]:
+                found = path.find_candidates_of_one(ranks)
                 if found is not None and len(found):
                     candidates.append(found)
         owners = {
             self._groups.owner.item(group)
             for groups in candidates
-            for group in self._met_by_one(groups, ranks, integers)
+            for group in self._find_matching_groups(groups, ranks, integers)
         }
         return [self.ids.item(owner) for owner in sorted(owners) if self._alive.item(owner)]
 
-    def _met_by_one(self, groups: Int32, ranks: Mapping[int, int], integers: Mapping[int, int]) -> list[int]:
+    def _find_matching_groups(self, groups: Int32, ranks: Mapping[int, int], integers: Mapping[int, int]) -> list[int]:
         if len(groups) < MANY_CANDIDATES:
-            return [group for group in groups.tolist() if self._second_pass.met_by_one(ranks, integers, group)]
+            return [group for group in groups.tolist() if self._second_pass.is_match(ranks, integers, group)]
         batch = RankedBatch(
             rows=1,
             ranks=[np.array([ranks[slot]], np.int32) if slot in ranks else None for slot in range(len(self.slots))],
-            integers={slot: np.array([integers.get(slot, 0)]) for slot in self._masked},
+            integers={slot: np.array([integers.get(slot, 0)]) for slot in self._mask_slots},
         )
-        _, met = self._second_pass.met(batch, np.zeros(len(groups), np.int64), groups)
-        return list(met.tolist())
+        _, matched = self._second_pass.check_groups(batch, np.zeros(len(groups), np.int64), groups)
+        return list(matched.tolist())
 
     def rows(self) -> Rows:
         """Convert the remaining subscriptions back to rows."""
@@ -260,7 +262,7 @@ class Segment:
         )
 
 
-def _compact(segment: Segment) -> tuple[Segment, ...]:
+def _compact_segment(segment: Segment) -> tuple[Segment, ...]:
     """Compile a segment again if more than half of its subscriptions were removed: they still cost time."""
     if not segment.live:
         return ()

@@ -28,23 +28,23 @@ from postroom.values import Value, ValueType, value_from_text, value_to_text
 _OPERATORS = {operator.symbol: operator for operator in Operator if operator is not Operator.EXISTS}
 _COMPARISONS = "==, !=, <, <=, >, >= or &"
 _MAX_DEPTH = 100
-_UNKNOWN = "What programs or other applications promote has to be declared: app.property(...)."
+_UNKNOWN = "Declare the properties that programs or other applications promote: app.property(...)."
 
 
 def parse(text: str, properties: Iterable[Comparable], *, noun: str = "property", unknown: str = _UNKNOWN) -> Filter:
-    """Parse ``text`` as a filter over ``properties``; BadFilter points at the character that is wrong.
+    """Parse ``text`` as a filter over ``properties``. Raise BadFilter, which points at the wrong character.
 
-    ``noun`` is what its errors call a property, and ``unknown`` the hint for a name that resembles none."""
+    ``noun`` is the word for a property in errors. ``unknown`` is the hint for a name that resembles none."""
     return _Parser(text, properties, noun, unknown).parse()
 
 
 def format_filter(filter: Filter) -> str:
-    """The filter as one line of text, with every property by its full name."""
+    """Return the filter as one line of text, with the full name of every property."""
     return " or ".join(" and ".join(format_predicate(p) for p in group) for group in filter.groups)
 
 
 def format_predicate(predicate: Predicate) -> str:
-    """One comparison as text: ``Orders.Total >= 10000``."""
+    """Return one comparison as text: ``Orders.Total >= 10000``."""
     name = format_property(predicate.property)
     if predicate.value is None:
         return f"exists({name})"
@@ -52,21 +52,21 @@ def format_predicate(predicate: Predicate) -> str:
 
 
 def format_property(property: Comparable) -> str:
-    """The full name: dotted, or with the namespace in braces where that is not made of identifiers."""
+    """Return the full name: dotted, or with the namespace in braces if that does not consist of identifiers."""
     prefix = property.dotted[: -len(property.name) - 1]
     if _is_dotted(prefix):
         return property.dotted
     return f"{{{escape(property.namespace, '}')}}}{property.name}"
 
 
-def bare_name(property: Comparable) -> str:
-    """The name without its namespace, where that may be left out. The properties of an error report are named after
-    what they repeat (MessageType, ReceivePortName), so that their bare names mean the others."""
+def to_bare_name(property: Comparable) -> str:
+    """Return the name without its namespace, if that can be omitted. It cannot for properties of an error report:
+    they have the names of other properties (MessageType, ReceivePortName)."""
     return format_property(property) if property.namespace == ERROR_REPORT_NAMESPACE else property.name
 
 
 def format_value(value: Value) -> str:
-    """A value as a text filter writes it: text and datetimes in quotes."""
+    """Return a value as a text filter contains it: text and datetimes in quotes."""
     if type(value) in (str, ValueType.DATETIME.python_type):
         return f"'{escape(value_to_text(value), chr(39))}'"
     return value_to_text(value)
@@ -86,10 +86,10 @@ class _Parser:
         self._tokens: list[Token] = []
         self._next = 0
         self._depth = 0
-        self._named: dict[str, list[Comparable]] = defaultdict(list)
+        self._by_name: dict[str, list[Comparable]] = defaultdict(list)
         for each in dict.fromkeys(properties):
-            for name in dict.fromkeys((bare_name(each), format_property(each), each.key)):
-                self._named[name].append(each)
+            for name in dict.fromkeys((to_bare_name(each), format_property(each), each.key)):
+                self._by_name[name].append(each)
 
     def parse(self) -> Filter:
         if self._peek().kind is Kind.END:
@@ -150,7 +150,7 @@ class _Parser:
         literal = token.kind in (Kind.STRING, Kind.NUMBER) or token.text in ("true", "false")
         if not literal:
             raise self._unexpected_token(
-                token, "a value", "Text values stand in quotes, as in 'EU'." if token.text else ""
+                token, "a value", "Put text values in quotes, as in 'EU'." if token.text else ""
             )
         if operator is Operator.BITAND and property.value_type is not ValueType.INT:
             named = property.value_type.python_type.__name__
@@ -174,7 +174,7 @@ class _Parser:
         if word.startswith("{"):
             namespace, name = split_braced_name(self._text, word, token.start)
             word = property_key(namespace, name)
-        found = self._named.get(word, [])
+        found = self._by_name.get(word, [])
         if len(found) == 1:
             return found[0]
         if found:
@@ -185,7 +185,7 @@ class _Parser:
                 f"{token.text} could be {' or '.join(full)}",
                 f"Write the {self._noun}'s full name.",
             )
-        near = difflib.get_close_matches(word, [name for name in self._named if "#" not in name], n=3, cutoff=0.7)
+        near = difflib.get_close_matches(word, [name for name in self._by_name if "#" not in name], n=3, cutoff=0.7)
         hint = f"Did you mean {' or '.join(near)}?" if near else self._unknown
         raise error_at(self._text, token.start, f"There is no {self._noun} {token.text}", hint)
 
@@ -213,5 +213,5 @@ class _Parser:
         return token
 
     def _unexpected_token(self, token: Token, wanted: str, hint: str = "") -> BadFilter:
-        met = f"{token.text!r} is found" if token.kind is not Kind.END else "the filter ends"
-        return error_at(self._text, token.start, f"{met[0].upper()}{met[1:]} where {wanted} is expected", hint)
+        found = f"{token.text!r} is found" if token.kind is not Kind.END else "The filter ends"
+        return error_at(self._text, token.start, f"{found} where {wanted} is expected", hint)

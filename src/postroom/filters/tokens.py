@@ -73,18 +73,18 @@ _MISSPELT = (
 
 def tokens(text: str) -> Iterator[Token]:
     """Yield the tokens of ``text`` and finally END. Raise BadFilter at the first character that starts no token."""
-    place = 0
-    while place < len(text):
-        found = _WORD.match(text, place)
+    position = 0
+    while position < len(text):
+        found = _WORD.match(text, position)
         if found is None:
-            rest = text[place:]
+            rest = text[position:]
             hint = next((hint for start, hint in _MISSPELT if rest.startswith(start)), "")
-            raise error_at(text, place, f"{_word_at(rest)} does not belong here", hint)
+            raise error_at(text, position, f"{_word_at(rest)} does not belong here", hint)
         group = found.lastgroup
         assert group is not None
         if group != "space":
-            yield _token(text, _KINDS[group], found.group(), place)
-        place = found.end()
+            yield _token(text, _KINDS[group], found.group(), position)
+        position = found.end()
     yield Token(Kind.END, "", len(text))
 
 
@@ -136,15 +136,15 @@ def _word_at(rest: str) -> str:
     return found.group()
 
 
-def error_at(text: str, place: int, what: str, hint: str = "") -> BadFilter:
-    """Return a BadFilter that shows the line of ``text`` with a caret under the character at ``place``."""
-    line_start = text.rfind("\n", 0, place) + 1
-    line_end = text.find("\n", place)
+def error_at(text: str, position: int, what: str, hint: str = "") -> BadFilter:
+    """Return a BadFilter that shows the line of ``text`` with a caret under the character at ``position``."""
+    line_start = text.rfind("\n", 0, position) + 1
+    line_end = text.find("\n", position)
     line = text[line_start : line_end if line_end >= 0 else len(text)]
-    column = place - line_start
+    column = position - line_start
     first = max(0, column - _SHOWN)
     shown = "".join(c if c.isprintable() else " " for c in line[first : column + _SHOWN])
-    where = f"character {column + 1}" if place < len(text) else "the end"
-    if place < len(text) and "\n" in text.rstrip():
-        where = f"line {text.count(chr(10), 0, place) + 1}, {where}"
+    where = f"character {column + 1}" if position < len(text) else "the end"
+    if position < len(text) and "\n" in text.rstrip():
+        where = f"line {text.count(chr(10), 0, position) + 1}, {where}"
     return BadFilter(f"{what} (at {where}).", why=f"  {shown}\n  {' ' * (column - first)}^", hint=hint)

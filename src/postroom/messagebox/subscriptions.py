@@ -21,7 +21,7 @@ from enum import IntEnum
 from typing import Any
 
 from postroom.errors import DefinitionError, NotFound
-from postroom.filters.access import predicate_tables
+from postroom.filters.access import choose_predicate_tables
 from postroom.filters.expression import Filter, Operator
 from postroom.filters.text import format_filter
 from postroom.messagebox.configuration import Host, SendPortGroup, ServiceClass
@@ -104,7 +104,7 @@ class ServiceSubscriptions:
                         *to_stored(predicate.value),
                     )
                     for number, group in enumerate(filter.groups)
-                    for predicate, table in zip(group, predicate_tables(group), strict=True)
+                    for predicate, table in zip(group, choose_predicate_tables(group), strict=True)
                 ],
             )
         return subscription_id

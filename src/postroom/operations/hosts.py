@@ -9,7 +9,7 @@ from datetime import datetime
 from psycopg.rows import class_row, dict_row
 
 from postroom.errors import StateError
-from postroom.filters.authorisation import NOTHING_TO_SHOW, ApplicationProperties
+from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
 from postroom.messagebox.configuration import Host, find_host, read_application_properties, read_hosts
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
@@ -63,7 +63,7 @@ def list_hosts(connection: Connection) -> list[HostListing]:
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(statement("queries/list_hosts")).fetchall()
     return [
-        HostListing(**row, properties=tuple(_list_properties(shown.get(host_id, NOTHING_TO_SHOW), hidden)))
+        HostListing(**row, properties=tuple(_list_properties(shown.get(host_id, NO_APPLICATION_PROPERTIES), hidden)))
         for row in rows
         for host_id in (row.pop("host_id"),)
     ]

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 
 from postroom.errors import BadValue, DefinitionError, NotFound
-from postroom.filters.text import bare_name, format_property
+from postroom.filters.text import format_property, to_bare_name
 from postroom.message import Context
 from postroom.messagebox.connection import Connection
 from postroom.properties import Property
@@ -24,7 +24,7 @@ def find_property(name: str, properties: Iterable[Property]) -> Property:
 
     Raise NotFound if there is none, and DefinitionError if the name is ambiguous."""
     known = list(properties)
-    for spelled in (format_property, bare_name):
+    for spelled in (format_property, to_bare_name):
         found = [prop for prop in known if spelled(prop) == name]
         if len(found) == 1:
             return found[0]
@@ -33,7 +33,7 @@ def find_property(name: str, properties: Iterable[Property]) -> Property:
                 f"{name} could be {' or '.join(sorted(map(format_property, found)))}.",
                 hint="Write the property's full name.",
             )
-    names = [spelled(prop) for prop in known for spelled in (format_property, bare_name)]
+    names = [spelled(prop) for prop in known for spelled in (format_property, to_bare_name)]
     near = difflib.get_close_matches(name, names)
     raise NotFound(
         f"There is no property {name!r}.",

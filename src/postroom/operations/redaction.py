@@ -98,7 +98,7 @@ def redact_explanation(explanation: Explanation, sensitive: Collection[str], *, 
         if explained.predicate.property.key not in sensitive:
             return explained
         predicate = _redact_predicate(explained.predicate, sensitive) if waiting else explained.predicate
-        return replace(explained, predicate=predicate, met=None if explained.met is None else HIDDEN)
+        return replace(explained, predicate=predicate, value=None if explained.value is None else HIDDEN)
 
     groups = tuple(replace(group, predicates=tuple(map(redact, group.predicates))) for group in explanation.groups)
     return replace(explanation, groups=groups)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from postroom.agent.routing.matching import ProcedureMatcher
 from postroom.agent.routing.table import RoutingTable
-from postroom.filters.columns import columns_of
+from postroom.filters.columns import build_columns
 from postroom.filters.evaluate import matches
 from postroom.filters.expression import Filter
 from postroom.message import Context, Message
@@ -63,7 +63,7 @@ def by_function(connection: Connection, batch: Sequence[Context]) -> Found:
 
 def by_index(routing: RoutingTable, batch: Sequence[Context]) -> Found:
     """As the streaming lane matches: all at once."""
-    return _by_message(*routing.match(columns_of([context.promoted for context in batch]), len(batch)), len(batch))
+    return _by_message(*routing.match(build_columns([context.promoted for context in batch]), len(batch)), len(batch))
 
 
 def _by_message(rows: npt.NDArray[np.int64], ids: npt.NDArray[np.int64], count: int) -> Found:

@@ -6,7 +6,13 @@ from decimal import Decimal
 
 import pytest
 
-from postroom.filters.access import PredicateTable, Selectivity, choose_access, predicate_table, predicate_tables
+from postroom.filters.access import (
+    PredicateTable,
+    Selectivity,
+    choose_access,
+    choose_predicate_table,
+    choose_predicate_tables,
+)
 from postroom.filters.expression import Filter, Group
 from postroom.properties import Property
 
@@ -48,7 +54,7 @@ def test_bounds_of_two_properties_are_no_interval() -> None:
 
 
 def test_the_access_equality_is_stored_in_the_first_pass_and_other_equalities_in_the_second() -> None:
-    assert predicate_tables(group((Priority == 1) & (Region == "EU") & (Total >= 10))) == (
+    assert choose_predicate_tables(group((Priority == 1) & (Region == "EU") & (Total >= 10))) == (
         PredicateTable.EQUALS_PREDICATES_2ND_PASS,
         PredicateTable.FIRST_PASS_PREDICATES,
         PredicateTable.GREATER_THAN_OR_EQUALS_PREDICATES,
@@ -56,7 +62,7 @@ def test_the_access_equality_is_stored_in_the_first_pass_and_other_equalities_in
 
 
 def test_an_equality_is_stored_in_equals_predicates_if_the_access_is_no_equality() -> None:
-    assert predicate_tables(group(PAID & (Total > 10))) == (
+    assert choose_predicate_tables(group(PAID & (Total > 10))) == (
         PredicateTable.EQUALS_PREDICATES,
         PredicateTable.GREATER_THAN_PREDICATES,
     )
@@ -73,7 +79,7 @@ def test_other_predicates_are_stored_by_operator() -> None:
         & Priority.bitand(1)
     )
     access = choose_access(group(filter))
-    assert [predicate_table(predicate, access).table_name for predicate in group(filter)] == [
+    assert [choose_predicate_table(predicate, access).table_name for predicate in group(filter)] == [
         "less_than_predicates",
         "less_than_or_equals_predicates",
         "greater_than_predicates",

@@ -7,7 +7,13 @@ from decimal import Decimal
 
 import pytest
 
-from postroom.filters.authorisation import NOTHING_TO_SHOW, MessagePredicate, comparable_text, find_unmet, may_receive
+from postroom.filters.authorisation import (
+    NO_APPLICATION_PROPERTIES,
+    MessagePredicate,
+    comparable_text,
+    find_unmet,
+    may_receive,
+)
 from postroom.values import Value
 
 T: MessagePredicate = ("Security#Thumbprint", "T")
@@ -15,7 +21,7 @@ LEVEL: MessagePredicate = ("Security#Level", 3)
 
 
 def test_a_message_without_predicates_may_go_to_every_host() -> None:
-    assert may_receive(frozenset(), NOTHING_TO_SHOW)
+    assert may_receive(frozenset(), NO_APPLICATION_PROPERTIES)
     assert may_receive(frozenset(), {("Security#Thumbprint", "T")})
 
 
@@ -24,7 +30,7 @@ def test_every_predicate_has_to_match_a_property_of_the_host() -> None:
     assert may_receive({T, LEVEL}, both)
     assert not may_receive({T, LEVEL}, {("Security#Thumbprint", "T")})
     assert find_unmet({T, LEVEL}, {("Security#Thumbprint", "T")}) == [LEVEL]
-    assert find_unmet({T, LEVEL}, NOTHING_TO_SHOW) == [LEVEL, T]
+    assert find_unmet({T, LEVEL}, NO_APPLICATION_PROPERTIES) == [LEVEL, T]
 
 
 @pytest.mark.parametrize(

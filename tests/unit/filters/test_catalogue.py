@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from postroom.errors import BadFilter, BadValue
-from postroom.filters.columns import columns_of
+from postroom.filters.columns import build_columns
 from postroom.filters.evaluate import matches
 from postroom.filters.expression import Operator, Predicate
 from postroom.filters.index import SubscriptionIndex
@@ -56,7 +56,7 @@ def test_match_one_agrees_with_the_catalogue(index: SubscriptionIndex) -> None:
 
 def test_match_agrees_with_the_catalogue_for_one_batch(index: SubscriptionIndex) -> None:
     cases = [(id, case) for id, comparison in enumerate(COMPARISONS) for case in comparison.cases]
-    rows, ids = index.match(columns_of([case.context.promoted for _, case in cases]), len(cases))
+    rows, ids = index.match(build_columns([case.context.promoted for _, case in cases]), len(cases))
     expected = [(row, id) for row, (id, case) in enumerate(cases) if case.holds]
     assert list(zip(rows.tolist(), ids.tolist(), strict=True)) == expected
 
@@ -114,4 +114,4 @@ def test_negative_zero_equals_zero() -> None:
             index.add(1, filter)
             assert matches(filter, context.promoted)
             assert index.match_one(context.promoted) == [1]
-            assert index.match(columns_of([context.promoted]), 1)[1].tolist() == [1]
+            assert index.match(build_columns([context.promoted]), 1)[1].tolist() == [1]

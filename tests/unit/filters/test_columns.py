@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from postroom.errors import BadValue
-from postroom.filters.columns import RankedBatch, arrow_type, columns_of, plain, value_type_of_column
+from postroom.filters.columns import RankedBatch, build_columns, to_arrow_type, to_plain_column, to_value_type
 from postroom.values import Value, ValueType
 
 
@@ -26,8 +26,8 @@ from postroom.values import Value, ValueType
     ],
 )
 def test_every_value_type_has_its_arrow_type(value_type: ValueType, data_type: pa.DataType) -> None:
-    assert arrow_type(value_type) == data_type
-    assert value_type_of_column(data_type) is value_type
+    assert to_arrow_type(value_type) == data_type
+    assert to_value_type(data_type) is value_type
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ def test_every_value_type_has_its_arrow_type(value_type: ValueType, data_type: p
     ],
 )
 def test_other_arrow_types_map_to_a_value_type_or_none(data_type: pa.DataType, value_type: ValueType | None) -> None:
-    assert value_type_of_column(data_type) is value_type
+    assert to_value_type(data_type) is value_type
 
 
 def test_plain_casts_a_column_to_the_type_of_its_values() -> None:
-    assert plain(pa.array([1, None], pa.int8()), ValueType.INT).type == pa.int64()
-    wide = plain(pa.array([Decimal("9" * 38)], pa.decimal128(38, 0)), ValueType.DECIMAL)
+    assert to_plain_column(pa.array([1, None], pa.int8()), ValueType.INT).type == pa.int64()
+    wide = to_plain_column(pa.array([Decimal("9" * 38)], pa.decimal128(38, 0)), ValueType.DECIMAL)
     assert wide.to_pylist() == [Decimal("9" * 38)]
 
 
@@ -72,28 +72,28 @@ def test_plain_casts_a_column_to_the_type_of_its_values() -> None:
     ],
 )
 def test_the_limits_of_the_domains_fit_into_columns(value: Value) -> None:
-    assert columns_of([{"k": value}, {}])["k"].to_pylist() == [value, None]
+    assert build_columns([{"k": value}, {}])["k"].to_pylist() == [value, None]
 
 
 def test_a_property_must_have_one_type_in_a_batch() -> None:
-    assert set(columns_of([{"a": 1}, {"b": "x"}])) == {"a", "b"}
+    assert set(build_columns([{"a": 1}, {"b": "x"}])) == {"a", "b"}
     with pytest.raises(BadValue, match=r"a is a int in one message and 'x' in another"):
-        columns_of([{"a": 1}, {"a": "x"}])
+        build_columns([{"a": 1}, {"a": "x"}])
 
 
 def test_equal_messages_are_merged() -> None:
     ranks = [np.array([1, 1, -1, 1], np.int32), None, np.array([0, 0, 0, 4], np.int32)]
     shared = RankedBatch(rows=4, ranks=ranks, integers={}).deduplicate()
     assert shared is not None
-    batch, alike = shared
+    batch, inverse = shared
     assert batch.rows == 3
-    assert alike[0] == alike[1]
-    assert len(set(alike.tolist())) == 3
+    assert inverse[0] == inverse[1]
+    assert len(set(inverse.tolist())) == 3
     for slot in (0, 2):
-        kept, given = batch.of(slot), ranks[slot]
+        kept, original = batch.ranks[slot], ranks[slot]
         assert kept is not None
-        assert given is not None
-        assert kept[alike].tolist() == given.tolist()
+        assert original is not None
+        assert kept[inverse].tolist() == original.tolist()
 
 
 def test_messages_that_differ_in_one_flag_are_not_merged() -> None:

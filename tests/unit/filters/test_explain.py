@@ -17,7 +17,7 @@ Priority = Property("Orders.Priority", int)
 
 
 @pytest.mark.parametrize(
-    ("promoted", "written", "reason", "met", "words"),
+    ("promoted", "written", "reason", "value", "description"),
     [
         ({Region.key: "EU"}, {}, Reason.HOLDS, "EU", "Orders.Region == 'EU' holds: the value is 'EU'"),
         ({Region.key: "US"}, {}, Reason.DIFFERS, "US", "Orders.Region == 'EU' fails: the value is 'US'"),
@@ -39,11 +39,11 @@ Priority = Property("Orders.Priority", int)
     ],
 )
 def test_a_predicate_is_explained_with_its_reason_and_value(
-    promoted: dict[str, Value], written: dict[str, Value], reason: Reason, met: Value | None, words: str
+    promoted: dict[str, Value], written: dict[str, Value], reason: Reason, value: Value | None, description: str
 ) -> None:
     explanation = explain(Region == "EU", promoted, written)
     ((predicate,),) = (group.predicates for group in explanation.groups)
-    assert (predicate.reason, predicate.met, predicate.words) == (reason, met, words)
+    assert (predicate.reason, predicate.value, predicate.description) == (reason, value, description)
     assert predicate.holds is explanation.holds is (reason is Reason.HOLDS)
 
 
@@ -60,7 +60,7 @@ def test_a_matching_filter_has_distance_zero() -> None:
     explanation = explain(filter, {Priority.key: 1}, {})
     assert explanation.holds
     assert explanation.distance == 0
-    assert explanation.nearest.predicates[0].words == "exists(Orders.Priority) holds: the value is 1"
+    assert explanation.nearest.predicates[0].description == "exists(Orders.Priority) holds: the value is 1"
 
 
 def test_misses_are_ordered_by_distance() -> None:

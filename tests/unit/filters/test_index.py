@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from postroom.errors import NotFound
-from postroom.filters.columns import columns_of
+from postroom.filters.columns import build_columns
 from postroom.filters.evaluate import matches
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.filters.index import SubscriptionIndex
@@ -49,7 +49,7 @@ def assert_equals_evaluator(
 ) -> None:
     expected = [sorted(id for id, filter in filters.items() if matches(filter, promoted)) for promoted in batch]
     assert [index.match_one(promoted) for promoted in batch] == expected
-    assert match_pairs(index, columns_of(batch), len(batch)) == [
+    assert match_pairs(index, build_columns(batch), len(batch)) == [
         (row, id) for row, ids in enumerate(expected) for id in ids
     ]
 

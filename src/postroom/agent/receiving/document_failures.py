@@ -24,7 +24,7 @@ from postroom.agent.routing.matching import match_batch
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock
 from postroom.errors import MessageFailure, RoutingFailure
-from postroom.filters.columns import columns_of
+from postroom.filters.columns import build_columns
 from postroom.message import Body, Bytes, Context, Message
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection
@@ -175,7 +175,7 @@ class BatchFailures:
     def _match_errors(self, connection: Connection, failed: Sequence[_FailedInstance]) -> list[_FailedInstance]:
         """Build the error messages that have subscribers, and return the failures that they are about."""
         contexts = [self._build_error_context(one) for one in failed]
-        columns = columns_of([context.promoted for context in contexts])
+        columns = build_columns([context.promoted for context in contexts])
         predicates = [context.predicates for context in contexts]
         matches = match_batch(connection, self._routing, columns, len(contexts), predicates)
         rows = np.unique(matches.rows)

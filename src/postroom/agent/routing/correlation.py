@@ -22,7 +22,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from postroom.agent.routing.table import RoutingTable, Subscriber
-from postroom.filters.columns import Columns, value_type_of_column
+from postroom.filters.columns import Columns, to_value_type
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
@@ -98,7 +98,7 @@ def to_value_keys(
         column = columns.get(key)
         wanted = value_types.get(key)
         if column is None or wanted is not (
-            value_type_of_column(column.type) if isinstance(column, pa.Array) else type_of(column)
+            to_value_type(column.type) if isinstance(column, pa.Array) else type_of(column)
         ):
             return None
         texts.append(_value_keys(column) if isinstance(column, pa.Array) else [value_key(column)] * rows)
@@ -112,7 +112,7 @@ def complete_values(values: tuple[str | None, ...]) -> tuple[str, ...] | None:
 
 def _value_keys(column: pa.Array) -> list[str | None]:
     values: list[Any] = column.to_pylist()
-    if value_type_of_column(column.type) is ValueType.STR:
+    if to_value_type(column.type) is ValueType.STR:
         return values
     return [None if value is None else value_key(value) for value in values]
 

@@ -27,8 +27,8 @@ from postroom.agent.routing.correlation import (
 )
 from postroom.agent.routing.table import RoutingTable, Subscriber, read_property_lists
 from postroom.errors import RoutingFailure
-from postroom.filters.authorisation import NOTHING_TO_SHOW, MessagePredicate, comparable_text, may_receive
-from postroom.filters.columns import Columns, columns_of
+from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, MessagePredicate, comparable_text, may_receive
+from postroom.filters.columns import Columns, build_columns
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
@@ -137,12 +137,12 @@ def _authorise(
     kind = np.array([distinct.index(one) for one in predicates])[predicates_of[matches.rows]]
     subscriptions, subscription_of = np.unique(matches.subscription_ids, return_inverse=True)
     hosts = [matches.subscribers[one].host_id for one in subscriptions.tolist()]
-    shown = [routing.application_properties.get(one, NOTHING_TO_SHOW) for one in hosts]
+    shown = [routing.application_properties.get(one, NO_APPLICATION_PROPERTIES) for one in hosts]
     table = np.array([[may_receive(one, properties) for properties in shown] for one in distinct])
     is_allowed: npt.NDArray[np.bool_] = table[kind, subscription_of]
     unauthorised: defaultdict[int, set[str]] = defaultdict(set)
     for pair in np.flatnonzero(~is_allowed).tolist():
-        name = routing.spelled_hosts.get(hosts[int(subscription_of[pair])], "")
+        name = routing.host_display_names.get(hosts[int(subscription_of[pair])], "")
         unauthorised[int(matches.rows[pair])].add(name)
     return replace(matches.select(is_allowed), unauthorised_hosts=unauthorised)
 
@@ -270,7 +270,7 @@ def _columns(messages: Sequence[Message], value_types: Mapping[str, ValueType]) 
     if len(messages) == 1:
         return messages[0].context.promoted
     promoted = [message.context.promoted for message in messages]
-    return columns_of([{key: value for key, value in one.items() if key in value_types} for one in promoted])
+    return build_columns([{key: value for key, value in one.items() if key in value_types} for one in promoted])
 
 
 def _insert_criteria(connection: Connection, batch_id: uuid.UUID, messages: Sequence[Message]) -> None:

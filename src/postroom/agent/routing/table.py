@@ -91,7 +91,7 @@ class RoutingTable:
         self.subscribers: dict[int, Subscriber] = {}
         self.host_names: dict[int, str] = {}
         """In lower case, as queues are named."""
-        self.spelled_hosts: dict[int, str] = {}
+        self.host_display_names: dict[int, str] = {}
         self.application_properties: dict[int, ApplicationProperties] = {}
         self.login = Login()
         #: The property keys by which instance subscriptions wait, by correlation type, in the order of their values.
@@ -130,7 +130,7 @@ class RoutingTable:
         # Read after the changes, because a property is deployed before the filters that name it.
         properties = _read_properties(connection, self.properties)
         lists = read_property_lists(connection)
-        spelled_hosts: dict[int, str] = dict(connection.execute("SELECT id, name FROM hosts").fetchall())
+        host_display_names: dict[int, str] = dict(connection.execute("SELECT id, name FROM hosts").fetchall())
         shown = read_application_properties(connection)
         login = read_login(connection)
         index = SubscriptionIndex() if everything else self._index
@@ -145,8 +145,8 @@ class RoutingTable:
         _add_all(index, filters)
         self.properties = properties
         self.value_types = {key: prop.value_type for key, prop in properties.items()}
-        self.spelled_hosts = spelled_hosts
-        self.host_names = {host_id: name.lower() for host_id, name in spelled_hosts.items()}
+        self.host_display_names = host_display_names
+        self.host_names = {host_id: name.lower() for host_id, name in host_display_names.items()}
         self.application_properties = shown
         self.login = login
         self.correlation_types = lists["correlation"]

@@ -81,8 +81,8 @@ def _predicate_to_json(predicate: PredicateExplanation) -> dict[str, Any]:
         "holds": predicate.holds,
         "reason": predicate.reason.value,
         "wanted": predicate.predicate.value,
-        "met": _truncate(predicate.met),
-        "words": _truncate(predicate.words),
+        "met": _truncate(predicate.value),
+        "words": _truncate(predicate.description),
     }
 
 

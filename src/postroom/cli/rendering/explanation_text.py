@@ -122,7 +122,7 @@ def describe_reason(predicate: PredicateExplanation) -> str:
     from postroom.filters.explain import Reason
     from postroom.filters.text import format_value
 
-    value = "" if predicate.met is None else _shorten(format_value(predicate.met))
+    value = "" if predicate.value is None else _shorten(format_value(predicate.value))
     match predicate.reason:
         case Reason.MISSING:
             return "is missing"
@@ -130,7 +130,7 @@ def describe_reason(predicate: PredicateExplanation) -> str:
             return f"is {value}, but only written, not promoted"
         case Reason.TYPE_DIFFERS:
             wanted = predicate.predicate.property.value_type.python_type.__name__
-            return f"is {value}, which is {type(predicate.met).__name__} and not {wanted}"
+            return f"is {value}, which is {type(predicate.value).__name__} and not {wanted}"
         case _:
             return f"is {value}"
 

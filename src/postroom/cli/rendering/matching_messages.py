@@ -58,4 +58,4 @@ def _to_row(message: ComparedMessage) -> dict[str, Any]:
 
 
 def _describe_failures(message: ComparedMessage) -> list[str]:
-    return [predicate.words for predicate in message.explanation.nearest.predicates if not predicate.holds]
+    return [predicate.description for predicate in message.explanation.nearest.predicates if not predicate.holds]

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from postroom.filters.columns import MISSING, UNBOUNDED, Bool, Int8, Int32, Int64, Slot, changes
+from postroom.filters.columns import MISSING, UNBOUNDED, Bool, Int8, Int32, Int64, Slot, mark_changes
 from postroom.filters.matching.rows import BITWISE_AND, INTERVAL, NOT_EQUAL, Rows
 from postroom.filters.matching.two_passes import Feature, Groups, Path, Postings, Predicates
 from postroom.values import ValueType
@@ -48,8 +48,8 @@ def build_groups(rows: Rows) -> Groups:
     kept = possible[group]
     number = (np.cumsum(possible) - 1).astype(np.int32)
     group = number[group[kept]]
-    predicates, member = _distinct(kind[kept], slot[kept], low[kept], high[kept], operand[kept])
-    order = np.lexsort((_expected_share(predicates, member, rows.slots)[member], group))
+    predicates, member = _deduplicate_predicates(kind[kept], slot[kept], low[kept], high[kept], operand[kept])
+    order = np.lexsort((_estimate_share(predicates, member, rows.slots)[member], group))
     return Groups(
         predicates=predicates,
         owner=rows.owner[possible],
@@ -64,7 +64,7 @@ def _intersect_intervals(rows: Rows) -> tuple[Int32, Int8, Int32, Int32, Int32, 
     group, slot = rows.group[is_interval], rows.slot[is_interval]
     order = np.lexsort((slot, group))
     group, slot = group[order], slot[order]
-    first = np.flatnonzero(changes(group) | changes(slot))
+    first = np.flatnonzero(mark_changes(group) | mark_changes(slot))
     low = np.maximum.reduceat(rows.low[is_interval][order], first) if len(first) else np.empty(0, np.int32)
     high = np.minimum.reduceat(rows.high[is_interval][order], first) if len(first) else np.empty(0, np.int32)
     other = ~is_interval
@@ -78,7 +78,9 @@ def _intersect_intervals(rows: Rows) -> tuple[Int32, Int8, Int32, Int32, Int32, 
     )
 
 
-def _distinct(kind: Int8, slot: Int32, low: Int32, high: Int32, operand: Int64) -> tuple[Predicates, Int32]:
+def _deduplicate_predicates(
+    kind: Int8, slot: Int32, low: Int32, high: Int32, operand: Int64
+) -> tuple[Predicates, Int32]:
     """Return the distinct predicates, and the number of each row's predicate."""
     # ALWAYS is appended here and sorts first.
     kind, slot, operand = np.append(kind, np.int8(INTERVAL)), np.append(slot, np.int32(0)), np.append(operand, 0)
@@ -87,7 +89,7 @@ def _distinct(kind: Int8, slot: Int32, low: Int32, high: Int32, operand: Int64) 
     order = np.lexsort(columns)
     changed = np.zeros(len(order), np.bool_)
     for column in columns:
-        changed |= changes(column[order])
+        changed |= mark_changes(column[order])
     number = np.empty(len(order), np.int32)
     number[order] = np.cumsum(changed) - 1
     first = order[changed]
@@ -103,18 +105,20 @@ def _distinct(kind: Int8, slot: Int32, low: Int32, high: Int32, operand: Int64) 
     return predicates, number[:-1]
 
 
-def _expected_share(predicates: Predicates, member: Int32, slots: tuple[Slot, ...]) -> Float64:
+def _estimate_share(predicates: Predicates, member: Int32, slots: tuple[Slot, ...]) -> Float64:
     """Return the share of messages that each predicate is expected to match."""
     users = np.bincount(member, minlength=len(predicates))
     equality = predicates.is_equality()
-    asked = np.bincount(predicates.slot[equality], weights=users[equality], minlength=len(slots))
+    compared = np.bincount(predicates.slot[equality], weights=users[equality], minlength=len(slots))
     is_bool = np.array([slot.value_type is ValueType.BOOL for slot in slots])
-    alike = np.maximum(users / np.maximum(asked, 1)[predicates.slot], np.where(is_bool, 0.5, 0)[predicates.slot])
+    equality_share = np.maximum(
+        users / np.maximum(compared, 1)[predicates.slot], np.where(is_bool, 0.5, 0)[predicates.slot]
+    )
 
     top = 2 * np.array([len(slot.constants) for slot in slots], np.int64)[predicates.slot]
     within = (np.minimum(predicates.high, top) - predicates.low + 1) / (top + 1)
     bounded = (predicates.low > 0) | (predicates.high < UNBOUNDED)
-    return np.where(equality, alike, np.where(bounded, np.minimum(1, INTERVAL_HANDICAP * within), 1))
+    return np.where(equality, equality_share, np.where(bounded, np.minimum(1, INTERVAL_HANDICAP * within), 1))
 
 
 # -- paths to the groups -----------------------------------------------------------------------------------------------
@@ -122,11 +126,11 @@ def _expected_share(predicates: Predicates, member: Int32, slots: tuple[Slot, ..
 
 def build_paths(groups: Groups, slots: tuple[Slot, ...]) -> tuple[tuple[Path, ...], Int8]:
     """Return the paths to all groups, and for each group how many of its first predicates its path already checks."""
-    build = _Build(groups, slots)
-    return tuple(build.paths()), build.answered
+    builder = _PathBuilder(groups, slots)
+    return tuple(builder.build()), builder.checked_by_path
 
 
-class _Build:
+class _PathBuilder:
     def __init__(self, groups: Groups, slots: tuple[Slot, ...]) -> None:
         self._groups = groups
         self._sizes = [len(slot.constants) for slot in slots]
@@ -144,41 +148,41 @@ class _Build:
         bounded = (predicates.low > 0) | (predicates.high < UNBOUNDED)
         bounded[predicates.not_equals :] = False
         self._next_interval = longer & (bounded & ~equality)[self._next]
-        self.answered: Int8 = self._by_equality.astype(np.int8)
+        self.checked_by_path: Int8 = self._by_equality.astype(np.int8)
 
-    def paths(self) -> Iterator[Path]:
+    def build(self) -> Iterator[Path]:
         left = self._by_equality.copy()
-        for first, second, chosen in self._pairs(left & self._next_equality):
-            self.answered[chosen] = 2
+        for first, second, chosen in self._find_pairs(left & self._next_equality):
+            self.checked_by_path[chosen] = 2
             left[chosen] = False
-            yield self._equalities(first, second, chosen)
-        for first, second, chosen in self._pairs(left & self._next_interval):
-            if self._worth_cells(chosen):
+            yield self._build_equality_path(first, second, chosen)
+        for first, second, chosen in self._find_pairs(left & self._next_interval):
+            if self._is_worth_cells(chosen):
                 left[chosen] = False
-                yield from self._intervals(self._constants(first), second, chosen, self._next)
-        for slot, chosen in _split(self._slot, left):
-            yield self._path(self._constants(slot), None, self._constant(self._head[chosen]), chosen)
-        for slot, chosen in _split(self._slot, ~self._by_equality):
-            yield from self._intervals(None, slot, chosen, self._head)
+                yield from self._build_interval_paths(self._to_feature(first), second, chosen, self._next)
+        for slot, chosen in _group_by_kind(self._slot, left):
+            yield self._build_path(self._to_feature(slot), None, self._get_constants(self._head[chosen]), chosen)
+        for slot, chosen in _group_by_kind(self._slot, ~self._by_equality):
+            yield from self._build_interval_paths(None, slot, chosen, self._head)
 
-    def _pairs(self, among: Bool) -> Iterator[tuple[int, int, Int64]]:
+    def _find_pairs(self, among: Bool) -> Iterator[tuple[int, int, Int64]]:
         """Yield the pairs of properties that are worth a path: both slots, and the groups."""
-        crowded = np.flatnonzero(among & self._is_shared)
-        one, two = self._slot[crowded].astype(np.int64), self._groups.predicates.slot[self._next[crowded]]
-        swapped = self._next_equality[crowded] & (two < one)
+        shared = np.flatnonzero(among & self._is_shared)
+        one, two = self._slot[shared].astype(np.int64), self._groups.predicates.slot[self._next[shared]]
+        swapped = self._next_equality[shared] & (two < one)
         pair = np.where(swapped, two, one) * len(self._sizes) + np.where(swapped, one, two)
         kinds, counts = np.unique(pair, return_counts=True)
         order = np.argsort(-counts, kind="stable")[:MAX_PAIRS]
         for kind in kinds[order][counts[order] >= MIN_GROUPS_OF_PAIR].tolist():
-            yield *divmod(kind, len(self._sizes)), crowded[pair == kind]
+            yield *divmod(kind, len(self._sizes)), shared[pair == kind]
 
-    def _equalities(self, first: int, second: int, chosen: Int64) -> Path:
+    def _build_equality_path(self, first: int, second: int, chosen: Int64) -> Path:
         in_order = self._slot[chosen] == first
-        one, two = self._constant(self._head[chosen]), self._constant(self._next[chosen])
+        one, two = self._get_constants(self._head[chosen]), self._get_constants(self._next[chosen])
         keys = np.where(in_order, one, two) * self._sizes[second] + np.where(in_order, two, one)
-        return self._path(self._constants(first), self._constants(second), keys, chosen)
+        return self._build_path(self._to_feature(first), self._to_feature(second), keys, chosen)
 
-    def _worth_cells(self, chosen: Int64) -> bool:
+    def _is_worth_cells(self, chosen: Int64) -> bool:
         """Return True if cells exclude enough of the groups that share an equality."""
         predicates, interval = self._groups.predicates, self._next[chosen]
         top = 2 * np.array(self._sizes)[predicates.slot[interval]]
@@ -186,33 +190,40 @@ class _Build:
         crowd = len(chosen) / len(np.unique(self._head[chosen]))
         return bool(crowd * max(0.0, 1 - 2 * share) > MIN_SHARED_GROUPS)
 
-    def _intervals(self, first: Feature | None, slot: int, chosen: Int64, interval: Int32) -> Iterator[Path]:
+    def _build_interval_paths(self, first: Feature | None, slot: int, chosen: Int64, interval: Int32) -> Iterator[Path]:
         """Yield paths by the cells of the groups' intervals on ``slot``, combined with their equality on ``first``."""
         predicates, top = self._groups.predicates, 2 * self._sizes[slot]
         low = predicates.low[interval[chosen]].astype(np.int64)
         high = np.minimum(predicates.high[interval[chosen]], top).astype(np.int64)
-        constant = self._constant(self._head[chosen])
+        constant = self._get_constants(self._head[chosen])
         lists = 1 if first is None else len(np.unique(constant))
-        shift = _shifts(low, high, top, lists=lists, space=1 if first is None else first.size)
-        for each, there in _split(shift, np.ones(len(shift), np.bool_)):
+        shift = _choose_shifts(low, high, top, lists=lists, space=1 if first is None else first.size)
+        for each, same in _group_by_kind(shift, np.ones(len(shift), np.bool_)):
             cells = Feature(slot=slot, size=(top >> each) + 1, shift=each)
-            one, other = low[there] >> each, high[there] >> each
+            one, other = low[same] >> each, high[same] >> each
             if first is not None:
-                one, other = (constant[there] * cells.size + cell for cell in (one, other))
+                one, other = (constant[same] * cells.size + cell for cell in (one, other))
             wide = one != other
             keys = np.concatenate((one, other[wide]))
-            filed = np.concatenate((chosen[there], chosen[there][wide]))
-            yield self._path(cells if first is None else first, None if first is None else cells, keys, filed)
+            indexed = np.concatenate((chosen[same], chosen[same][wide]))
+            yield self._build_path(cells if first is None else first, None if first is None else cells, keys, indexed)
 
-    def _path(self, first: Feature, second: Feature | None, keys: Int64, chosen: Int64) -> Path:
+    def _build_path(self, first: Feature, second: Feature | None, keys: Int64, chosen: Int64) -> Path:
         space = first.size * (1 if second is None else second.size)
-        postings = file_by_key(keys, chosen.astype(np.int32), space)
-        checks, checked, more = self._checks(postings)
-        return Path(first=first, second=second, postings=postings, checks=checks, checked=checked, more=more)
+        postings = build_postings(keys, chosen.astype(np.int32), space)
+        checks, checked_slot, has_more = self._find_checks(postings)
+        return Path(
+            first=first,
+            second=second,
+            postings=postings,
+            checks=checks,
+            checked_slot=checked_slot,
+            has_more_checks=has_more,
+        )
 
-    def _checks(self, postings: Postings) -> tuple[Int32 | None, int | None, bool]:
+    def _find_checks(self, postings: Postings) -> tuple[Int32 | None, int | None, bool]:
         starts, groups = self._groups.starts, postings.groups
-        at = starts[:-1][groups] + self.answered[groups]
+        at = starts[:-1][groups] + self.checked_by_path[groups]
         count = starts[1:][groups] - at
         if not np.any(count):
             return None, None, False
@@ -221,33 +232,33 @@ class _Build:
         slots = np.unique(self._groups.predicates.slot[checks[count > 0]])
         return checks, int(slots[0]) if len(slots) == 1 else None, bool(np.any(count > 1))
 
-    def _constants(self, slot: int) -> Feature:
+    def _to_feature(self, slot: int) -> Feature:
         return Feature(slot=slot, size=self._sizes[slot])
 
-    def _constant(self, predicates: Int32) -> Int64:
+    def _get_constants(self, predicates: Int32) -> Int64:
         return (self._groups.predicates.low[predicates] >> 1).astype(np.int64)
 
 
-def _split(kind: Int32, chosen: Bool) -> Iterator[tuple[int, Int64]]:
+def _group_by_kind(kind: Int32, chosen: Bool) -> Iterator[tuple[int, Int64]]:
     """Yield the chosen positions grouped by kind."""
-    places = np.flatnonzero(chosen)
-    order = places[np.argsort(kind[places], kind="stable")]
+    positions = np.flatnonzero(chosen)
+    order = positions[np.argsort(kind[positions], kind="stable")]
     kinds, first = np.unique(kind[order], return_index=True)
     for each, (start, end) in zip(kinds.tolist(), pairwise([*first.tolist(), len(order)]), strict=True):
         yield each, order[start:end]
 
 
-def _shifts(low: Int64, high: Int64, top: int, *, lists: int, space: int) -> Int32:
+def _choose_shifts(low: Int64, high: Int64, top: int, *, lists: int, space: int) -> Int32:
     """Return the width of the cells of each interval, as a power of two.
 
     It is the smallest width that covers the interval, but large enough for dense postings. Intervals of a width that
     few share use the next larger width."""
     # The smallest shift with 2**shift >= the number of ranks. frexp computes it exactly from high - low.
     shift = np.frexp((high - low).astype(np.float64))[1].astype(np.int32)
-    least = 0
-    while space * ((top >> least) + 1) > max_dense_keys(len(low)) and top >> least:
-        least += 1
-    shift = np.maximum(shift, least)
+    min_shift = 0
+    while space * ((top >> min_shift) + 1) > max_dense_keys(len(low)) and top >> min_shift:
+        min_shift += 1
+    shift = np.maximum(shift, min_shift)
     widths, counts = np.unique(shift, return_counts=True)
     carried = 0
     for (width, wider), count in zip(pairwise(widths.tolist()), counts.tolist(), strict=False):
@@ -259,16 +270,16 @@ def _shifts(low: Int64, high: Int64, top: int, *, lists: int, space: int) -> Int
     return shift
 
 
-def file_by_key(keys: Int64, groups: Int32, key_space: int) -> Postings:
+def build_postings(keys: Int64, groups: Int32, key_space: int) -> Postings:
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     if key_space <= max_dense_keys(len(keys)):
         starts = np.concatenate(([0], np.cumsum(np.bincount(ordered, minlength=key_space)))).astype(np.int32)
         return Postings(keys=None, starts=starts, groups=groups[order])
-    first = np.flatnonzero(changes(ordered))
+    first = np.flatnonzero(mark_changes(ordered))
     return Postings(keys=ordered[first], starts=np.append(first, len(keys)).astype(np.int32), groups=groups[order])
 
 
 def max_dense_keys(groups: int) -> int:
-    """Return the maximum number of possible keys for a dense array of so many groups."""
+    """Return the maximum number of possible keys for a dense array of this number of groups."""
     return DENSE_KEYS_PER_GROUP * groups + 1_024

@@ -57,7 +57,7 @@ def build_rows(filters: Mapping[int, Filter]) -> Rows:
     numbers: dict[tuple[str, ValueType], int] = {}
     compared: list[list[int]] = []
     values: list[list[Value]] = []
-    for place, subscription in enumerate(ids):
+    for position, subscription in enumerate(ids):
         for predicates in filters[subscription].groups:
             for predicate in predicates:
                 prop = predicate.property
@@ -73,15 +73,15 @@ def build_rows(filters: Mapping[int, Filter]) -> Rows:
                 group.append(len(owner))
                 slot.append(number)
                 operator.append(predicate.operator)
-            owner.append(place)
+            owner.append(position)
 
     slots = []
     ranks = np.zeros(len(group), np.int32)
     for (key, value_type), rows, constants in zip(numbers, compared, values, strict=True):
-        ordered, places = build_constants(value_type, constants)
+        ordered, positions = build_constants(value_type, constants)
         slots.append(Slot(key=key, value_type=value_type, constants=ordered))
-        ranks[rows] = 2 * places + 1
-    kind, low, high = _intervals(np.array(operator, np.int8), ranks)
+        ranks[rows] = 2 * positions + 1
+    kind, low, high = _to_intervals(np.array(operator, np.int8), ranks)
     operands = np.where(kind == NOT_EQUAL, ranks, 0).astype(np.int64)
     operands[list(operand)] = list(operand.values())
     return Rows(
@@ -97,7 +97,7 @@ def build_rows(filters: Mapping[int, Filter]) -> Rows:
     )
 
 
-def _intervals(operator: Int8, rank: Int32) -> tuple[Int8, Int32, Int32]:
+def _to_intervals(operator: Int8, rank: Int32) -> tuple[Int8, Int32, Int32]:
     """Return kind, low and high of each row, from its operator and the rank of its constant."""
     kind = np.zeros(len(operator), np.int8)
     kind[operator == Operator.NE] = NOT_EQUAL
@@ -117,9 +117,9 @@ def concatenate_rows(parts: Sequence[Rows]) -> Rows:
     """Concatenate the rows of several segments. No subscription may be in two of them."""
     if len(parts) == 1:
         return parts[0]
-    slots, numbers, places = _unite_slots(parts)
+    slots, numbers, new_positions = _merge_slots(parts)
     ids = np.sort(np.concatenate([part.ids for part in parts]))
-    moved = [_move_ranks(part, places[i]) for i, part in enumerate(parts)]
+    moved = [_move_ranks(part, new_positions[i]) for i, part in enumerate(parts)]
     groups_before = np.cumsum([0, *(len(part.owner) for part in parts)])
     return Rows(
         slots=slots,
@@ -134,37 +134,37 @@ def concatenate_rows(parts: Sequence[Rows]) -> Rows:
     )
 
 
-def _unite_slots(parts: Sequence[Rows]) -> tuple[tuple[Slot, ...], list[Int32], list[list[Positions]]]:
+def _merge_slots(parts: Sequence[Rows]) -> tuple[tuple[Slot, ...], list[Int32], list[list[Positions]]]:
     """Return the distinct slots, and for each part the new numbers of its slots and new positions of its constants."""
-    united: dict[tuple[str, ValueType], list[tuple[int, int]]] = {}
+    merged: dict[tuple[str, ValueType], list[tuple[int, int]]] = {}
     for i, part in enumerate(parts):
         for j, slot in enumerate(part.slots):
-            united.setdefault((slot.key, slot.value_type), []).append((i, j))
+            merged.setdefault((slot.key, slot.value_type), []).append((i, j))
     numbers = [np.zeros(len(part.slots), np.int32) for part in parts]
-    places: list[list[Positions]] = [[np.empty(0, np.int64)] * len(part.slots) for part in parts]
+    new_positions: list[list[Positions]] = [[np.empty(0, np.int64)] * len(part.slots) for part in parts]
     slots = []
-    for number, ((key, value_type), users) in enumerate(united.items()):
+    for number, ((key, value_type), users) in enumerate(merged.items()):
         constants, moved = merge_constants(value_type, [parts[i].slots[j].constants for i, j in users])
         slots.append(Slot(key=key, value_type=value_type, constants=constants))
         for (i, j), positions in zip(users, moved, strict=True):
             numbers[i][j] = number
-            places[i][j] = positions
-    return tuple(slots), numbers, places
+            new_positions[i][j] = positions
+    return tuple(slots), numbers, new_positions
 
 
-def _move_ranks(part: Rows, places: list[Positions]) -> tuple[Int32, Int32, Int64]:
+def _move_ranks(part: Rows, positions: list[Positions]) -> tuple[Int32, Int32, Int64]:
     """Return low, high and operand of a part's rows, as ranks among the merged constants.
 
     A bound is the rank of a constant, or directly below (``<``) or above (``>``) it. It moves with the constant."""
     if not part.slots:
         return part.low, part.high, part.operand
-    first = np.cumsum([0, *(len(positions) for positions in places)])[:-1][part.slot]
-    place = np.concatenate(places)
+    first = np.cumsum([0, *(len(of_slot) for of_slot in positions)])[:-1][part.slot]
+    position = np.concatenate(positions)
 
     def rank(bound: Int32 | Int64, constant: Int32 | Int64, chosen: Bool) -> Int64:
         old, row_first = constant[chosen].astype(np.int64), first[chosen]
         moved = bound.astype(np.int64)
-        moved[chosen] += 2 * (place[row_first + old] - old)
+        moved[chosen] += 2 * (position[row_first + old] - old)
         return moved
 
     low = rank(part.low, (part.low - 1) >> 1, part.low > 0)

@@ -78,13 +78,14 @@ class Feature:
     size: int
     shift: int | None = None
 
-    def of(self, ranks: Ranks) -> tuple[Int64, Bool]:
+    def to_numbers(self, ranks: Ranks) -> tuple[Int64, Bool]:
         """Return the number for each rank, and whether it has one."""
         if self.shift is None:
             return (ranks >> 1).astype(np.int64), (ranks & 1 == 1) & (ranks > 0)
         return (ranks >> self.shift).astype(np.int64), ranks >= 0
 
-    def of_one(self, rank: int) -> int | None:
+    def to_number(self, rank: int) -> int | None:
+        """Return the number for one rank, if it has one."""
         if self.shift is None:
             return rank >> 1 if rank > 0 and rank & 1 else None
         return rank >> self.shift if rank >= 0 else None
@@ -103,20 +104,20 @@ class Postings:
         if self.keys is None:
             starts = self.starts.take(keys, mode="clip")
             return starts.astype(np.int64), (self.starts.take(keys + 1, mode="clip") - starts).astype(np.int64)
-        places = self.keys.searchsorted(keys)
-        starts = self.starts.take(places, mode="clip")
-        found = self.keys.take(places, mode="clip") == keys
-        counts = np.where(found, self.starts.take(places + 1, mode="clip") - starts, 0)
+        positions = self.keys.searchsorted(keys)
+        starts = self.starts.take(positions, mode="clip")
+        found = self.keys.take(positions, mode="clip") == keys
+        counts = np.where(found, self.starts.take(positions + 1, mode="clip") - starts, 0)
         return starts.astype(np.int64), counts.astype(np.int64)
 
     def find_one(self, key: int) -> Int32:
         """Return the groups of one key."""
-        place = key
+        position = key
         if self.keys is not None:
-            place = int(self.keys.searchsorted(key))
-            if place == len(self.keys) or self.keys.item(place) != key:
+            position = int(self.keys.searchsorted(key))
+            if position == len(self.keys) or self.keys.item(position) != key:
                 return self.groups[:0]
-        return self.groups[self.starts.item(place) : self.starts.item(place + 1)]
+        return self.groups[self.starts.item(position) : self.starts.item(position + 1)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,23 +125,23 @@ class Path:
     """The groups that are indexed by one or two features.
 
     ``checks`` has the first predicate to check for every entry of the postings. It is None if the key decides alone.
-    ``checked`` is the property that all of these predicates compare, if it is only one. ``more`` is True if some groups
-    have further predicates."""
+    ``checked_slot`` is the property that all of these predicates compare, if it is only one. ``has_more_checks`` is
+    True if some groups have further predicates."""
 
     first: Feature
     second: Feature | None = None
     postings: Postings
     checks: Int32 | None
-    checked: int | None
-    more: bool
+    checked_slot: int | None
+    has_more_checks: bool
 
-    def candidates(self, batch: RankedBatch) -> Iterator[tuple[Int64, Int64]]:
+    def find_candidates(self, batch: RankedBatch) -> Iterator[tuple[Int64, Int64]]:
         """Yield pairs of message and position in the postings, as two arrays, in portions."""
-        keys, there = self._keys(batch)
+        keys, has_key = self._find_keys(batch)
         if keys is None:
             return
         starts, counts = self.postings.find(keys)
-        hit = np.flatnonzero(there & (counts > 0))
+        hit = np.flatnonzero(has_key & (counts > 0))
         starts, counts = starts.take(hit), counts.take(hit)
         ends = np.cumsum(counts)
         at = 0
@@ -154,29 +155,29 @@ class Path:
             yield np.repeat(hit[chosen], counts[chosen]), shifts
             at = to
 
-    def _keys(self, batch: RankedBatch) -> tuple[Int64 | None, Bool]:
+    def _find_keys(self, batch: RankedBatch) -> tuple[Int64 | None, Bool]:
         nothing = np.empty(0, np.bool_)
-        ranks = batch.of(self.first.slot)
+        ranks = batch.ranks[self.first.slot]
         if ranks is None:
             return None, nothing
-        keys, there = self.first.of(ranks)
+        keys, has_key = self.first.to_numbers(ranks)
         if self.second is not None:
-            ranks = batch.of(self.second.slot)
+            ranks = batch.ranks[self.second.slot]
             if ranks is None:
                 return None, nothing
-            others, also = self.second.of(ranks)
+            others, has_other = self.second.to_numbers(ranks)
             keys *= self.second.size
             keys += others
-            there &= also
-        return keys, there
+            has_key &= has_other
+        return keys, has_key
 
-    def candidates_of_one(self, ranks: Mapping[int, int]) -> Int32 | None:
+    def find_candidates_of_one(self, ranks: Mapping[int, int]) -> Int32 | None:
         """Return the candidate groups of one message with these ranks by slot."""
-        key = self.first.of_one(ranks[self.first.slot])
+        key = self.first.to_number(ranks[self.first.slot])
         if key is None:
             return None
         if self.second is not None:
-            other = self.second.of_one(ranks.get(self.second.slot, -1))
+            other = self.second.to_number(ranks.get(self.second.slot, -1))
             if other is None:
                 return None
             key = key * self.second.size + other
@@ -189,43 +190,43 @@ class Path:
 class SecondPass:
     """Checks the predicates of groups, except the first ones, which the group's path has already checked."""
 
-    __slots__ = ("_answered", "_members", "_predicates", "_starts")
+    __slots__ = ("_checked_by_path", "_members", "_predicates", "_starts")
 
-    def __init__(self, groups: Groups, answered: Int8) -> None:
+    def __init__(self, groups: Groups, checked_by_path: Int8) -> None:
         self._predicates = groups.predicates
         self._members = groups.members
         self._starts = groups.starts
-        self._answered = answered
+        self._checked_by_path = checked_by_path
 
-    def survivors(self, batch: RankedBatch, path: Path, rows: Int64, places: Int64) -> tuple[Int64, Int32]:
+    def check_candidates(self, batch: RankedBatch, path: Path, rows: Int64, positions: Int64) -> tuple[Int64, Int32]:
         """Return the pairs (message, group) that match, out of pairs (message, position in the path's postings)."""
         if path.checks is not None:
-            numbers = path.checks.take(places)
-            held = np.flatnonzero(_hold(self._predicates, batch, rows, numbers, path.checked))
-            rows, places = rows.take(held), places.take(held)
-        groups = path.postings.groups.take(places)
-        return self.met(batch, rows, groups, step=1) if path.more else (rows, groups)
+            numbers = path.checks.take(positions)
+            passed = np.flatnonzero(_check_predicates(self._predicates, batch, rows, numbers, path.checked_slot))
+            rows, positions = rows.take(passed), positions.take(passed)
+        groups = path.postings.groups.take(positions)
+        return self.check_groups(batch, rows, groups, step=1) if path.has_more_checks else (rows, groups)
 
-    def met(self, batch: RankedBatch, rows: Int64, groups: Int32, *, step: int = 0) -> tuple[Int64, Int32]:
+    def check_groups(self, batch: RankedBatch, rows: Int64, groups: Int32, *, step: int = 0) -> tuple[Int64, Int32]:
         """Return the pairs (message, group) whose checks from number ``step`` on hold.
 
-        The loop checks one predicate of each group at a time, and only while all previous ones held."""
-        met = np.ones(len(groups), np.bool_)
-        first = self._starts.take(groups) + self._answered.take(groups)
+        The loop checks one predicate of each group at a time, and only while all previous ones passed."""
+        passed = np.ones(len(groups), np.bool_)
+        first = self._starts.take(groups) + self._checked_by_path.take(groups)
         checks = self._starts.take(groups + 1) - first
         pairs = np.flatnonzero(checks > step)
         while len(pairs):
             numbers = self._members.take(first.take(pairs) + step)
-            holds = _hold(self._predicates, batch, rows.take(pairs), numbers)
-            met[pairs] = holds
+            holds = _check_predicates(self._predicates, batch, rows.take(pairs), numbers)
+            passed[pairs] = holds
             step += 1
             pairs = pairs.compress(holds & (checks.take(pairs) > step))
-        return rows.compress(met), groups.compress(met)
+        return rows.compress(passed), groups.compress(passed)
 
-    def met_by_one(self, ranks: Mapping[int, int], integers: Mapping[int, int], group: int) -> bool:
+    def is_match(self, ranks: Mapping[int, int], integers: Mapping[int, int], group: int) -> bool:
         """Return True if one message with these ranks, and values for bitwise ANDs, matches the group."""
         predicates = self._predicates
-        first = self._starts.item(group) + self._answered.item(group)
+        first = self._starts.item(group) + self._checked_by_path.item(group)
         for number in self._members[first : self._starts.item(group + 1)].tolist():
             slot = predicates.slot.item(number)
             rank = ranks.get(slot, -1)
@@ -241,23 +242,27 @@ class SecondPass:
         return True
 
 
-def _hold(predicates: Predicates, batch: RankedBatch, rows: Int64, numbers: Int32, slot: int | None = None) -> Bool:
+def _check_predicates(
+    predicates: Predicates, batch: RankedBatch, rows: Int64, numbers: Int32, slot: int | None = None
+) -> Bool:
     """Return whether predicate ``numbers[i]`` holds for message ``rows[i]``. ``slot`` is the common slot, if known."""
     if slot is None:
         rank = batch.flat.take(batch.offset.take(predicates.slot.take(numbers)) + rows)
     else:
-        ranks = batch.of(slot)
+        ranks = batch.ranks[slot]
         rank = np.full(len(rows), MISSING, np.int32) if ranks is None else ranks.take(rows)
     holds: Bool = rank >= predicates.low.take(numbers)
     holds &= rank <= predicates.high.take(numbers)
     if len(predicates.operand):
         special = np.flatnonzero(holds & (numbers >= predicates.not_equals))
-        holds[special] = _special_hold(predicates, batch, rows[special], numbers[special], rank[special])
+        holds[special] = _check_special_predicates(predicates, batch, rows[special], numbers[special], rank[special])
     return holds
 
 
-def _special_hold(predicates: Predicates, batch: RankedBatch, rows: Int64, numbers: Int32, rank: Int32) -> Bool:
-    """The same for ``!=`` and bitwise ANDs, if the message is known to have the property."""
+def _check_special_predicates(
+    predicates: Predicates, batch: RankedBatch, rows: Int64, numbers: Int32, rank: Int32
+) -> Bool:
+    """Return the same for ``!=`` and bitwise ANDs. Each message has the property."""
     operand = predicates.operand[numbers - predicates.not_equals]
     holds: Bool = rank != operand
     for slot, values in batch.integers.items():

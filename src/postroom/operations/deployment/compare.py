@@ -17,7 +17,7 @@ from postroom.application import (
 from postroom.application.checks.conflicts import properties_of_host
 from postroom.application.checks.shared_endpoints import shared_endpoint_problems
 from postroom.errors import Problem
-from postroom.filters.authorisation import NOTHING_TO_SHOW, ApplicationProperties
+from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
 from postroom.filters.text import format_filter
 from postroom.namespaces import dotted_name, split_key
 from postroom.operations.deployment.compare_groups import find_group_problems, plan_groups
@@ -180,9 +180,9 @@ def _plan_hosts(definition: ApplicationDefinition, deployed: Deployed) -> Iterat
     for name in dict.fromkeys((DEFAULT_HOST, *(host.name for host in definition.hosts))):
         known = deployed.hosts.get(name.lower())
         trusted, properties, throttling = resolve_host_settings(definition, deployed, name)
-        before = (False, NOTHING_TO_SHOW, Throttling())
+        before = (False, NO_APPLICATION_PROPERTIES, Throttling())
         if known is not None:
-            known_properties = deployed.application_properties.get(known.host_id, NOTHING_TO_SHOW)
+            known_properties = deployed.application_properties.get(known.host_id, NO_APPLICATION_PROPERTIES)
             before = known.trusted, known_properties, known.throttling
         differences = tuple(
             Difference(field=field, before=old, after=new)
@@ -213,7 +213,7 @@ def resolve_host_settings(
                 throttling = host.throttling if throttling is None else throttling
                 if properties is None and host.properties is not None:
                     properties = properties_of_host(host)
-    return trusted is True, properties or NOTHING_TO_SHOW, throttling or Throttling()
+    return trusted is True, properties or NO_APPLICATION_PROPERTIES, throttling or Throttling()
 
 
 def _format_flag(flag: bool) -> str:

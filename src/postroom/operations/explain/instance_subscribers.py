@@ -15,7 +15,7 @@ from postroom.agent.routing.correlation import (
     read_instance_filters,
 )
 from postroom.agent.routing.table import RoutingTable, read_property_lists
-from postroom.filters.authorisation import NOTHING_TO_SHOW
+from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES
 from postroom.message import Context
 from postroom.messagebox.configuration import read_application_properties, read_hosts
 from postroom.messagebox.connection import Connection
@@ -57,7 +57,7 @@ def find_waiting_instances(
             host=names[one.host_id],
             subscription_id=one.subscription_id,
             filter=filters[one.subscription_id],
-            host_properties=host_properties.get(one.host_id, NOTHING_TO_SHOW),
+            host_properties=host_properties.get(one.host_id, NO_APPLICATION_PROPERTIES),
             is_instance=True,
         )
         for row in rows:

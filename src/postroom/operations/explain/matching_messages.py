@@ -15,7 +15,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from postroom.filters.authorisation import ApplicationProperties, may_receive
-from postroom.filters.columns import arrow_type
+from postroom.filters.columns import to_arrow_type
 from postroom.filters.explain import Explanation, distance, explain
 from postroom.filters.expression import Comparable, Filter
 from postroom.filters.index import SubscriptionIndex
@@ -130,7 +130,7 @@ def _to_columns(compared: Mapping[str, Comparable], batch: Sequence[Mapping[str,
     return {
         key: pa.array(
             [value if type(value := promoted.get(key)) is prop.value_type.python_type else None for promoted in batch],
-            arrow_type(prop.value_type),
+            to_arrow_type(prop.value_type),
         )
         for key, prop in compared.items()
     }

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from postroom.agent.routing.table import read_filters
 from postroom.errors import NotFound
-from postroom.filters.authorisation import NOTHING_TO_SHOW, ApplicationProperties
+from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
 from postroom.filters.expression import Filter, Group
 from postroom.message import Context
 from postroom.messagebox.configuration import (
@@ -59,7 +59,7 @@ class Subscriber:
     text: str = ""
     not_started: tuple[Startable, ...] = ()
     """The port and the group that have to be started before it receives messages."""
-    host_properties: ApplicationProperties = NOTHING_TO_SHOW
+    host_properties: ApplicationProperties = NO_APPLICATION_PROPERTIES
     """The application properties of its host, which decide whether it is authorised."""
     is_instance: bool = False
     """It is the subscription of an instance: the values in its filter come from messages."""
@@ -154,7 +154,7 @@ class _Ports:
 
     def get_host_properties(self, host: str) -> ApplicationProperties:
         """Return the application properties of a host."""
-        return self._host_properties.get(host, NOTHING_TO_SHOW)
+        return self._host_properties.get(host, NO_APPLICATION_PROPERTIES)
 
     def find_not_started(self, service_id: uuid.UUID, group: str | None) -> tuple[Startable, ...]:
         """Return the port, the group that it subscribes through, or both, if they are not started."""

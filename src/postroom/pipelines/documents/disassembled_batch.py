@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from postroom.errors import BadValue, MessageFailure, PipelineFailure
-from postroom.filters.columns import arrow_type
+from postroom.filters.columns import to_arrow_type
 from postroom.message import BODY_NAME, FRAGMENT_SIZE, Body, Bytes, Context, Message, Part
 from postroom.pipelines.documents.spool import WRITTEN_OFFSET, Spool, join_bodies
 from postroom.properties import Property
@@ -142,7 +142,7 @@ def arrow_schema(promotes: tuple[Property, ...]) -> pa.Schema:
             pa.field("offset", pa.int64()),
             pa.field("length", pa.int64()),
             pa.field("message_type", pa.string()),
-            *(pa.field(prop.key, arrow_type(prop.value_type)) for prop in promotes),
+            *(pa.field(prop.key, to_arrow_type(prop.value_type)) for prop in promotes),
         ]
     )
 
@@ -223,7 +223,7 @@ class BatchBuilder:
 
     def build(self, written: Body | None = None) -> DisassembledBatch:
         columns = [
-            pa.array([values[position] for values in self.values], type=arrow_type(prop.value_type))
+            pa.array([values[position] for values in self.values], type=to_arrow_type(prop.value_type))
             for position, prop in enumerate(self.promotes)
         ]
         messages = build_messages(

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from postroom.errors import BadValue
-from postroom.filters.columns import arrow_type
+from postroom.filters.columns import to_arrow_type
 from postroom.values import (
     DECIMAL_DIGITS,
     MAX_PROMOTED_LENGTH,
@@ -54,7 +54,7 @@ def get_column_maker(value_type: ValueType) -> ColumnMaker:
             return _make_datetimes
         case ValueType.INT | ValueType.BOOL:
             # msgspec has checked the type, and Arrow rejects an int beyond 64 bits.
-            return lambda values: pa.array(values, type=arrow_type(value_type))
+            return lambda values: pa.array(values, type=to_arrow_type(value_type))
 
 
 def is_in_domain(value_type: ValueType, value: Any) -> bool:
@@ -71,7 +71,7 @@ def is_in_domain(value_type: ValueType, value: Any) -> bool:
 
 
 def _make_strings(values: list[Any]) -> pa.Array:
-    column = pa.array(values, type=arrow_type(ValueType.STR))
+    column = pa.array(values, type=to_arrow_type(ValueType.STR))
     if (pc.max(pc.utf8_length(column)).as_py() or 0) > MAX_PROMOTED_LENGTH:
         raise BadValue("A value is too long.")
     text = column.buffers()[2]
@@ -82,7 +82,7 @@ def _make_strings(values: list[Any]) -> pa.Array:
 
 def _make_floats(values: list[Any]) -> pa.Array:
     # Adding zero makes 0.0 of -0.0, as ``check_value`` does.
-    return pc.add(pa.array(values, type=arrow_type(ValueType.FLOAT)), 0.0)
+    return pc.add(pa.array(values, type=to_arrow_type(ValueType.FLOAT)), 0.0)
 
 
 def _make_decimals(values: list[Any]) -> pa.Array:
@@ -95,9 +95,9 @@ def _make_decimals(values: list[Any]) -> pa.Array:
     written = list(map(str, values))
     if not kinds <= _NUMBERS or max(map(len, written), default=0) > DECIMAL_DIGITS or any("E" in w for w in written):
         values = [None if value is None else check_value(ValueType.DECIMAL, value) for value in values]
-    return pa.array(values, type=arrow_type(ValueType.DECIMAL))
+    return pa.array(values, type=to_arrow_type(ValueType.DECIMAL))
 
 
 def _make_datetimes(values: list[Any]) -> pa.Array:
     read = [value_from_text(ValueType.DATETIME, value) if type(value) is str else value for value in values]
-    return pa.array(read, type=arrow_type(ValueType.DATETIME))
+    return pa.array(read, type=to_arrow_type(ValueType.DATETIME))

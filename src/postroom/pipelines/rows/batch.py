@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from postroom.errors import PipelineFailure
-from postroom.filters.columns import arrow_type
+from postroom.filters.columns import to_arrow_type
 from postroom.message import FRAGMENT_SIZE
 from postroom.pipelines.documents.disassembled_batch import BadDocument, arrow_schema
 from postroom.pipelines.promotions import promotion_failure
@@ -108,7 +108,7 @@ def _build_messages(
 
 def _convert_column(prop: Property, column: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
     """Return the column in the Arrow type of the property, and the rows with a value that the property cannot have."""
-    wanted = arrow_type(prop.value_type)
+    wanted = to_arrow_type(prop.value_type)
     wrong = None
     match prop.value_type:
         case ValueType.STR:

@@ -72,7 +72,7 @@ def test_a_written_property_is_reported_as_not_promoted(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     explained = explain_context(box.connection, Context().write(Region, "EU"), title="")
     (predicate,) = explained.subscribers[0].explanation.nearest.predicates
-    assert (predicate.reason, predicate.met) == (Reason.NOT_PROMOTED, "EU")
+    assert (predicate.reason, predicate.value) == (Reason.NOT_PROMOTED, "EU")
     assert not explained.accepted
 
 
@@ -214,7 +214,7 @@ def test_written_adapter_properties_are_shown_but_not_used_for_routing(box: Box,
     path.write_bytes(b"{}")
     [explained] = explain_file(box.connection, path)
     [predicate] = explained.subscribers[0].explanation.nearest.predicates
-    assert (predicate.reason, predicate.met) == (Reason.NOT_PROMOTED, "/srv/in folder/order.json")
+    assert (predicate.reason, predicate.value) == (Reason.NOT_PROMOTED, "/srv/in folder/order.json")
 
 
 def find_suspended(box: Box, code: str) -> uuid.UUID:
@@ -237,7 +237,7 @@ def test_an_unread_suspended_message_is_read_as_a_resume_would_read_it(box: Box)
     assert explained.context[BTS.SourceParty] == "test"
     assert list_verdicts(explained) == [("Audit", Verdict.RECEIVES), ("Europe", Verdict.MISSES)]
     [missed] = explained.subscribers[1].explanation.nearest.predicates
-    assert (missed.reason, missed.met) == (Reason.DIFFERS, "MARS")
+    assert (missed.reason, missed.value) == (Reason.DIFFERS, "MARS")
     [changed] = explain_message(box.connection, message_id, extra=Context().promote(Region, "EU"))
     assert ("Europe", Verdict.RECEIVES) in list_verdicts(changed)
 

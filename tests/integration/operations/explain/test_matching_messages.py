@@ -56,7 +56,7 @@ def test_a_value_of_another_type_is_a_miss(box: Box, stored: list[Message]) -> N
     other = Property("Orders.Region", int)
     found = find_matching_messages(box.connection, other == 1)
     assert found.matching == 0
-    assert "of type str and not int" in found.nearest[0].explanation.nearest.predicates[0].words
+    assert "of type str and not int" in found.nearest[0].explanation.nearest.predicates[0].description
 
 
 def test_an_empty_messagebox_matches_nothing(box: Box) -> None:
@@ -69,7 +69,7 @@ def test_a_message_with_a_written_property_is_a_near_miss(box: Box) -> None:
     message = Message(context=Context().promote(Total, Decimal(1)).write(Region, "EU"))
     box.agent().publish([message])
     [nearest] = find_matching_messages(box.connection, Region == "EU").nearest
-    assert "written ('EU') but not promoted" in nearest.explanation.nearest.predicates[0].words
+    assert "written ('EU') but not promoted" in nearest.explanation.nearest.predicates[0].description
 
 
 def test_a_message_that_the_host_may_not_receive_is_marked(box: Box) -> None:

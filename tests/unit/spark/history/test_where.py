@@ -47,7 +47,7 @@ def test_a_filter_becomes_a_condition_with_parameters(text: str, sql: str, value
         ("partie == 'x'", "Did you mean party"),
         ("body == 'x'", "There is no column body"),
         ("party = 'x'", "Write == to compare"),
-        ("party == x", "Text values stand in quotes"),
+        ("party == x", "Put text values in quotes"),
         ("party in ('x', 'y')", "join comparisons with"),
         ("party is null", "'is' is found where"),
         ("message_id == '7d'", "message_id is compared with '7d', which is not an id"),
