@@ -2,7 +2,8 @@
 -- units of the finished batch before it. Returns the newest batch and its number of partitions. If these differ from
 -- the caller's, it must not read the batch. Returns no row if the stream has another checkpoint or a reset was
 -- requested.
--- Index: primary key of streams; stream_units by location_id. Locks the stream's row.
+-- Index: primary key of streams; stream_units by location_id. Locks: the stream's row; advisory (7001, 3) shared, so that
+-- no batch starts while a backup copies the checkpoints.
 CREATE OR REPLACE FUNCTION messagebox.begin_stream_batch(
     p_location_id uuid, p_checkpoint_id uuid, p_batch bigint, p_units uuid[]
 ) RETURNS TABLE (batch bigint, partitions integer)
@@ -10,6 +11,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, managem
 DECLARE
     known streams;
 BEGIN
+    PERFORM pg_advisory_xact_lock_shared(7001, 3);
     SELECT s.* INTO known FROM streams s
      WHERE s.location_id = p_location_id AND s.checkpoint_id = p_checkpoint_id AND NOT s.restart_requested
        AND serves_location(s.location_id)

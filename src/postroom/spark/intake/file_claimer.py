@@ -33,6 +33,7 @@ from postroom.agent.idempotency import read_progress
 from postroom.clock import Clock, system_clock
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.file_pause import lock_files
 from postroom.safe_files import remove_leftovers
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.claim_folders import ClaimFolders, open_claim_folders
@@ -60,6 +61,8 @@ class Scan:
     """The result of one scan. ``active`` is False while another process claims for this location."""
 
     active: bool
+    paused: bool = False
+    """True while a backup copies the claimed files. The scan has done nothing."""
     claimed: int = 0
     settling: int = 0
     more: bool = False
@@ -109,6 +112,10 @@ class FileClaimer:
         """Scan the folder once: claim the settled files, and repair what a crash has left."""
         if not self._lock.acquire():
             return Scan(active=False)
+        with lock_files(self._connection) as is_locked:
+            return self._scan() if is_locked else Scan(active=True, paused=True)
+
+    def _scan(self) -> Scan:
         before, self._problems = self._problems, {}
         with open_claim_folders(self._definition, self._home, self._location_id) as self._folders:
             self._recover_if_due()

@@ -191,6 +191,13 @@ def store_problem(connection: Connection, claim: FileClaim, state: FileClaimStat
     )
 
 
+def mark_published(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:
+    """Record that the messages of files are committed, and that the files cannot be removed yet."""
+    connection.execute(
+        "UPDATE file_claims SET state = 3 WHERE interchange_id = ANY (%s) AND state IN (1, 2)", (list(interchange_ids),)
+    )
+
+
 def format_problem(claim: FileClaim, why: str) -> str:
     """Return the problem of a quarantined file: its original name, and where it is now."""
     uri = claim.path.as_uri()

@@ -44,6 +44,8 @@ def _claim_settled(intake: Intake, settle: timedelta, stopping: threading.Event,
     while True:
         scan = intake.scan()
         claimed += scan.claimed
-        if not scan.active or not scan.settling or scan.more or stopping.is_set() or clock() > deadline:
+        # A paused scan has found nothing. The pause ends with the backup's copy of the files.
+        is_done = not scan.paused and (not scan.settling or scan.more or clock() > deadline)
+        if not scan.active or is_done or stopping.is_set():
             return claimed, scan
         stopping.wait(max(intake.next_scan_in(_SCAN_INTERVAL).total_seconds(), _MIN_WAIT_SECONDS))

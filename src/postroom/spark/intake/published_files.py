@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.file_pause import lock_files_in_transaction
 from postroom.safe_files import sync_folder
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.archiving import add_to_archive, remove_marker
@@ -24,8 +25,17 @@ def finish_files(connection: Connection, published: Sequence[FileClaim], archive
     """Remove or archive published files and delete their claims. Return the problems. The claims of files with a
     problem stay.
 
-    This can be repeated after a crash at any point, because a missing file has been finished before.
+    This can be repeated after a crash at any point, because a missing file has been finished before. While a backup
+    copies the files, the claims are only marked as published. The next scan of the location finishes them.
     """
+    with connection.transaction():
+        if lock_files_in_transaction(connection):
+            return _finish(connection, published, archive)
+        file_claims.mark_published(connection, [claim.interchange_id for claim in published])
+        return []
+
+
+def _finish(connection: Connection, published: Sequence[FileClaim], archive: Path | None) -> list[str]:
     done, problems = [], []
     for claim in published:
         try:

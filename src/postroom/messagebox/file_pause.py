@@ -1,0 +1,88 @@
+"""Keep a backup and the processes that move files apart.
+
+The MessageBox and the claimed files are only consistent with each other if no file is claimed, removed or archived
+between the snapshot of the database and the copy of the files. A process that moves files locks them shared. A backup
+locks them exclusively while it copies them. PostgreSQL releases the lock when the session of the backup ends, however
+it ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from postroom.errors import LockTimeout, Unavailable
+from postroom.messagebox.connection import Connection, connect
+
+#: The advisory lock on all files of the MessageBox. ``begin_stream_batch`` locks it, too.
+FILES_LOCK = (7001, 3)
+
+_LOCK_TIMEOUT = "60s"
+#: A backup that is frozen for this time loses its lock.
+_MAX_SILENCE_SECONDS = 10
+_HEARTBEAT_SECONDS = 2.0
+
+
+@contextmanager
+def lock_files(connection: Connection) -> Iterator[bool]:
+    """Lock the files shared, on the session, while they are moved. Yield False if a backup is copying them."""
+    row = connection.execute("SELECT pg_try_advisory_lock_shared(%s, %s)", FILES_LOCK).fetchone()
+    is_locked = row is not None and bool(row[0])
+    try:
+        yield is_locked
+    finally:
+        if is_locked and not connection.closed:
+            connection.execute("SELECT pg_advisory_unlock_shared(%s, %s)", FILES_LOCK)
+
+
+def lock_files_in_transaction(connection: Connection) -> bool:
+    """Lock the files shared until the transaction ends. Return False if a backup is copying them."""
+    row = connection.execute("SELECT pg_try_advisory_xact_lock_shared(%s, %s)", FILES_LOCK).fetchone()
+    return row is not None and bool(row[0])
+
+
+class FilePause:
+    """The exclusive lock of a backup, on a session of its own. No file is claimed or removed meanwhile.
+
+    PostgreSQL ends the session of a frozen backup, so ``keep`` has to be called every few seconds.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._connection = connect(
+            url,
+            application_name="postroom backup pause",
+            server_settings={"idle_session_timeout": f"{_MAX_SILENCE_SECONDS}s"},
+        )
+        self._last_heartbeat = time.monotonic()
+
+    def acquire(self) -> None:
+        """Wait for the processes that are moving files. Raise Unavailable if one of them does not end."""
+        try:
+            self._connection.execute("SELECT set_config('lock_timeout', %s, false)", (_LOCK_TIMEOUT,))
+            self._connection.execute("SELECT pg_advisory_lock(%s, %s)", FILES_LOCK)
+        except LockTimeout:
+            raise Unavailable(
+                "The files could not be locked.",
+                why="A process has been moving files, or another backup has been copying them, for a long time.",
+                hint="Try again later. pg_locks shows the process: classid 7001, objid 3.",
+            ) from None
+
+    def keep(self) -> None:
+        """Send a heartbeat if one is due. Raise MessageBoxUnavailable if the lock is lost."""
+        if time.monotonic() - self._last_heartbeat > _HEARTBEAT_SECONDS:
+            self._connection.execute("SELECT 1")
+            self._last_heartbeat = time.monotonic()
+
+    def release(self) -> None:
+        """Release the lock. Raise Unavailable if it was lost before: then the copies may not match the snapshot."""
+        row = self._connection.execute("SELECT pg_advisory_unlock(%s, %s)", FILES_LOCK).fetchone()
+        if row != (True,):
+            raise Unavailable(
+                "The lock on the files was lost during the backup.",
+                why="The connection to the MessageBox has no session of its own.",
+                hint="Give the backup the URL of PostgreSQL itself, or of a pool in session mode.",
+            )
+
+    def close(self) -> None:
+        self._connection.close()
