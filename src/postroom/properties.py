@@ -16,18 +16,50 @@ from typing import Any, NoReturn, overload
 
 from postroom.errors import BadValue
 from postroom.filters.expression import NO_NOT, Filter, Operator, compare
-from postroom.namespaces import (
-    DISTINGUISHED_NAMESPACE,
-    PREFIXES,
-    SYSTEM_NAMESPACE,
-    dotted_name,
-    property_key,
-    split_key,
-)
 from postroom.values import Value, ValueType, check_promoted, check_value
+
+SYSTEM_NAMESPACE = "http://schemas.microsoft.com/BizTalk/2003/system-properties"
+FILE_NAMESPACE = "http://schemas.microsoft.com/BizTalk/2003/file-properties"
+HTTP_NAMESPACE = "http://schemas.microsoft.com/BizTalk/2003/http-properties"
+ERROR_REPORT_NAMESPACE = "http://schemas.microsoft.com/BizTalk/2005/error-report"
+#: Not BizTalk's: properties of a document that is suspended alone, until it is resumed (ADR 0020).
+SUSPENDED_NAMESPACE = "Postroom.Suspended"
+DISTINGUISHED_NAMESPACE = "http://schemas.microsoft.com/BizTalk/2003/btsDistinguishedFields"
+
+#: The short forms of BizTalk's own namespaces. Any other namespace has no short form.
+PREFIXES = {
+    "BTS": SYSTEM_NAMESPACE,
+    "FILE": FILE_NAMESPACE,
+    "HTTP": HTTP_NAMESPACE,
+    "ErrorReport": ERROR_REPORT_NAMESPACE,
+}
+_SHORT = {namespace: prefix for prefix, namespace in PREFIXES.items()}
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DOTTED = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})+")
+
+
+def dotted_name(namespace: str, name: str) -> str:
+    """Return the dotted name of a property: ``BTS.MessageType``, ``Orders.Region``."""
+    return f"{_SHORT.get(namespace, namespace)}.{name}"
+
+
+def property_key(namespace: str, name: str) -> str:
+    """Return the stored key of a property: ``BTS#MessageType``. It has the short form because every context repeats
+    it."""
+    return f"{_SHORT.get(namespace, namespace)}#{name}"
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """Return namespace and name of a stored key."""
+    short, _, name = key.rpartition("#")
+    return PREFIXES.get(short, short), name
+
+
+def is_distinguished(key: str) -> bool:
+    """Return True if a stored key belongs to a distinguished field."""
+    return key.startswith(f"{DISTINGUISHED_NAMESPACE}#")
+
 
 #: The values of these properties are names of transports, which are not case-sensitive (CTX-18).
 _TRANSPORT_TYPES = frozenset(

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from postroom.namespaces import ERROR_REPORT_NAMESPACE, FILE_NAMESPACE, HTTP_NAMESPACE, SYSTEM_NAMESPACE
-from postroom.properties import Property
+from postroom.properties import ERROR_REPORT_NAMESPACE, FILE_NAMESPACE, HTTP_NAMESPACE, SYSTEM_NAMESPACE, Property
 
 
 def _bts(name: str, type: type) -> Property:

@@ -13,8 +13,7 @@ from datetime import datetime
 
 from postroom.message import Context
 from postroom.messagebox.queues import to_storable_text
-from postroom.namespaces import ERROR_REPORT_NAMESPACE, SUSPENDED_NAMESPACE, split_key
-from postroom.properties import Property
+from postroom.properties import ERROR_REPORT_NAMESPACE, SUSPENDED_NAMESPACE, Property, split_key
 from postroom.system_properties import BTS, ErrorReport
 from postroom.values import MAX_PROMOTED_LENGTH, Value
 

@@ -22,7 +22,6 @@ from collections.abc import Iterable
 from postroom.errors import BadFilter, BadValue
 from postroom.filters.expression import Comparable, Filter, Operator, Predicate, all_of, any_of, compare
 from postroom.filters.tokens import Kind, Token, error_at, escape, split_braced_name, tokens
-from postroom.namespaces import ERROR_REPORT_NAMESPACE, property_key
 from postroom.values import Value, ValueType, value_from_text, value_to_text
 
 _OPERATORS = {operator.symbol: operator for operator in Operator if operator is not Operator.EXISTS}
@@ -62,7 +61,7 @@ def format_property(property: Comparable) -> str:
 def to_bare_name(property: Comparable) -> str:
     """Return the name without its namespace, if that can be omitted. It cannot for properties of an error report:
     they have the names of other properties (MessageType, ReceivePortName)."""
-    return format_property(property) if property.namespace == ERROR_REPORT_NAMESPACE else property.name
+    return format_property(property) if property.key.startswith("ErrorReport#") else property.name
 
 
 def format_value(value: Value) -> str:
@@ -88,7 +87,8 @@ class _Parser:
         self._depth = 0
         self._by_name: dict[str, list[Comparable]] = defaultdict(list)
         for each in dict.fromkeys(properties):
-            for name in dict.fromkeys((to_bare_name(each), format_property(each), each.key)):
+            full = f"{each.namespace}#{each.name}"
+            for name in dict.fromkeys((to_bare_name(each), format_property(each), each.key, full)):
                 self._by_name[name].append(each)
 
     def parse(self) -> Filter:
@@ -173,7 +173,7 @@ class _Parser:
         word = token.text
         if word.startswith("{"):
             namespace, name = split_braced_name(self._text, word, token.start)
-            word = property_key(namespace, name)
+            word = f"{namespace}#{name}"
         found = self._by_name.get(word, [])
         if len(found) == 1:
             return found[0]

@@ -8,9 +8,9 @@ from typing import Any
 from postroom.maps.port_maps import PortMaps
 from postroom.maps.running import MapResult
 from postroom.message import Context, Message, Part
-from postroom.namespaces import is_distinguished
 from postroom.pipelines.documents.disassembled_batch import MAX_DOCUMENT_SIZE
 from postroom.pipelines.documents.spool import spool
+from postroom.properties import is_distinguished
 from postroom.system_properties import BTS
 
 

@@ -13,8 +13,8 @@ from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, Applicatio
 from postroom.messagebox.configuration import Host, find_host, read_application_properties, read_hosts
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.namespaces import dotted_name, split_key
 from postroom.operations.redaction import HIDDEN, read_sensitive_keys
+from postroom.properties import dotted_name, split_key
 
 
 @dataclass(frozen=True, kw_only=True)

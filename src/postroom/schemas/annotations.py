@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from lxml import etree
 
 from postroom.errors import BadValue, Problem
-from postroom.namespaces import dotted_name, property_key
-from postroom.properties import Property
+from postroom.properties import Property, dotted_name, property_key
 from postroom.schemas.path import Step, parse_path
 from postroom.schemas.registry import PromotedField, Schema, WrittenField
 from postroom.schemas.xsd import Declaration, XsdFile, XsdSet, xs

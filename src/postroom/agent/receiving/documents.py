@@ -24,9 +24,9 @@ from postroom.filters.columns import Columns
 from postroom.message import BODY_NAME, MAX_PARTS, Body, Bytes, Context, Part, predicates_to_json
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.storage.stored_values import format_decimal
-from postroom.namespaces import is_distinguished
 from postroom.pipelines.documents.disassembled_batch import BadDocument
 from postroom.pipelines.documents.spool import slice_body
+from postroom.properties import is_distinguished
 from postroom.system_properties import BTS
 from postroom.values import Value, value_to_json
 

@@ -11,11 +11,10 @@ import uuid
 from postroom.agent.receiving.documents import STAMPED_KEYS
 from postroom.agent.receiving.interchange import Interchange
 from postroom.message import Bytes, Context, Message
-from postroom.namespaces import SUSPENDED_NAMESPACE, is_distinguished, split_key
 from postroom.pipelines import ReceivePipeline
 from postroom.pipelines.documents.disassembled_batch import BadDocument, Form
 from postroom.pipelines.receive.suspended_document import SuspendedDocument, get_external_values
-from postroom.properties import Property
+from postroom.properties import SUSPENDED_NAMESPACE, Property, is_distinguished, split_key
 from postroom.system_properties import BTS
 
 #: One of ``Form``.

@@ -33,7 +33,7 @@ from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_values import to_stored
-from postroom.namespaces import dotted_name, split_key
+from postroom.properties import dotted_name, split_key
 from postroom.values import ValueType
 
 Predicates = frozenset[MessagePredicate]

@@ -67,9 +67,9 @@ def show(options: CommandOptions, message_id: uuid.UUID) -> None:
     from dataclasses import asdict
 
     from postroom.cli.rendering.explanation_json import context_to_json
-    from postroom.namespaces import dotted_name, split_key
     from postroom.operations.messages import get_message, list_referring_instances, resolve_message_id
     from postroom.operations.redaction import read_sensitive_keys, redact_context
+    from postroom.properties import dotted_name, split_key
     from postroom.values import value_to_text
 
     with open_messagebox(options) as connection:

@@ -87,7 +87,7 @@ def _predicate_to_json(predicate: PredicateExplanation) -> dict[str, Any]:
 
 
 def _predicates_to_json(predicates: Iterable[MessagePredicate]) -> list[dict[str, Any]]:
-    from postroom.namespaces import dotted_name, split_key
+    from postroom.properties import dotted_name, split_key
 
     rows = [{"property": dotted_name(*split_key(key)), "value": value} for key, value in predicates]
     return sorted(rows, key=lambda row: (row["property"], str(row["value"])))

@@ -155,7 +155,7 @@ def _show_context(context: Context) -> None:
 
 def _format_predicates(predicates: Iterable[MessagePredicate]) -> str:
     from postroom.filters.text import format_value
-    from postroom.namespaces import dotted_name, split_key
+    from postroom.properties import dotted_name, split_key
 
     rows = sorted((dotted_name(*split_key(key)), format_value(value)) for key, value in predicates)
     return ", ".join(f"{name} = {value}" for name, value in rows)

@@ -19,7 +19,6 @@ from postroom.application.checks.shared_endpoints import shared_endpoint_problem
 from postroom.errors import Problem
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
 from postroom.filters.text import format_filter
-from postroom.namespaces import dotted_name, split_key
 from postroom.operations.deployment.compare_groups import find_group_problems, plan_groups
 from postroom.operations.deployment.declared_fields import (
     AUTHENTICATION,
@@ -33,6 +32,7 @@ from postroom.operations.deployment.declared_fields import (
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.differences import find_differences
 from postroom.operations.deployment.plan import Action, Difference, Kind, Plan, Step
+from postroom.properties import dotted_name, split_key
 from postroom.system_properties import SYSTEM_PROPERTIES
 from postroom.values import ValueType
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from postroom.namespaces import dotted_name, split_key
 from postroom.operations.deployment.plan import Difference
 from postroom.operations.describe import describe_value, format_type
 from postroom.operations.redaction import redact_adapter
+from postroom.properties import dotted_name, split_key
 
 
 def find_differences(declared: dict[str, Any], deployed: dict[str, Any]) -> tuple[Difference, ...]:

@@ -8,7 +8,6 @@ from typing import Any
 
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Message
-from postroom.namespaces import dotted_name, split_key
 from postroom.pipelines.components.contract import Disassembler, Suspend
 from postroom.pipelines.components.stored_component import component_name
 from postroom.pipelines.documents.disassembled_batch import (
@@ -21,7 +20,7 @@ from postroom.pipelines.documents.disassembled_batch import (
 )
 from postroom.pipelines.documents.spool import Spool
 from postroom.pipelines.receive.component_calls import component_failure, run_component
-from postroom.properties import Property
+from postroom.properties import Property, dotted_name, split_key
 from postroom.system_properties import BTS
 from postroom.time_limit import TimedOut
 from postroom.values import Value
