@@ -24,6 +24,7 @@ from postroom.hosts.dequeue.subservice import Subservice
 from postroom.hosts.http.locations import HttpLocations
 from postroom.hosts.messaging.endpoint_manager import BuildAdapter, EndpointManager, OpenSendPorts
 from postroom.hosts.registration import LOCK_SERVER, LOCK_SOCKET, Registration
+from postroom.hosts.session_watchdog import SessionWatchdog
 from postroom.messagebox.configuration import ServiceClass, check_login_of_host, find_host, read_dequeuing
 from postroom.messagebox.connection import Connect, LazyConnection, connect
 from postroom.messagebox.jobs import JobSettings, build_jobs, run_due_jobs
@@ -46,8 +47,9 @@ class HostSettings:
     memory_queue: int = field(default_factory=_hundred_per_processor)
     #: How long messages in progress may take to finish after the host was stopped.
     stop_within: timedelta = timedelta(seconds=30)
-    #: How often the connection that holds the lock is checked for still being the same session.
-    heartbeat: timedelta = timedelta(seconds=5)
+    #: How often a statement is sent on the connection that holds the lock. PostgreSQL ends the session after 8 s
+    #: without one.
+    heartbeat: timedelta = timedelta(seconds=2)
     #: The configuration is read again after this time, even if the routing version has not changed.
     configuration_age: timedelta = timedelta(seconds=60)
     #: True if this instance runs housekeeping jobs.
@@ -108,6 +110,7 @@ class HostInstance:
         self._subservices: list[Subservice] = []
         self._registration: Registration | None = None
         self._jobs: JobLoop | None = None
+        self._watchdog: SessionWatchdog | None = None
         self._http: HttpLocations | None = None
 
     def start(self) -> None:
@@ -178,6 +181,8 @@ class HostInstance:
         if self._settings.runs_jobs:
             self._jobs = JobLoop(connect=open_connection, settings=self._settings.jobs)
             self._jobs.loop.start()
+        self._watchdog = SessionWatchdog(open_connection)
+        self._watchdog.loop.start()
         self._http = HttpLocations(connect=open_connection, host_id=host.host_id, home=self._home)
         self._http.loop.start()
         _log.info("host instance %d of %s has started", host_instance, host.name)
@@ -199,6 +204,10 @@ class HostInstance:
         if self._jobs is not None:
             self._jobs.loop.join(max(1.0, deadline - time.monotonic()))
             self._jobs.close()
+        if self._watchdog is not None:
+            self._watchdog.loop.stop()
+            self._watchdog.loop.join(max(1.0, deadline - time.monotonic()))
+            self._watchdog.close()
         self._registration.loop.stop()
         self._registration.loop.join(max(1.0, deadline - time.monotonic()))
         self._registration.deregister()

@@ -1,5 +1,8 @@
 """The liveness of a host instance: a row in the MessageBox, and a session lock on the number of the instance.
 
+PostgreSQL releases the lock when the session ends. That is when the process ends, or when no heartbeat arrives for 8 s:
+a frozen process keeps its connection, but sends nothing.
+
 The connection that holds the lock also listens for wake-ups, so its loss is detected at once. After a loss the
 instance processes no message until it has its lock again.
 """
@@ -10,6 +13,7 @@ import logging
 import os
 import select
 import socket
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -38,7 +42,7 @@ LOCK_SOCKET = {
     "keepalives_count": "3",
     "tcp_user_timeout": "6000",
 }
-LOCK_SERVER = {"tcp_keepalives_idle": "5", "tcp_keepalives_interval": "2", "tcp_keepalives_count": "3"}
+LOCK_SERVER = {"idle_session_timeout": "8s"}
 
 _REGISTER = """
     INSERT INTO management.host_instances (host_id, server, pid) VALUES (%s, %s, %s)
@@ -77,6 +81,7 @@ class Registration:
         self.subservices: Sequence[Subservice] = ()
         self._connection: Connection | None = None
         self._session = 0
+        self._heartbeat_at = 0.0
         self._interrupt_reader, self._interrupt_writer = -1, -1
         self.host_instance = 0
         #: The number of times that the lock was lost and acquired again.
@@ -140,14 +145,15 @@ class Registration:
         poll = select.poll()
         poll.register(connection.fileno(), select.POLLIN)
         poll.register(self._interrupt_reader, select.POLLIN)
-        ready = {fd for fd, _ in poll.poll(self._heartbeat * 1000)}
+        ready = {fd for fd, _ in poll.poll(max(0.0, self._heartbeat_at - time.monotonic()) * 1000)}
         if connection.fileno() in ready:
             with translate_errors():
                 connection.pgconn.consume_input()
             while connection.pgconn.notifies():
                 wake_all(self.subservices)
-        elif not ready:
+        if time.monotonic() >= self._heartbeat_at:
             check_session(connection, self._session)
+            self._heartbeat_at = time.monotonic() + self._heartbeat
 
     def _register_again(self) -> None:
         connection = self._connect()

@@ -5,6 +5,7 @@ Errors of psycopg are translated to errors of ``postroom.errors`` here. Modules 
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -14,16 +15,22 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.abc import RV, PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
 
 from postroom.backoff import Backoff
-from postroom.errors import DefinitionError, MessageBoxUnavailable, TransactionConflict
+from postroom.errors import DefinitionError, LockTimeout, MessageBoxUnavailable, TransactionConflict
 from postroom.messagebox.postgres_errors import translate_psycopg_error
+from postroom.messagebox.statements import statement
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Connect = Callable[[], Connection]
 T = TypeVar("T")
 
-_OPTIONS = "-c search_path=messagebox,management,pg_temp -c client_min_messages=warning"
+_OPTIONS = (
+    "-c search_path=messagebox,management,pg_temp -c client_min_messages=warning"
+    # The server detects a client machine that is gone. Both are ignored on Unix sockets.
+    " -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3"
+)
 _SETTINGS = {
     "keepalives_idle": "5",
     "keepalives_interval": "2",
@@ -34,6 +41,10 @@ _SETTINGS = {
 #: Maximum number of attempts of a transaction that conflicts with others.
 _MAX_ATTEMPTS = 8
 _BACKOFF = Backoff(first=0.005, longest=0.64)
+
+#: How long one attempt of an operator's command waits for a lock, and how long all attempts take together.
+_LOCK_TIMEOUT = Backoff(first=0.1, longest=2.0)
+_LOCK_SECONDS = 30.0
 
 
 class _MessageBoxConnection(psycopg.Connection[tuple[Any, ...]]):
@@ -120,6 +131,44 @@ def transaction(connection: Connection, work: Callable[[Connection], T]) -> T:
                 raise
             time.sleep(_BACKOFF.delay(attempt))
     raise AssertionError("unreachable")
+
+
+def operator_transaction(
+    connection: Connection, work: Callable[[Connection], T], *, lock_seconds: float = _LOCK_SECONDS
+) -> T:
+    """Run ``work`` like ``transaction``, for the command of an operator.
+
+    Publishers queue behind a command that waits for the routing lock. So it waits for a short time only, and tries
+    again. Raise LockTimeout after ``lock_seconds``, and name the sessions that hold the routing lock. Inside another
+    transaction only the outer one waits and tries again.
+    """
+    if connection.info.transaction_status is not TransactionStatus.IDLE:
+        return transaction(connection, work)
+    deadline = time.monotonic() + lock_seconds
+
+    def work_with_timeout(connection: Connection) -> T:
+        connection.execute("SELECT set_config('lock_timeout', %s, true)", (f"{int(lock_timeout * 1000)}ms",))
+        return work(connection)
+
+    for attempt in itertools.count(1):
+        lock_timeout = _LOCK_TIMEOUT.delay(attempt)
+        try:
+            return transaction(connection, work_with_timeout)
+        except LockTimeout as error:
+            if time.monotonic() >= deadline:
+                raise LockTimeout(
+                    f"The change was not made: other sessions held locks for {lock_seconds:g} s.",
+                    why=_describe_routing_locks(connection) or error.why,
+                    hint="Try again. If one of these processes hangs, end it.",
+                ) from error
+            time.sleep(lock_timeout)
+    raise AssertionError("unreachable")
+
+
+def _describe_routing_locks(connection: Connection) -> str:
+    rows = connection.execute(statement("queries/routing_lock_holders")).fetchall()
+    sessions = [f"{application} (user {user}, session {session})" for session, application, user in rows]
+    return f"The routing is locked by {', '.join(sessions)}." if sessions else ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,8 @@ from postroom.messagebox.statements import statement
 
 #: The advisory lock under which jobs run.
 JOB_LOCK = (7001, 1)
+#: PostgreSQL ends the session of a frozen process that has the lock, so that another one can run the jobs.
+_LOCK_IDLE_TIMEOUT = "8s"
 
 _FOLD_LOCK_TIMEOUT = "500ms"
 _BATCH_SIZE = 10_000
@@ -92,6 +94,7 @@ def run_due_jobs(connection: Connection, known: Sequence[Job]) -> list[JobRun]:
     if not _single(connection, "SELECT pg_try_advisory_lock(%s, %s)", *JOB_LOCK):
         return []
     try:
+        _set_idle_timeout(connection, _LOCK_IDLE_TIMEOUT)
         ages: dict[str, timedelta] = dict(
             connection.execute(
                 "SELECT name, clock_timestamp() - finished_at FROM management.job_runs WHERE finished_at IS NOT NULL"
@@ -125,6 +128,7 @@ def lock_jobs(connection: Connection, wait: timedelta) -> Iterator[None]:
             hint="Try again later. 'postroom jobs list' shows the last runs.",
         ) from None
     try:
+        _set_idle_timeout(connection, _LOCK_IDLE_TIMEOUT)
         yield
     finally:
         _unlock(connection)
@@ -193,3 +197,8 @@ def _single(connection: Connection, call: str, *arguments: object) -> Any:
 def _unlock(connection: Connection) -> None:
     if not connection.closed:
         connection.execute("SELECT pg_advisory_unlock(%s, %s)", JOB_LOCK)
+        _set_idle_timeout(connection, "0")
+
+
+def _set_idle_timeout(connection: Connection, timeout: str) -> None:
+    connection.execute("SELECT set_config('idle_session_timeout', %s, false)", (timeout,))

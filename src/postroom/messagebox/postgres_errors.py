@@ -44,6 +44,7 @@ _BY_TYPE: tuple[tuple[type[psycopg.Error], type[PostroomError], str, str], ...] 
     (pg.DeadlockDetected, TransactionConflict, "Another transaction was in the way.", _RETRY_HINT),
     (pg.SerializationFailure, TransactionConflict, "Another transaction was in the way.", _RETRY_HINT),
     (pg.LockNotAvailable, LockTimeout, "Another session holds a lock that is needed.", _RETRY_HINT),
+    (pg.IdleInTransactionSessionTimeout, MessageBoxUnavailable, "The session was ended.", _RETRY_HINT),
     (psycopg.OperationalError, MessageBoxUnavailable, "The MessageBox could not do that now.", _RETRY_HINT),
     (pg.InsufficientPrivilege, NotAllowed, "The login may not do that.", _NOT_ALLOWED_HINT),
     (pg.UniqueViolation, DuplicateKey, "The MessageBox has a row with this key.", ""),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from postroom.errors import PostroomError
-from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.queues import defer_wake_ups
 
 Name = TypeVar("Name")
@@ -25,7 +25,7 @@ def all_or_none(
     distinct = list(dict.fromkeys(names))
     try:
         with defer_wake_ups(connection):
-            return transaction(connection, lambda connection: [change(connection, name) for name in distinct])
+            return operator_transaction(connection, lambda connection: [change(connection, name) for name in distinct])
     except PostroomError as error:
         if len(distinct) > 1:
             error.hint = f"{error.hint} The others were not changed.".strip()

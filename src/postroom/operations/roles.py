@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from postroom.errors import NotFound, nearest
-from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.statements import statement
 
 
@@ -37,7 +37,7 @@ def revoke_role(connection: Connection, role: str, login: str) -> None:
 def _call(connection: Connection, function: str, role: str, login: str) -> None:
     role_name = _find_role(connection, role).role_name
     try:
-        transaction(connection, lambda c: c.execute(f"SELECT {function}(%s, %s)", (role_name, login)))
+        operator_transaction(connection, lambda c: c.execute(f"SELECT {function}(%s, %s)", (role_name, login)))
     except NotFound as error:
         raise NotFound(
             f"There is no login {login!r}.",

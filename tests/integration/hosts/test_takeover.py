@@ -10,6 +10,8 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import tests
@@ -17,11 +19,16 @@ from postroom.adapters import Attempt
 from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.jobs import run_all_jobs_once
-from tests.integration.hosts.conftest import StartHost
+from postroom.messagebox.queues import wake_up_channel
+from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box, Region
 from tests.support.recording_adapter import BlockedSend, RecordingAdapter
 from tests.support.waiting import wait_until
 
+_LAST_STATEMENT = """
+    SELECT a.query_start FROM pg_stat_activity a JOIN pg_locks l USING (pid)
+     WHERE l.classid = 7002 AND l.granted AND l.objid = %s AND a.datname = current_database()
+"""
 _LOOK_FOR_THE_DEAD = "SELECT dead_processes_cleanup('1 s', clock_timestamp() + %s::interval)"
 
 
@@ -96,6 +103,37 @@ def test_what_a_killed_process_held_goes_to_another(box: Box, start_host: StartH
     run_all_jobs_once(box.connection)
     assert box.count("spool") == 0
     assert check(box.connection) == []
+
+
+def test_the_messages_of_a_frozen_process_go_to_another_host_instance(
+    box: Box, start_host: StartHost, tmp_path: Path
+) -> None:
+    """The connections of a frozen process stay open, but its heartbeats end."""
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    box.agent().publish(orders(20))
+    with stuck_process(box, tmp_path) as process:
+        wait_until(lambda: claimed(box) == 20)
+        os.kill(process.pid, signal.SIGSTOP)
+        recorder = RecordingAdapter()
+        instance = start_host(recorder, settings=replace(SETTINGS, runs_jobs=True))
+        wait_until(lambda: instance.counts["completed"] == 20)
+        assert Counter(recorder.bodies) == Counter(str(number).encode() for number in range(20))
+        os.kill(process.pid, signal.SIGCONT)
+        wait_until(lambda: locks(box) == 2, what="the other instance, with its lock again")
+        assert claimed(box) == 0
+
+
+def test_a_host_that_is_woken_all_the_time_sends_its_heartbeats(box: Box, start_host: StartHost) -> None:
+    """PostgreSQL ends the session of the lock after 8 s without a statement, and wake-ups are no statements."""
+    instance = start_host(RecordingAdapter(), settings=replace(SETTINGS, heartbeat=timedelta(seconds=0.2)))
+    first = box.one(_LAST_STATEMENT, instance.host_instance)
+    channel = wake_up_channel("Default")
+
+    def wake_and_read() -> bool:
+        box.connection.execute(f"NOTIFY {channel}")
+        return bool(box.one(_LAST_STATEMENT, instance.host_instance) > first)
+
+    wait_until(wake_and_read, what="a heartbeat")
 
 
 def test_an_instance_is_not_taken_for_dead_before_the_grace_is_over(box: Box) -> None:

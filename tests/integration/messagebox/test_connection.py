@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -15,9 +16,12 @@ from postroom.errors import (
     PostroomError,
     StorageFailure,
 )
-from postroom.messagebox.connection import Connection, connect, transaction
+from postroom.messagebox.connection import Connection, connect, operator_transaction, transaction
 from postroom.messagebox.queues import call_blocking
 from tests.support.box import Box
+from tests.support.waiting import wait_until
+
+_WAITS_FOR_LOCK = "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = %s"
 
 
 def copy(connection: Connection) -> None:
@@ -85,3 +89,44 @@ def test_a_login_without_the_right_raises_not_allowed(box: Box) -> None:
         connection.execute("DELETE FROM management.hosts")
     assert "permission denied" in refused.value.why
     assert "postroom role grant" in refused.value.hint
+
+
+def test_publishers_continue_while_an_operator_waits_for_the_routing_lock(box: Box) -> None:
+    with connect(box.url) as publisher, connect(box.url) as operator, connect(box.url) as other:
+        publisher.execute("BEGIN")
+        publisher.execute("SELECT pg_advisory_xact_lock_shared(7001, 0)")
+        with ThreadPoolExecutor() as threads:
+            change = threads.submit(operator_transaction, operator, lambda c: c.execute("SELECT change_routing()"))
+            wait_until(lambda: box.one(_WAITS_FOR_LOCK, operator.info.backend_pid), what="a waiting operator")
+            other.execute("SELECT lock_routing()")
+            publisher.execute("COMMIT")
+            change.result()
+
+
+def test_an_operator_learns_which_session_holds_the_routing_lock(box: Box) -> None:
+    with connect(box.url, application_name="postroom host Orders") as publisher:
+        publisher.execute("BEGIN")
+        publisher.execute("SELECT pg_advisory_xact_lock_shared(7001, 0)")
+        with pytest.raises(LockTimeout) as raised:
+            operator_transaction(box.connection, lambda c: c.execute("SELECT change_routing()"), lock_seconds=0.2)
+        assert "other sessions held locks for 0.2 s" in raised.value.what
+        assert "postroom host Orders (user " in raised.value.why
+        assert f"session {publisher.info.backend_pid})" in raised.value.why
+
+
+def test_an_operation_inside_a_transaction_waits_no_longer_than_the_outer_one(box: Box) -> None:
+    with connect(box.url) as publisher:
+        publisher.execute("BEGIN")
+        publisher.execute("SELECT pg_advisory_xact_lock_shared(7001, 0)")
+        attempts: list[int] = []
+
+        def change(connection: Connection) -> None:
+            attempts.append(1)
+            connection.execute("SELECT change_routing()")
+
+        box.connection.execute("BEGIN")
+        box.connection.execute("SET LOCAL lock_timeout = '20ms'")
+        with pytest.raises(LockTimeout):
+            operator_transaction(box.connection, change)
+        box.connection.execute("ROLLBACK")
+        assert len(attempts) == 1

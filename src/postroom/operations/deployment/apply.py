@@ -32,7 +32,7 @@ from postroom.messagebox.configuration import (
     read_send_ports,
     schedule_to_json,
 )
-from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.connection import Connection, operator_transaction, transaction
 from postroom.messagebox.migrate import create_host
 from postroom.messagebox.statements import statement
 from postroom.messagebox.streams.throttle import store_thresholds
@@ -114,7 +114,7 @@ def apply(connection: Connection, definition: ApplicationDefinition, *, home: Pa
             _Deployment(connection, definition, deployed, planned, home).execute()
         return planned
 
-    return transaction(connection, work)
+    return operator_transaction(connection, work)
 
 
 def _check_removed_locations(

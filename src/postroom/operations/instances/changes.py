@@ -14,7 +14,7 @@ from functools import partial
 
 from postroom.errors import StateError
 from postroom.message import Body, Bytes, Part
-from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.queues import WakeUp
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import Cause, write_part
@@ -45,7 +45,7 @@ def resume(connection: Connection, instance_id: uuid.UUID, *, body: bytes | Body
             raise _build_state_error(get_instance(connection, instance_id), "resumed")
         return list(hosts.values())
 
-    WakeUp(connection).send(transaction(connection, work))
+    WakeUp(connection).send(operator_transaction(connection, work))
 
 
 def resume_all(connection: Connection, query: InstanceQuery) -> int:
@@ -53,7 +53,7 @@ def resume_all(connection: Connection, query: InstanceQuery) -> int:
     wake_up = WakeUp(connection)
     resumed = 0
     for ids in iterate_batches(connection, _restrict_states(query, [InstanceState.SUSPENDED])):
-        hosts = transaction(connection, partial(_resume, ids=ids))
+        hosts = operator_transaction(connection, partial(_resume, ids=ids))
         resumed += len(hosts)
         wake_up.send(set(hosts.values()))
     return resumed
@@ -96,7 +96,9 @@ def _resume(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str
 
 def _call(connection: Connection, procedure: str, ids: list[uuid.UUID]) -> int:
     """Call a procedure and return the number of changed instances. The procedure returns a row per message."""
-    return transaction(connection, lambda it: len(set(it.execute(f"SELECT {procedure}(%s)", (ids,)).fetchall())))
+    return operator_transaction(
+        connection, lambda it: len(set(it.execute(f"SELECT {procedure}(%s)", (ids,)).fetchall()))
+    )
 
 
 def _replace_body(connection: Connection, instance_id: uuid.UUID, body: Body) -> None:

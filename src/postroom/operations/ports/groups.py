@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from postroom.errors import NotFound, StateError, nearest
 from postroom.messagebox.configuration import SendPortGroup, read_hosts, read_send_port_groups
-from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.queues import WakeUp
 from postroom.operations.ports.enlistment import enlist_group, start_group, stop_group, unenlist_group
 from postroom.operations.ports.states import StateChange, check_transition
@@ -69,7 +69,7 @@ def _change(connection: Connection, name: str, operation: str, step: _Step) -> S
         after, resumed = step(connection, group)
         return StateChange(name=name, before=group.state, after=after.state, resumed=sum(resumed.values()))
 
-    change = transaction(connection, work)
+    change = operator_transaction(connection, work)
     if resumed:
         WakeUp(connection).send([host.name for host in read_hosts(connection) if host.host_id in resumed])
     return change

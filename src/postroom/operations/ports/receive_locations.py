@@ -20,7 +20,7 @@ from postroom.messagebox.configuration import (
     schedule_from_json,
     schedule_to_json,
 )
-from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.statements import statement
 from postroom.messagebox.streams.running_locations import LocationState
 from postroom.safe_files import make_folder
@@ -159,7 +159,7 @@ def set_schedule(connection: Connection, name: str, schedule: Schedule | None) -
         stored = schedule_to_json(schedule)
         connection.execute("UPDATE receive_locations SET schedule = %s WHERE name = %s", (stored, name))
 
-    transaction(connection, work)
+    operator_transaction(connection, work)
 
 
 def reset_stream(connection: Connection, name: str) -> None:
@@ -176,7 +176,7 @@ def reset_stream(connection: Connection, name: str) -> None:
                 hint="Only a location over a source with offsets, such as Kafka, has one.",
             )
 
-    transaction(connection, work)
+    operator_transaction(connection, work)
 
 
 def get_schedule(connection: Connection, name: str) -> Schedule | None:
@@ -207,4 +207,4 @@ def _set_enabled(connection: Connection, name: str, *, enabled: bool) -> None:
             raise StateError(f"Receive location {name!r} is already {state}.", hint="There is nothing to do.")
         connection.execute("UPDATE receive_locations SET enabled = %s WHERE name = %s", (enabled, name))
 
-    transaction(connection, work)
+    operator_transaction(connection, work)

@@ -11,7 +11,7 @@ from typing import Any
 
 from postroom.errors import NotFound, StateError, nearest
 from postroom.messagebox.configuration import PortState, SendPort, read_send_port_groups, read_send_ports
-from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.queues import WakeUp
 from postroom.messagebox.statements import statement
 from postroom.operations.describe import describe_value
@@ -105,7 +105,7 @@ def _change(connection: Connection, name: str, operation: str, step: _Step) -> S
         after, resumed = step(connection, port)
         return StateChange(name=port.name, before=port.state, after=after.state, resumed=resumed)
 
-    return transaction(connection, work)
+    return operator_transaction(connection, work)
 
 
 def _start(connection: Connection, port: SendPort) -> tuple[SendPort, int]:

@@ -1,0 +1,59 @@
+"""Ends database sessions whose client is frozen while it blocks others.
+
+A frozen publisher, host or pipeline keeps its connections: the kernel answers for it. Its locks would stop every change
+of subscriptions, and behind the change every publish. Each host runs a watchdog, outside of the jobs, because a frozen
+client may block these, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from postroom.background_loop import BackgroundLoop
+from postroom.messagebox.connection import Connect, LazyConnection
+
+_log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 1.0
+#: A session is ended if its client did nothing for this time.
+_STALLED_SECONDS = 3.0
+
+_HAS_RIGHTS = """
+    SELECT pg_has_role(proowner, 'pg_signal_backend', 'USAGE') AND pg_has_role(proowner, 'pg_read_all_stats', 'USAGE')
+      FROM pg_proc WHERE oid = 'messagebox.find_stalled_sessions'::regproc
+"""
+
+
+class SessionWatchdog:
+    """Polls for stalled sessions, and ends those that stay stalled."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connection = LazyConnection(connect)
+        self._stalled_since: dict[tuple[int, str], float] = {}
+        self._checked_rights = False
+        self.loop = BackgroundLoop("session watchdog", self._step)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _step(self) -> float:
+        connection = self._connection.get()
+        if not self._checked_rights:
+            self._checked_rights = True
+            if connection.execute(_HAS_RIGHTS).fetchone() == (False,):
+                _log.warning(
+                    "The owner of the MessageBox cannot end sessions whose client is frozen."
+                    " Grant it the roles pg_signal_backend and pg_read_all_stats."
+                )
+        now = time.monotonic()
+        stalled = connection.execute("SELECT session, activity, application FROM find_stalled_sessions()").fetchall()
+        self._stalled_since = {
+            (session, activity): self._stalled_since.get((session, activity), now) for session, activity, _ in stalled
+        }
+        for session, activity, application in stalled:
+            if now - self._stalled_since[session, activity] >= _STALLED_SECONDS:
+                ended = connection.execute("SELECT terminate_stalled_session(%s, %s)", (session, activity)).fetchone()
+                if ended == (True,):
+                    _log.warning("ended session %d (%s): its client is frozen and blocks others", session, application)
+        return _POLL_SECONDS
