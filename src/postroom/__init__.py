@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from postroom import adapters, maps, pipelines
-    from postroom.agent.direct.message_batch import Published
+    from postroom.agent.direct.direct_batch import Published
     from postroom.application import Application, Retry, Schedule, Throttling
     from postroom.client import Client, connect
     from postroom.errors import PublishFailed

@@ -21,8 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
 
+from postroom.agent.direct.direct_batch import Published
 from postroom.agent.direct.message_agent import MessageAgent
-from postroom.agent.direct.message_batch import Published
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import BadValue, MessageBoxUnavailable, NotFound, StateError, Unavailable
 from postroom.message import Body, Context, Message, Part

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 import postroom
 from postroom import Application, Client, pipelines
 from postroom.adapters.kinds import ADAPTERS
-from postroom.agent.direct.message_batch import Published
+from postroom.agent.direct.direct_batch import Published
 from postroom.agent.receiving.documents import STAMPED_KEYS, stamp_context
 from postroom.agent.receiving.interchange import Interchange
 from postroom.cli.main import cli

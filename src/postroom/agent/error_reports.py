@@ -19,7 +19,7 @@ from postroom.values import MAX_PROMOTED_LENGTH, Value
 
 FAILED_MESSAGE = "FailedMessage"
 
-_OTHER = "0xe0000000"
+_OTHER_FAILURE_CODE = "0xe0000000"
 #: ErrorReport.FailureCode by Postroom's code: BizTalk's code where it has one. The other codes have the bit that marks
 #: a code as not Microsoft's (ADR 0018).
 FAILURE_CODES = {
@@ -39,7 +39,7 @@ FAILURE_CODES = {
 
 def to_failure_code(code: str) -> str:
     """Return ErrorReport.FailureCode for a code. Adapters may have codes of their own."""
-    return FAILURE_CODES.get(code, _OTHER)
+    return FAILURE_CODES.get(code, _OTHER_FAILURE_CODE)
 
 
 def is_error_report(context: Context) -> bool:

@@ -86,15 +86,15 @@ def to_stored_originators(
     if not login.trusted:
         return None
     own = {key: columns[key].to_pylist() for key in (_SID, _PID) if key in columns}
-    if not own and not any(map(has_originator, _distinct(shared))):
+    if not own and not any(map(has_originator, _list_distinct(shared))):
         return None
-    known = {id(context): to_stored_originator(context, login) or (None, None) for context in _distinct(shared)}
+    known = {id(context): to_stored_originator(context, login) or (None, None) for context in _list_distinct(shared)}
     pairs = [known[id(context)] for context in shared]
     sids = own.get(_SID) or [None] * len(shared)
     pids = own.get(_PID) or [None] * len(shared)
     return [(sid or pair[0], pid or pair[1]) for pair, sid, pid in zip(pairs, sids, pids, strict=True)]
 
 
-def _distinct(shared: Sequence[Context]) -> list[Context]:
+def _list_distinct(shared: Sequence[Context]) -> list[Context]:
     """Return the distinct contexts. Rows of one interchange have the same object."""
     return list({id(context): context for context in shared}.values())

@@ -34,7 +34,7 @@ class RoutingFailureReport:
     def message(self) -> Message:
         return Message(context=self.context, message_id=self.message_id)
 
-    def row(self) -> SuspendedRow:
+    def to_suspended_row(self) -> SuspendedRow:
         return SuspendedRow(
             message_id=self.message_id,
             instance_id=self.instance_id,
@@ -72,7 +72,7 @@ def write_suspensions(
 ) -> None:
     """Write suspended instances and reports, and one reference to each report and to each of the ``messages``."""
     if rows or reports:
-        write_suspended(connection, host_name, [*rows, *(report.row() for report in reports)])
+        write_suspended(connection, host_name, [*rows, *(report.to_suspended_row() for report in reports)])
     stored = [*messages, *(report.message for report in reports)]
     write_message_references(connection, lock, stored, np.ones(len(stored), dtype=np.int64))
 

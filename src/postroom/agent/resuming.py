@@ -34,12 +34,12 @@ class ResumedInbound:
     def __init__(self, host_name: str) -> None:
         self._host_name = host_name
         self._routing = RoutingTable()
-        self._one_at_a_time = threading.Lock()
+        self._lock = threading.Lock()
 
     def handle(self, connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
         """Publish the message and complete its queue row, in one transaction on ``connection``."""
         try:
-            with self._one_at_a_time:
+            with self._lock:
                 self._routing.catch_up(connection)
                 if claimed.task == Task.RECEIVE:
                     self._receive(connection, claimed, message, complete)
@@ -47,10 +47,10 @@ class ResumedInbound:
                     publisher = Publisher(connection, IndexMatcher(self._routing))
                     publisher.run(lambda matcher: ResumedMessage(message, uuid.uuid4(), matcher), before=complete)
         except Unroutable as failure:
-            failure.report_id = self._report(connection, claimed.instance_id, failure)
+            failure.report_id = self._get_or_write_report(connection, claimed.instance_id, failure)
             raise
 
-    def _report(self, connection: Connection, instance_id: uuid.UUID, failure: Unroutable) -> uuid.UUID:
+    def _get_or_write_report(self, connection: Connection, instance_id: uuid.UUID, failure: Unroutable) -> uuid.UUID:
         """Return the id of the report about an instance, and write the report if there is none (NRF-04)."""
         row = connection.execute("SELECT report_of(%s)", (instance_id,)).fetchone()
         known: uuid.UUID | None = row[0] if row is not None else None
@@ -71,15 +71,14 @@ class ResumedInbound:
     def _receive(self, connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
         """Run an interchange through the location's pipeline from the start (NRF-05), or a document that was suspended
         alone from the stage at which it stopped."""
-        location = _location(connection, claimed.service_id)
-        assert claimed.context is not None, "a message that is gone is not handed over"
+        location = _find_location(connection, claimed.service_id)
+        assert claimed.context is not None, "the host suspends a message without context"
         resumed = resume_interchange(message, Context.from_json(claimed.context))
         Receiver(connection, self._routing).receive_again(location, resumed, complete)
 
 
 class ResumedMessage(StoredMessage):
-    """A suspended message that is published to its subscribers of today, with the context that it was stored with
-    (decision 20)."""
+    """A suspended message that is published to its current subscribers, with its stored context (decision 20)."""
 
     def match(self, connection: Connection) -> int:
         if super().match(connection) is None:
@@ -95,7 +94,7 @@ def _still_unroutable(context: Context, unauthorised_hosts: Collection[str]) -> 
     return Unroutable(failure.what, context, why=failure.why, hint=failure.hint)
 
 
-def _location(connection: Connection, location_id: uuid.UUID | None) -> ReceiveLocation:
+def _find_location(connection: Connection, location_id: uuid.UUID | None) -> ReceiveLocation:
     for location in read_receive_locations(connection):
         if location.location_id == location_id:
             return location

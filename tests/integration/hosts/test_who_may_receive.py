@@ -93,7 +93,7 @@ def test_if_no_subscriber_may_receive_it_that_is_a_routing_failure_that_says_so(
     assert good.failure is None
     assert bad.failure is not None
     assert "no host that subscribes is authorised" in bad.failure.what
-    assert bad.failure.why == "It asks for a value of Security.Thumbprint that the hosts Default, Secure do not show."
+    assert bad.failure.why == "It requires a value of Security.Thumbprint that the hosts Default, Secure do not have."
     (report,) = two_hosts.connection.execute("SELECT cause, resumable, error_description FROM suspended_queue")
     assert report[:2] == (3, False)
     assert "authorised" in report[2]

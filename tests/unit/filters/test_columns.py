@@ -52,7 +52,7 @@ def test_other_arrow_types_map_to_a_value_type_or_none(data_type: pa.DataType, v
     assert to_value_type(data_type) is value_type
 
 
-def test_plain_casts_a_column_to_the_type_of_its_values() -> None:
+def test_a_column_is_cast_to_the_type_of_its_values() -> None:
     assert to_plain_column(pa.array([1, None], pa.int8()), ValueType.INT).type == pa.int64()
     wide = to_plain_column(pa.array([Decimal("9" * 38)], pa.decimal128(38, 0)), ValueType.DECIMAL)
     assert wide.to_pylist() == [Decimal("9" * 38)]

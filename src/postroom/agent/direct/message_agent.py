@@ -21,7 +21,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 
-from postroom.agent.direct.message_batch import MessageBatch, Published, UnroutableMessages
+from postroom.agent.direct.direct_batch import DirectBatch, Published, UnroutableMessages
 from postroom.agent.idempotency import unit_for_key
 from postroom.agent.publish import Publisher
 from postroom.agent.reports import publish_reports
@@ -55,9 +55,7 @@ class MessageAgent:
     def publish(self, messages: Sequence[Message], *, key: str | None = None) -> list[Published]:
         """Publish all messages or none. ``key`` is an idempotency key."""
         unit = uuid.uuid4() if key is None else unit_for_key(key)
-        return self._run(
-            lambda matcher: MessageBatch(self._host, messages, matcher, unit=unit, has_key=key is not None)
-        )
+        return self._run(lambda matcher: DirectBatch(self._host, messages, matcher, unit=unit, has_key=key is not None))
 
     def transaction(self, work: Callable[[Connection, Outbox], object]) -> list[Published]:
         """Run ``work`` in a transaction, and publish the messages in its outbox before COMMIT: all or nothing.
@@ -72,17 +70,17 @@ class MessageAgent:
             work(connection, outbox)
 
         return self._run(
-            lambda matcher: MessageBatch(self._host, list(outbox.messages), matcher, unit=unit), before=collect
+            lambda matcher: DirectBatch(self._host, list(outbox.messages), matcher, unit=unit), before=collect
         )
 
     def _run(
         self,
-        make_batch: Callable[[Matcher], MessageBatch],
+        make_batch: Callable[[Matcher], DirectBatch],
         *,
         before: Callable[[Connection], object] | None = None,
     ) -> list[Published]:
         try:
             return self._publisher.run(make_batch, before=before).published
-        except UnroutableMessages as refused:
-            publish_reports(self._connection, self._host, refused.reports)
-            raise refused.failures from None
+        except UnroutableMessages as rejected:
+            publish_reports(self._connection, self._host, rejected.reports)
+            raise rejected.failures from None

@@ -41,8 +41,8 @@ def authenticate(location: ReceiveLocation, chunk: Chunk, login: Login) -> Chunk
     whole = chunk.number == 0 and chunk.is_last and not chunk.failures and not good.num_rows
     if not chunk.recoverable or whole:
         return replace(chunk, documents=None, failures=(), rejection=failure)
-    refused = MessageBatch(chunk.documents.filter(pa.array(failed)), _get_decoded(location, chunk))
-    bad = tuple(refused.bad_document(row, failure) for row in range(count))
+    rejected = MessageBatch(chunk.documents.filter(pa.array(failed)), _get_decoded(location, chunk))
+    bad = tuple(rejected.bad_document(row, failure) for row in range(count))
     return replace(chunk, documents=good, failures=(*chunk.failures, *bad))
 
 

@@ -215,11 +215,13 @@ class DocumentBatch(PublishBatch):
             counts[np.searchsorted(self._kept, self._failures.suspended_rows)] += 1
         write_references(connection, "message", lock.message_log, self._message_ids, counts)
         write_references(connection, "part", lock.part_log, self._part_ids, counts)
-        self._refer_to_shared_parts(connection, lock, counts)
+        self._write_shared_part_references(connection, lock, counts)
         if self._failures:
             self._failures.write_routes(connection, lock)
 
-    def _refer_to_shared_parts(self, connection: Connection, lock: RoutingLock, counts: npt.NDArray[np.int64]) -> None:
+    def _write_shared_part_references(
+        self, connection: Connection, lock: RoutingLock, counts: npt.NDArray[np.int64]
+    ) -> None:
         """Write the references to shared parts: the sum of the references to the documents of the chunk."""
         others = self._documents.other_parts
         if any(others):

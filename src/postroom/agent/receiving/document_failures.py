@@ -18,7 +18,7 @@ from postroom.agent.idempotency import Kind, derive_id, unit_for_failure
 from postroom.agent.originator import resolve_originator, to_stored_originator
 from postroom.agent.publish import RoutedMessages, RoutingLock
 from postroom.agent.receiving.documents import Documents
-from postroom.agent.receiving.suspended_documents import LastPublished, suspended_context
+from postroom.agent.receiving.suspended_documents import LastPublished, build_suspended_context
 from postroom.agent.reports import RoutingFailureReport, write_suspensions
 from postroom.agent.routing.matching import match_batch
 from postroom.agent.routing.table import RoutingTable
@@ -255,7 +255,7 @@ class BatchFailures:
         if one.bad is None:
             return one.context
         disassembler = self._documents.get_disassembler(one.chunk)
-        context = suspended_context(one.context, self._location.pipeline, disassembler, one.bad)
+        context = build_suspended_context(one.context, self._location.pipeline, disassembler, one.bad)
         return resolve_originator(context, self._routing.login)
 
     # -- writing -----------------------------------------------------------------------------------------------

@@ -32,8 +32,8 @@ from postroom.values import Value, value_to_json
 
 #: The first number of parts other than the body, and how many numbers each document has. Lower numbers are those of
 #: body parts.
-_FIRST_OTHER_PART, _OTHER_PARTS_EACH = 1 << (NUMBER_BITS - 1), 1 << 10
-assert _OTHER_PARTS_EACH > MAX_PARTS
+_FIRST_OTHER_PART, _OTHER_PARTS_PER_DOCUMENT = 1 << (NUMBER_BITS - 1), 1 << 10
+assert _OTHER_PARTS_PER_DOCUMENT > MAX_PARTS
 
 _NUMBER, _TYPE = BTS.InterchangeSequenceNumber.key, BTS.MessageType.key
 _OWN_COLUMNS = ("number", "body", "offset", "length", "message_type", "content_type")
@@ -83,7 +83,7 @@ class Documents:
             resolve_originator(stamp_context(location, chunk.interchange, chunk.context), login) for chunk in chunks
         ]
         self.units = [unit_for_chunk(chunk.interchange.interchange_id, chunk.number) for chunk in chunks]
-        self.table = _concatenate(self.chunks)
+        self.table = _concatenate_tables(self.chunks)
         #: The chunk of each row.
         self.chunk_of = np.repeat(np.arange(len(chunks)), [chunk.rows for chunk in chunks])
         #: The values from the pipeline, by property key. Distinguished fields are not promoted.
@@ -188,7 +188,7 @@ class Documents:
     def _build_other_parts(self, chunk: int, document: int) -> tuple[Part, ...]:
         """Return the other parts of a chunk with their ids for one document, or (0) for all documents."""
         decoded = self.chunks[chunk].decoded
-        first = _FIRST_OTHER_PART + document * _OTHER_PARTS_EACH
+        first = _FIRST_OTHER_PART + document * _OTHER_PARTS_PER_DOCUMENT
         return tuple(
             replace(part, part_id=derive_id(self.units[chunk], Kind.PART, first + number))
             for number, part in enumerate(decoded.other_parts if decoded else ())
@@ -206,7 +206,7 @@ def get_value_columns(documents: pa.Table | None) -> dict[str, pa.Array]:
     }
 
 
-def _concatenate(chunks: Sequence[Chunk]) -> pa.Table | None:
+def _concatenate_tables(chunks: Sequence[Chunk]) -> pa.Table | None:
     tables = [chunk.documents for chunk in chunks if chunk.documents is not None]
     return pa.concat_tables(tables).combine_chunks() if tables else None
 
@@ -217,27 +217,29 @@ def encode_contexts(shared: Sequence[Context], columns: Mapping[str, pa.Array], 
     Distinguished fields are written, other values promoted. ``shared`` has one context per row. The rows of one
     interchange have the same object."""
     distinct = {id(context): context for context in shared}
-    frames = [_frame(context) for context in distinct.values()]
+    frames = [_build_frame(context) for context in distinct.values()]
     number_of = {key: number for number, key in enumerate(distinct)}
     frame_of = pa.array([number_of[id(context)] for context in shared], pa.int32())
 
-    def around(part: Callable[[_Frame], str]) -> pa.Array:
+    def take_text(part: Callable[[_Frame], str]) -> pa.Array:
         return pa.array(map(part, frames), _TEXT).take(frame_of)
 
-    promoted = [_fragments(key, column) for key, column in columns.items() if not is_distinguished(key)]
-    written = [_fragments(key, column) for key, column in columns.items() if is_distinguished(key)]
+    promoted = [_format_fragments(key, column) for key, column in columns.items() if not is_distinguished(key)]
+    written = [_format_fragments(key, column) for key, column in columns.items() if is_distinguished(key)]
     if written:
-        own = _join(written)
+        own = _concatenate_texts(written)
         # Every fragment starts with a comma. A received message always has promoted values, but not always written
         # ones.
         has_written = pa.array([frame.has_written for frame in frames]).take(frame_of)
         written = [pc.if_else(has_written, own, pc.utf8_slice_codeunits(own, 1))]
-    parts = [around(lambda one: one.before), *promoted, around(lambda one: one.between), *written]
-    encoded: list[bytes] = _join([*parts, around(lambda one: one.after)]).cast(pa.large_binary()).to_pylist()
+    parts = [take_text(lambda one: one.before), *promoted, take_text(lambda one: one.between), *written]
+    encoded: list[bytes] = (
+        _concatenate_texts([*parts, take_text(lambda one: one.after)]).cast(pa.large_binary()).to_pylist()
+    )
     return encoded
 
 
-def _join(texts: Sequence[pa.Array]) -> pa.Array:
+def _concatenate_texts(texts: Sequence[pa.Array]) -> pa.Array:
     return pc.binary_join_element_wise(*texts, pa.scalar("", _TEXT))
 
 
@@ -251,9 +253,9 @@ class _Frame:
     has_written: bool
 
 
-def _frame(context: Context) -> _Frame:
-    promoted = ",".join(f"{json.dumps(key)}:{_text(value)}" for key, value in context.promoted.items())
-    written = ",".join(f"{json.dumps(key)}:{_text(value)}" for key, value in context.written.items())
+def _build_frame(context: Context) -> _Frame:
+    promoted = ",".join(f"{json.dumps(key)}:{_format_value(value)}" for key, value in context.promoted.items())
+    written = ",".join(f"{json.dumps(key)}:{_format_value(value)}" for key, value in context.written.items())
     assert promoted, "a received message always has promoted system properties"
     required = f',"predicates":{json.dumps(predicates_to_json(context.predicates))}' if context.predicates else ""
     return _Frame(
@@ -264,22 +266,22 @@ def _frame(context: Context) -> _Frame:
     )
 
 
-def _fragments(key: str, column: pa.Array) -> pa.Array:
+def _format_fragments(key: str, column: pa.Array) -> pa.Array:
     """Return the values of a column as ``,"key":value``, or as empty text where a value is missing."""
     lead = pa.scalar(f",{json.dumps(key)}:", _TEXT)
     if pa.types.is_integer(column.type):
         texts = column.cast(_TEXT)
     elif pa.types.is_decimal(column.type):
-        decimals = [pa.scalar('{"decimal":"', _TEXT), _plain_texts(column), pa.scalar('"}', _TEXT)]
-        texts = _join(decimals)
+        decimals = [pa.scalar('{"decimal":"', _TEXT), _format_decimals(column), pa.scalar('"}', _TEXT)]
+        texts = _concatenate_texts(decimals)
     else:
         # Texts, flags and times repeat: equal values are encoded once.
         encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        texts = pa.array(map(_text, encoded.dictionary.to_pylist()), _TEXT).take(encoded.indices)
-    return pc.fill_null(_join([lead, texts]), "")
+        texts = pa.array(map(_format_value, encoded.dictionary.to_pylist()), _TEXT).take(encoded.indices)
+    return pc.fill_null(_concatenate_texts([lead, texts]), "")
 
 
-def _plain_texts(column: pa.Array) -> pa.Array:
+def _format_decimals(column: pa.Array) -> pa.Array:
     """Return decimals as text, without trailing zeros and without exponents."""
     texts = column.cast(_TEXT)
     if column.type.scale > 0:
@@ -292,7 +294,7 @@ def _plain_texts(column: pa.Array) -> pa.Array:
     return pc.replace_with_mask(texts, has_exponent, others)
 
 
-def _text(value: Value) -> str:
+def _format_value(value: Value) -> str:
     return json.dumps(value_to_json(value), ensure_ascii=False)
 
 
@@ -303,9 +305,9 @@ def build_context(shared: Context, columns: Mapping[str, pa.Array], row: int) ->
     values = {
         key: Decimal(format_decimal(value)) if isinstance(value, Decimal) else value for key, value in own.items()
     }
-    there = {key: value for key, value in values.items() if value is not None}
+    present = {key: value for key, value in values.items() if value is not None}
     return Context(
-        {**shared.promoted, **{key: value for key, value in there.items() if not is_distinguished(key)}},
-        {**shared.written, **{key: value for key, value in there.items() if is_distinguished(key)}},
+        {**shared.promoted, **{key: value for key, value in present.items() if not is_distinguished(key)}},
+        {**shared.written, **{key: value for key, value in present.items() if is_distinguished(key)}},
         shared.predicates,
     )

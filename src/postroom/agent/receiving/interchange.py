@@ -58,7 +58,7 @@ class Interchange:
     """The last document that was published before the rest of the interchange was rejected."""
 
 
-class Disassembles(Protocol):
+class DisassemblingPipeline(Protocol):
     """A receive pipeline, with or without the maps of its port."""
 
     @property
@@ -127,7 +127,7 @@ class Chunk:
         return int(self.documents.nbytes) + (pc.sum(self.documents["length"]).as_py() or 0)
 
 
-def read_chunks(pipeline: Disassembles, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
+def read_chunks(pipeline: DisassemblingPipeline, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
     """Yield the chunks of an interchange that are not published yet. Bad documents are in the chunks, not raised."""
     # An interchange that was started as a recoverable one continues as such.
     if pipeline.recoverable or progress.has_started:
@@ -136,7 +136,7 @@ def read_chunks(pipeline: Disassembles, interchange: Interchange, progress: Prog
         yield _read_standard(pipeline, interchange)
 
 
-def read_all_chunks(pipeline: Disassembles, interchange: Interchange) -> list[Chunk]:
+def read_all_chunks(pipeline: DisassemblingPipeline, interchange: Interchange) -> list[Chunk]:
     """Return all chunks of an interchange that is published in one transaction. The last one tells a rejection."""
     size = 0
     chunks: list[Chunk] = []
@@ -144,12 +144,14 @@ def read_all_chunks(pipeline: Disassembles, interchange: Interchange) -> list[Ch
         size += sum(len(bad.body) + _FAILURE_BYTES for bad in chunk.failures)
         size += 0 if chunk.documents is None else chunk.documents.nbytes
         if size > MAX_STANDARD_BYTES:
-            return [_reject_chunk(interchange, _too_large(interchange), number=0, recoverable=chunk.recoverable)]
+            return [
+                _reject_chunk(interchange, _too_large_failure(interchange), number=0, recoverable=chunk.recoverable)
+            ]
         chunks.append(chunk)
     return chunks
 
 
-def _too_large(interchange: Interchange) -> PipelineFailure:
+def _too_large_failure(interchange: Interchange) -> PipelineFailure:
     again = f"what follows document {interchange.last_published:,} of it" if interchange.last_published else "the file"
     return PipelineFailure(
         f"The documents of the interchange have more than {MAX_STANDARD_BYTES:,} bytes together.",
@@ -158,7 +160,9 @@ def _too_large(interchange: Interchange) -> PipelineFailure:
     )
 
 
-def reject_rest(pipeline: Disassembles, interchange: Interchange, failure: MessageFailure, progress: Progress) -> Chunk:
+def reject_rest(
+    pipeline: DisassemblingPipeline, interchange: Interchange, failure: MessageFailure, progress: Progress
+) -> Chunk:
     """Return a chunk that rejects the unpublished rest of an interchange, for a reason outside of its pipeline."""
     return _reject_chunk(
         interchange,
@@ -170,7 +174,7 @@ def reject_rest(pipeline: Disassembles, interchange: Interchange, failure: Messa
     )
 
 
-def _read_standard(pipeline: Disassembles, interchange: Interchange) -> Chunk:
+def _read_standard(pipeline: DisassemblingPipeline, interchange: Interchange) -> Chunk:
     try:
         batches = list(
             _limit_memory(translate_errors(pipeline.disassemble(interchange.body, context=interchange.context)))
@@ -207,7 +211,7 @@ def _limit_memory(batches: Iterator[DisassembledBatch]) -> Iterator[Disassembled
         yield batch
 
 
-def _read_recoverable(pipeline: Disassembles, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
+def _read_recoverable(pipeline: DisassemblingPipeline, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
     number, last, bad = progress.next_chunk, progress.last_document, progress.bad
     pending: tuple[pa.Table, tuple[BadDocument, ...], DecodedInterchange | None] | None = None
     batches = translate_errors(
@@ -251,8 +255,8 @@ def _read_recoverable(pipeline: Disassembles, interchange: Interchange, progress
             yield _reject_chunk(interchange, failure, number=number, recoverable=True, resumable=resumable, last=last)
             return
         if batch is None and pending is None and progress.has_started:
-            less = _nothing_left(progress)
-            yield _reject_chunk(interchange, less, number=number, recoverable=True, resumable=False, last=last)
+            missing = _missing_documents_failure(progress)
+            yield _reject_chunk(interchange, missing, number=number, recoverable=True, resumable=False, last=last)
             return
         if batch is None:
             yield chunk(*(pending or (None, (), None)), is_last=True)
@@ -298,7 +302,7 @@ def _find_excess(
     )
 
 
-def _nothing_left(progress: Progress) -> PipelineFailure:
+def _missing_documents_failure(progress: Progress) -> PipelineFailure:
     """Return the failure of an interchange that has fewer documents than before. Its pipeline must have been changed,
     because only an interchange with more documents is published in several chunks."""
     return PipelineFailure(

@@ -105,7 +105,7 @@ def receive_rows(
             total = total.plus(rows, bad, received)
             progress = Progress(next_chunk=chunk.number + 1, last_document=last, done=is_last)
     if last != progress.last_document or (last and not progress.done):
-        raise _other_rows(last, progress)
+        raise _changed_rows_error(last, progress)
     return total
 
 
@@ -125,7 +125,7 @@ def _read_chunk(pipeline: Rows, unit: RowUnit, batch: pa.RecordBatch, first: int
     )
 
 
-def _other_rows(count: int, progress: Progress) -> StateError:
+def _changed_rows_error(count: int, progress: Progress) -> StateError:
     return StateError(
         f"{count:,} rows came again where {progress.last_document:,} were published before.",
         why="An interrupted unit continues by row number, and these are not the same rows.",

@@ -26,7 +26,7 @@ LastPublished = Property("After", int, namespace=SUSPENDED_NAMESPACE)
 _ORIGINATOR = (BTS.OriginatorSID.key, BTS.OriginatorPID.key)
 
 
-def suspended_context(shared: Context, pipeline: ReceivePipeline, disassembler: int, bad: BadDocument) -> Context:
+def build_suspended_context(shared: Context, pipeline: ReceivePipeline, disassembler: int, bad: BadDocument) -> Context:
     """Return the context of a suspended document. ``shared`` is that of its interchange, with the document's number."""
     values = get_external_values(pipeline, disassembler, bad)
     marked = shared.write(SuspendedForm, bad.form.value).write(SuspendedDisassembler, disassembler)

@@ -50,7 +50,7 @@ def find_correlations(columns: Columns, rows: int, routing: RoutingTable) -> dic
     wanted: defaultdict[Correlation, list[int]] = defaultdict(list)
     for type_id, keys in routing.correlation_types.items():
         for row, values in enumerate(to_value_keys(columns, keys, rows, routing.value_types) or ()):
-            if (complete := complete_values(values)) is not None:
+            if (complete := get_complete_values(values)) is not None:
                 wanted[type_id, complete].append(row)
     return wanted
 
@@ -101,16 +101,16 @@ def to_value_keys(
             to_value_type(column.type) if isinstance(column, pa.Array) else type_of(column)
         ):
             return None
-        texts.append(_value_keys(column) if isinstance(column, pa.Array) else [value_key(column)] * rows)
+        texts.append(_column_to_value_keys(column) if isinstance(column, pa.Array) else [value_key(column)] * rows)
     return list(zip(*texts, strict=True))
 
 
-def complete_values(values: tuple[str | None, ...]) -> tuple[str, ...] | None:
+def get_complete_values(values: tuple[str | None, ...]) -> tuple[str, ...] | None:
     """Return the values if none of them is missing."""
     return None if None in values else cast(tuple[str, ...], values)
 
 
-def _value_keys(column: pa.Array) -> list[str | None]:
+def _column_to_value_keys(column: pa.Array) -> list[str | None]:
     values: list[Any] = column.to_pylist()
     if to_value_type(column.type) is ValueType.STR:
         return values

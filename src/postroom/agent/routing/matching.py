@@ -20,9 +20,9 @@ import numpy.typing as npt
 from postroom.agent.originator import Login, read_login
 from postroom.agent.routing.correlation import (
     Convoy,
-    complete_values,
     find_correlations,
     find_instance_subscribers,
+    get_complete_values,
     to_value_keys,
 )
 from postroom.agent.routing.table import RoutingTable, Subscriber, read_property_lists
@@ -121,7 +121,7 @@ def find_convoys(
         if values is None:
             continue
         for pair in np.flatnonzero(ids == subscription_id).tolist():
-            if (complete := complete_values(values[found[pair]])) is not None:
+            if (complete := get_complete_values(values[found[pair]])) is not None:
                 convoys[pair] = Convoy(convoy_set_id=convoy_set_id, values=complete)
     return convoys
 
@@ -155,13 +155,13 @@ def routing_failure(
     if not unauthorised_hosts:
         return RoutingFailure(f"The published message{of_type} could not be routed because no subscribers were found.")
     # Without the values: operators read this, and the values are content of the message.
-    asked = ", ".join(sorted({dotted_name(*split_key(key)) for key, _ in predicates}))
-    one = len(unauthorised_hosts) == 1
+    required = ", ".join(sorted({dotted_name(*split_key(key)) for key, _ in predicates}))
+    hosts = ", ".join(sorted(unauthorised_hosts))
+    names = f"the host {hosts} does" if len(unauthorised_hosts) == 1 else f"the hosts {hosts} do"
     return RoutingFailure(
         f"The published message{of_type} could not be routed because no host that subscribes is authorised to "
         f"receive it.",
-        why=f"It asks for a value of {asked} that the host{'' if one else 's'} {', '.join(sorted(unauthorised_hosts))} "
-        f"{'does' if one else 'do'} not show.",
+        why=f"It requires a value of {required} that {names} not have.",
         hint="Declare it as an application property of a host (app.host(..., properties=...)) and resume the instance.",
     )
 

@@ -131,7 +131,7 @@ class RoutingTable:
         properties = _read_properties(connection, self.properties)
         lists = read_property_lists(connection)
         host_display_names: dict[int, str] = dict(connection.execute("SELECT id, name FROM hosts").fetchall())
-        shown = read_application_properties(connection)
+        application_properties = read_application_properties(connection)
         login = read_login(connection)
         index = SubscriptionIndex() if everything else self._index
         filters: dict[int, Filter] = {}
@@ -147,7 +147,7 @@ class RoutingTable:
         self.value_types = {key: prop.value_type for key, prop in properties.items()}
         self.host_display_names = host_display_names
         self.host_names = {host_id: name.lower() for host_id, name in host_display_names.items()}
-        self.application_properties = shown
+        self.application_properties = application_properties
         self.login = login
         self.correlation_types = lists["correlation"]
         self.convoy_sets = lists["convoy"]
@@ -197,7 +197,7 @@ def read_filters(connection: Connection, ids: list[int], properties: Mapping[str
     rows = connection.execute(statement("queries/read_predicates"), (ids,))
     for subscription_id, group, key, operator, *stored in rows:
         prop = properties[key]
-        value = from_stored(prop.value_type, _columns(stored))
+        value = from_stored(prop.value_type, _to_stored_value(stored))
         groups[subscription_id][group].append(Predicate(prop, Operator(operator), value))
     return {
         subscription_id: Filter(tuple(tuple(group) for _, group in sorted(by_group.items())))
@@ -205,6 +205,6 @@ def read_filters(connection: Connection, ids: list[int], properties: Mapping[str
     }
 
 
-def _columns(stored: list[object]) -> StoredValue:
+def _to_stored_value(stored: list[object]) -> StoredValue:
     text, number, exact, real = stored
     return text, number, exact, real  # type: ignore[return-value]

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from postroom.agent.direct.direct_batch import MAX_CALLS, DirectBatch
 from postroom.agent.direct.message_agent import MessageAgent, Outbox
-from postroom.agent.direct.message_batch import MAX_CALLS, MessageBatch
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import MessageBoxUnavailable, PublishFailed
 from postroom.message import Message
@@ -171,7 +171,7 @@ def test_a_connection_cut_before_the_commit_leaves_nothing(
         complete(connection, claimed)
         outbox.publish(*(message("EU") for _ in range(count)))
 
-    with dying_before_commit(box, MessageBatch), pytest.raises(MessageBoxUnavailable):
+    with dying_before_commit(box, DirectBatch), pytest.raises(MessageBoxUnavailable):
         agent.transaction(answer)
     assert (box.queued(), box.count("spool")) == ({"Orders": 1}, 1)
     with connect(box.url, user=box.host().role_name) as connection:

@@ -60,7 +60,7 @@ class UnroutableMessages(Exception):
         self.reports = reports
 
 
-class MessageBatch(PublishBatch):
+class DirectBatch(PublishBatch):
     """Messages of the direct lane. Their instances and reports derive their ids from ``unit``."""
 
     def __init__(
@@ -118,15 +118,15 @@ class MessageBatch(PublishBatch):
         matches = self._find_subscribers(connection)
         routed = set(matches.rows.tolist())
         failures: dict[int, RoutingFailure | BadValue] = {
-            row: self._bad_values.get(row) or _describe_failure(message, matches.unauthorised_hosts.get(row, ()))
+            row: self._bad_values.get(row) or _to_routing_failure(message, matches.unauthorised_hosts.get(row, ()))
             for row, message in enumerate(self._messages)
             # An acknowledgement without subscribers is dropped without a failure or a report (NRF-11).
             if row not in routed and (row in self._bad_values or not _is_acknowledgement(message.context))
         }
-        refused = {row: one for row, one in failures.items() if not _is_suspended_on_failure(self._messages[row])}
-        if refused:
+        rejected = {row: one for row, one in failures.items() if not _is_suspended_on_failure(self._messages[row])}
+        if rejected:
             lock_current(connection, matches.version)
-            raise self._reject(refused)
+            raise self._reject(rejected)
         self._suspended = failures
         self._stored_rows = sorted(routed | failures.keys())
         for row in self._stored_rows:
@@ -169,7 +169,7 @@ class MessageBatch(PublishBatch):
         return True
 
     def write_messages(self, connection: Connection) -> None:
-        stored = [self._messages[row] for row in self._stored_rows] + [one.message for one in self._reports]
+        stored = [self._messages[row] for row in self._stored_rows] + [one.message for one in self._build_reports()]
         with _translate_duplicates():
             write_messages(
                 connection,
@@ -180,8 +180,8 @@ class MessageBatch(PublishBatch):
 
     def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
         self._routed.write(connection, lock, suspended=list(self._suspended))
-        rows = [self._suspended_row(row, failure) for row, failure in self._suspended.items()]
-        write_suspensions(connection, self._host.name.lower(), lock, rows=rows, reports=self._reports)
+        rows = [self._build_suspended_row(row, failure) for row, failure in self._suspended.items()]
+        write_suspensions(connection, self._host.name.lower(), lock, rows=rows, reports=self._build_reports())
         self._store_answer(connection)
 
     def _store_answer(self, connection: Connection) -> None:
@@ -198,18 +198,17 @@ class MessageBatch(PublishBatch):
     def _reject(self, failures: Mapping[int, RoutingFailure | BadValue]) -> UnroutableMessages:
         unit = uuid.uuid4()  # not that of the publish, which can be repeated and fail again
         reports = [
-            self._report(row, failure, unit=unit, number=row, related=None)
+            self._build_report(row, failure, unit=unit, number=row, related=None)
             for row, failure in failures.items()
             if isinstance(failure, RoutingFailure)
         ]
         return UnroutableMessages(PublishFailed(_build_results(self._messages, failures)), reports)
 
-    @property
-    def _reports(self) -> list[RoutingFailureReport]:
-        """The reports about suspended messages without subscribers. A bad value needs no report: it cannot be
+    def _build_reports(self) -> list[RoutingFailureReport]:
+        """Return the reports about suspended messages without subscribers. A bad value needs no report: it cannot be
         resumed."""
         return [
-            self._report(row, failure, unit=self._unit, number=self._number(row), related=self._instance_id(row))
+            self._build_report(row, failure, unit=self._unit, number=self._number(row), related=self._instance_id(row))
             for row, failure in self._suspended.items()
             if isinstance(failure, RoutingFailure)
         ]
@@ -221,7 +220,7 @@ class MessageBatch(PublishBatch):
     def _instance_id(self, row: int) -> uuid.UUID:
         return derive_id(self._unit, Kind.INSTANCE, self._number(row))
 
-    def _suspended_row(self, row: int, failure: RoutingFailure | BadValue) -> SuspendedRow:
+    def _build_suspended_row(self, row: int, failure: RoutingFailure | BadValue) -> SuspendedRow:
         return SuspendedRow(
             message_id=self._messages[row].message_id,
             instance_id=self._instance_id(row),
@@ -235,7 +234,7 @@ class MessageBatch(PublishBatch):
             resumable=isinstance(failure, RoutingFailure),
         )
 
-    def _report(
+    def _build_report(
         self, row: int, failure: RoutingFailure, *, unit: uuid.UUID, number: int, related: uuid.UUID | None
     ) -> RoutingFailureReport:
         return RoutingFailureReport(
@@ -271,14 +270,15 @@ def _insert(
     body = message.body
     part_ids = [part.part_id for part in message.parts]
     head = (batch_id, version, message.message_id, message.context.to_json(), subscription_ids, instance_ids, part_ids)
-    described: tuple[object, ...] = (None,) * 6
+    body_values: tuple[object, ...] = (None,) * 6
     if body is not None:
-        described = (body.part_id, body.name, body.content_type, body.charset, body.body.size, _inline(body))
-    connection.execute(_INSERT, (*head, *described))
+        body_values = (body.part_id, body.name, body.content_type, body.charset, body.body.size, _get_inline_data(body))
+    connection.execute(_INSERT, (*head, *body_values))
     for part in message.parts:
         if body is not None and part is not body:
             connection.execute(
-                _INSERT_PART, (part.part_id, part.name, part.content_type, part.charset, part.body.size, _inline(part))
+                _INSERT_PART,
+                (part.part_id, part.name, part.content_type, part.charset, part.body.size, _get_inline_data(part)),
             )
 
 
@@ -288,7 +288,7 @@ def _write_large_bodies(connection: Connection, message: Message) -> None:
             write_fragments(connection, part.part_id, part.body)
 
 
-def _inline(part: Part) -> bytes | None:
+def _get_inline_data(part: Part) -> bytes | None:
     return None if part.body.size > FRAGMENT_SIZE else part.data
 
 
@@ -309,7 +309,7 @@ def _is_suspended_on_failure(message: Message) -> bool:
     return message.context.get(BTS.SuspendMessageOnRoutingFailure) is True
 
 
-def _describe_failure(message: Message, unauthorised_hosts: Collection[str]) -> RoutingFailure:
+def _to_routing_failure(message: Message, unauthorised_hosts: Collection[str]) -> RoutingFailure:
     context = message.context
     return routing_failure(context.get(BTS.MessageType), context.predicates, unauthorised_hosts)
 
@@ -322,7 +322,7 @@ def _find_bad_values(value_types: Mapping[str, ValueType], messages: Sequence[Me
         context = message.context
         # Without the values: they are content of the message.
         given = [("A promoted value", key, type(value).__name__) for key, value in context.promoted.items()]
-        given += [("What it asks of its receivers", key, type(value).__name__) for key, value in context.predicates]
+        given += [("A message predicate", key, type(value).__name__) for key, value in context.predicates]
         wrong = {
             f"{Property.from_key(key, wanted).dotted} is deployed as {wanted.python_type.__name__}, not {of}": what
             for what, key, of in given
