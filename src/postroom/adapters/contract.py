@@ -15,7 +15,7 @@ import uuid
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -23,9 +23,6 @@ from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError, DeliveryRefused
 from postroom.message import Message, Part
 from postroom.stored_definitions import wrong_fields
-
-if TYPE_CHECKING:
-    from postroom.adapters.file.definition import File
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,11 +102,6 @@ class AdapterDefinition(BaseModel):
     @abstractmethod
     def address(self, home: Path) -> str:
         """Return the URI: the value of BTS.InboundTransportLocation and BTS.OutboundTransportLocation."""
-
-    @property
-    def watched_folder(self) -> File | None:
-        """The folder that a receive location claims files in, or None if it claims none."""
-        return None
 
     @property
     def guarantee(self) -> str:

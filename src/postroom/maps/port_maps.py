@@ -48,7 +48,7 @@ class PortMaps(BaseModel):
 
     @classmethod
     def pack(cls, maps: Sequence[Map], folder: Path) -> PortMaps:
-        """Return the maps with all files that they need on other machines. Raises DefinitionError if one cannot be
+        """Return the maps with all files that they need on other machines. Raise DefinitionError if one cannot be
         shipped."""
         names: set[str] = set()
         stored: list[StoredComponent] = []
@@ -79,14 +79,14 @@ class PortMaps(BaseModel):
 
     @cached_property
     def running(self) -> RunningMaps:
-        """The maps, ready to run. Raises PipelineFailure if one cannot be loaded here."""
+        """The maps, ready to run. Raise PipelineFailure if one cannot be loaded here."""
         # pyarrow is needed to run maps, not to declare them.
         from postroom.maps.running import RunningMaps
 
         return RunningMaps(self.load())
 
     def load(self) -> tuple[Map, ...]:
-        """Load the maps. Raises PipelineFailure if one cannot be loaded here."""
+        """Load the maps. Raise PipelineFailure if one cannot be loaded here."""
         maps = []
         for stored in self.maps:
             loaded = load_component(stored, self.files)
@@ -156,15 +156,12 @@ def _load(stored: str) -> PortMaps:
 
 def try_out(one: Map, message: Message | bytes, *, folder: str | os.PathLike[str] = ".") -> Message:
     """Map a message as a port would. Bytes become the body of a message of the map's source type. ``folder`` is the
-    application's folder. Raises MapFailure if the message cannot be mapped, DefinitionRefused if the map has problems.
+    application's folder. Raise MapFailure if the message cannot be mapped, DefinitionRefused if the map has problems.
 
     maps.try_out(to_invoice, b"<order><total>5</total></order>").data
     """
-    # pyarrow and lxml are needed to run a map, not to declare one.
-    from postroom.maps.outbound import map_message
-
     problems = [Problem(text) for text in map_problems([one], Path(folder))]
     if problems:
         raise DefinitionRefused("The map", problems)
     original = message if isinstance(message, Message) else Message.of(message, promoted={BTS.MessageType: one.source})
-    return map_message(PortMaps.pack([one], Path(folder)), original)
+    return PortMaps.pack([one], Path(folder)).running.map_message(original)

@@ -1,19 +1,23 @@
-"""Runs maps: the new body of a message, its type, and the properties that it promotes."""
+"""Runs maps: the new body of a message, its type, and the properties that it promotes.
+
+A receive port runs its maps over batches of documents (inbound.py), a send port over single messages (SND-01).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from postroom.errors import MapFailure
 from postroom.maps.contract import CORRECT_MAP_HINT, Map, wrong_type_failure
-from postroom.message import Body, Message
+from postroom.message import Body, Context, Message, Part
 from postroom.pipelines.documents.disassembled_batch import MAX_DOCUMENT_SIZE
 from postroom.pipelines.documents.message_batch import strip_zeros
+from postroom.pipelines.documents.spool import spool
 from postroom.pipelines.receive.component_calls import component_failure
-from postroom.properties import Property
+from postroom.properties import Property, is_distinguished
 from postroom.system_properties import BTS
 from postroom.time_limit import TimedCall, TimedOut, call_each_with_timeout
 from postroom.values import Value
@@ -50,6 +54,18 @@ class RunningMaps:
             result if isinstance(result, MapResult) else _to_failure(map_, result)
             for (map_, _), result in zip(messages, call_each_with_timeout(calls), strict=True)
         ]
+
+    def map_message(self, message: Message) -> Message:
+        """Return the result of the map for the message's type, with the same id. Return the message unchanged if there
+        is no such map. Raise MapFailure if it cannot be mapped."""
+        selected = self.find(message.context.get(BTS.MessageType))
+        if selected is None:
+            return message
+        # The body is read in this thread, which has the claim and notices if the claim is lost.
+        [result] = self.run([(selected, _read_body(message))])
+        if not isinstance(result, MapResult):
+            raise result
+        return replace(message, context=_build_context(message.context, result), **_build_parts(message, result))
 
 
 def _transform(map_: Map, message: Message) -> MapResult:
@@ -96,7 +112,7 @@ def _read_promoted(map_: Map, body: Body) -> dict[str, Value | None]:
     assert map_.read is not None
     rows: list[dict[str, Any]] = [row for batch in map_.read.disassemble(body) for row in batch.messages.to_pylist()]
     if len(rows) != 1:
-        raise MapFailure(f"The result of the map has {len(rows)} messages; it must have map_.", hint=CORRECT_MAP_HINT)
+        raise MapFailure(f"The result of the map has {len(rows)} messages; it must have one.", hint=CORRECT_MAP_HINT)
     found = rows[0]["message_type"]
     if found is not None and found != map_.target:
         raise wrong_type_failure(map_.target, found)
@@ -115,8 +131,35 @@ def _to_failure(map_: Map, reason: BaseException) -> MapFailure:
     if isinstance(reason, TimedOut):
         reason = MapFailure(
             f"It did not return within {map_.seconds:g} seconds.",
-            why="This is the time limit of the map for map_ message.",
+            why="This is the time limit of the map for one message.",
             hint="Correct the map, or raise its seconds; then resume.",
         )
     named = component_failure(map_.name, reason)
     return MapFailure(named.what, why=named.why, hint=named.hint)
+
+
+def _read_body(message: Message) -> Message:
+    body = message.body
+    if body is None or body.body.size > MAX_DOCUMENT_SIZE:
+        return message
+    spooled = replace(body, body=spool(body.body.chunks(), max_size=MAX_DOCUMENT_SIZE))
+    return replace(message, parts=tuple(spooled if part is body else part for part in message.parts))
+
+
+def _build_context(context: Context, result: MapResult) -> Context:
+    promoted = {key: value for key, value in context.promoted.items() if key not in result.values}
+    written = {key: value for key, value in context.written.items() if key not in result.values}
+    for key, value in result.values.items():
+        if value is not None:
+            (written if is_distinguished(key) else promoted)[key] = value
+    changed = Context(promoted, written, context.predicates)
+    return changed.promote(BTS.MessageType, result.message_type)
+
+
+def _build_parts(message: Message, result: MapResult) -> dict[str, Any]:
+    body = message.body
+    if body is None:
+        part = Part(body=result.body, content_type=result.content_type)
+        return {"parts": (part, *message.parts), "body_part_name": part.name}
+    changed = replace(body, body=result.body, content_type=result.content_type, charset=None)
+    return {"parts": tuple(changed if part is body else part for part in message.parts)}

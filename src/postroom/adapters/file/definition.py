@@ -107,6 +107,7 @@ class File(AdapterDefinition):
 
     @property
     def watched_folder(self) -> File:
+        """The folder that a receive location claims files in."""
         return self
 
     @property

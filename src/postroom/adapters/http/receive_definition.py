@@ -29,6 +29,8 @@ class HttpReceive(AdapterDefinition):
 
     transport_type: ClassVar[str] = "HTTP"
     intake_unit: ClassVar[str] = "interchange"
+    #: It claims no files.
+    watched_folder: ClassVar[None] = None
 
     kind: Literal["http_receive"] = "http_receive"
     path: str

@@ -123,6 +123,7 @@ class SparkReader(AdapterDefinition):
 
     @property
     def watched_folder(self) -> File | None:
+        """The folder that a receive location claims files in, or None if it reads a stream."""
         return self.watched if self.reads_files else None
 
     @property

@@ -19,7 +19,6 @@ from postroom.clock import Clock, system_clock
 from postroom.errors import ClaimLost, ReadInterrupted
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
 from postroom.hosts.messaging.failures import MessagingFailures
-from postroom.maps.outbound import map_message
 from postroom.message import Message
 from postroom.messagebox.configuration import SendPort, read_send_ports
 from postroom.messagebox.connection import Connection
@@ -160,7 +159,7 @@ class OpenSendPort:
 
     def map(self, message: Message) -> Message:
         """Apply the maps of the port. Raise MessageFailure, which is not retried, if a map fails."""
-        return map_message(self.port.maps, message) if self.port.has_maps else message
+        return self.port.maps.running.map_message(message) if self.port.has_maps else message
 
 
 class OpenSendPorts:

@@ -18,7 +18,6 @@ from postroom.agent.error_reports import Failure, get_message_type
 from postroom.agent.failed_messages import FailedMessages
 from postroom.clock import system_clock
 from postroom.errors import ClaimLost, DeliveryRefused, MessageFailure
-from postroom.maps.outbound import map_message
 from postroom.maps.port_maps import NO_MAPS, PortMaps
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, Login, transaction
@@ -124,7 +123,7 @@ class SinkTask:
         for one in messages:
             try:
                 message = build_message(one.claimed, reader)
-                mapped.append((one, map_message(self.port.maps, message)))
+                mapped.append((one, self.port.maps.running.map_message(message)))
             except Exception as error:
                 self.suspend_or_route(connection, one.claimed, to_row_failure(error))
         rows, refused = self.rows.convert([(message, one.published_at) for one, message in mapped])

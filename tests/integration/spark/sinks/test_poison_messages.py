@@ -15,6 +15,7 @@ from postroom.adapters import AnySink, SparkSink
 from postroom.errors import ClaimLost, DeliveryRefused, MessageBoxUnavailable
 from postroom.maps import Xslt
 from postroom.maps.port_maps import PortMaps
+from postroom.maps.running import RunningMaps
 from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import Login
@@ -37,13 +38,13 @@ def fail_with(monkeypatch: pytest.MonkeyPatch) -> FailWith:
     """Set what happens to the task that makes the row of the poison message."""
     raised: list[BaseException | None] = [Killed("its worker")]
 
-    def mapped(maps: PortMaps, message: Message) -> Message:
+    def mapped(maps: RunningMaps, message: Message) -> Message:
         assert message.body is not None
         if raised[0] is not None and b"".join(message.body.body.chunks()) == b"poison":
             raise raised[0]
         return message
 
-    monkeypatch.setattr(task, "map_message", mapped)
+    monkeypatch.setattr(RunningMaps, "map_message", mapped)
     return lambda error: raised.__setitem__(0, error)
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from postroom import maps
 from postroom.errors import DefinitionRefused, MapFailure
-from postroom.maps.outbound import map_message
 from postroom.maps.port_maps import PortMaps
+from postroom.maps.running import RunningMaps
 from postroom.message import Bytes, Context, Message, Part
 from postroom.pipelines import XmlReceive
 from postroom.pipelines.documents.disassembled_batch import MAX_DOCUMENT_SIZE
@@ -36,9 +36,9 @@ READ = XmlReceive(schemas=Schemas(schemas=(SCHEMA,)))
 ORDER: dict[str, Any] = {"source": "order", "target": "invoice"}
 
 
-def outbound(folder: Path, **settings: Any) -> PortMaps:
+def outbound(folder: Path, **settings: Any) -> RunningMaps:
     one = maps.Xslt("order-to-invoice.xslt", **ORDER, **settings)
-    return PortMaps.pack([one], folder)
+    return PortMaps.pack([one], folder).running
 
 
 def order(content: bytes = b"<order><total>5</total><note>n</note></order>") -> Message:
@@ -49,7 +49,7 @@ def order(content: bytes = b"<order><total>5</total><note>n</note></order>") -> 
 
 def test_a_mapped_message_keeps_its_id_its_other_parts_and_its_properties(folder: Path) -> None:
     given = order()
-    sent = map_message(outbound(folder, read=READ), given)
+    sent = outbound(folder, read=READ).map_message(given)
     assert (sent.message_id, sent.parts[0]) == (given.message_id, given.parts[0])
     assert sent.body is not None
     assert (sent.body.content_type, sent.body.charset) == ("application/xml", None)
@@ -61,14 +61,14 @@ def test_a_mapped_message_keeps_its_id_its_other_parts_and_its_properties(folder
 
 
 def test_a_distinguished_field_of_the_target_is_written_and_not_promoted(folder: Path) -> None:
-    sent = map_message(outbound(folder, read=READ), order())
+    sent = outbound(folder, read=READ).map_message(order())
     assert sent.context.written[Note.key] == "n"
     assert Note.key not in sent.context.promoted
 
 
 def test_messages_of_another_type_or_without_a_type_are_not_changed(folder: Path) -> None:
     for given in (Message.of(b"x"), Message.of(b"x", promoted={BTS.MessageType: "memo"})):
-        assert map_message(outbound(folder), given) is given
+        assert outbound(folder).map_message(given) is given
 
 
 def test_a_mapping_failure_has_the_name_of_the_map(folder: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_mapping_failure_has_the_name_of_the_map(folder: Path) -> None:
         (Message(context=order().context), "order-to-invoice.xslt: The message has no body"),
     ):
         with pytest.raises(MapFailure, match=reason):
-            map_message(outbound(folder), given)
+            outbound(folder).map_message(given)
 
 
 def test_a_map_can_be_tried_out(folder: Path) -> None:
