@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.errors import MessageBoxUnavailable, PostroomError
+from postroom.frozen_processes import kill_frozen_children
 from postroom.messagebox.configuration import Host, check_login_of_host, find_host, read_receive_locations
 from postroom.messagebox.connection import Login, connect
 from postroom.spark.bulk.bulk_once import Watcher
@@ -91,9 +92,10 @@ def _run_on_spark(
     if login.is_local and not is_this_machine(where):
         text = "Spark runs on %s, and only tasks on this machine can reach the MessageBox: its address is local"
         _log.warning(text, where)
-    if once:
-        return PipelineOnce(session, host, login=login, home=home).run(stop, watcher)
-    return PipelineProcess(session, host, login=login, home=home).run(stop)
+    with kill_frozen_children():  # the JVM and the workers
+        if once:
+            return PipelineOnce(session, host, login=login, home=home).run(stop, watcher)
+        return PipelineProcess(session, host, login=login, home=home).run(stop)
 
 
 class _Ended(Exception):

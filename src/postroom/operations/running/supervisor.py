@@ -1,7 +1,8 @@
 """Supervise the embedded PostgreSQL server, the pipelines and the hosts for `postroom up`.
 
-Each is a process of its own. A process that ends is restarted: the first time at once, then with a backoff. The
-database is restarted before the processes that need it. All of them end with the supervisor, even if it is killed.
+Each is a process of its own. A process that is frozen is killed. A process that ends is restarted: the first time at
+once, then with a backoff. The database is restarted before the processes that need it. All of them end with the
+supervisor, even if it is killed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from postroom.backoff import Backoff
 from postroom.errors import Unavailable
+from postroom.frozen_processes import FrozenProcesses
 from postroom.messagebox.configuration import read_hosts, read_receive_locations, read_send_ports
 from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer
@@ -131,6 +133,7 @@ class Supervisor:
         self._spark = spark or SparkOptions()
         self._report = report
         self._children: list[_Child] = []
+        self._frozen = FrozenProcesses()
         self._next_host_poll = 0.0
         self._next_location_poll = 0.0
         self._reported: dict[str, LocationState] = {}
@@ -141,6 +144,8 @@ class Supervisor:
             while not stop.is_set():
                 self._supervise_server()
                 self._add_children()
+                for pid in self._frozen.kill(self.pids().values()):
+                    self._report(f"Process {pid} was frozen and has been killed")
                 for child in self._children:
                     self._supervise(child)
                 self._report_locations()

@@ -1,0 +1,69 @@
+"""Kill processes that are frozen (SIGSTOP), so that their parent restarts them.
+
+A frozen process answers nobody and does not end. Nobody stops a process of Postroom for long on purpose; a process that
+a debugger has stopped does not count.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+
+import psutil
+
+from postroom.background_loop import BackgroundLoop
+
+_log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 2.0
+_FROZEN_SECONDS = 5.0
+
+
+class FrozenProcesses:
+    """Remembers since when each process is frozen."""
+
+    def __init__(self, after: float = _FROZEN_SECONDS) -> None:
+        self._after = after
+        self._frozen_since: dict[psutil.Process, float] = {}
+
+    def kill(self, pids: Iterable[int]) -> list[int]:
+        """Kill the processes that have been frozen for long. Return their ids."""
+        now = time.monotonic()
+        frozen = [process for process in map(_find_frozen, pids) if process is not None]
+        self._frozen_since = {process: self._frozen_since.get(process, now) for process in frozen}
+        killed = [process for process in frozen if now - self._frozen_since[process] >= self._after]
+        for process in killed:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        return [process.pid for process in killed]
+
+
+@contextmanager
+def kill_frozen_children(after: float = _FROZEN_SECONDS) -> Iterator[None]:
+    """Kill frozen descendants of this process during the block."""
+    frozen = FrozenProcesses(after)
+    this_process = psutil.Process(os.getpid())
+
+    def step() -> float:
+        for pid in frozen.kill(child.pid for child in this_process.children(recursive=True)):
+            _log.warning("process %d was frozen and has been killed", pid)
+        return min(_POLL_SECONDS, after)
+
+    loop = BackgroundLoop("frozen children", step)
+    loop.start()
+    try:
+        yield
+    finally:
+        loop.stop()
+        loop.join()
+
+
+def _find_frozen(pid: int) -> psutil.Process | None:
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_STOPPED:
+            return process
+    return None
