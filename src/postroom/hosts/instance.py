@@ -23,10 +23,11 @@ from postroom.hosts.dequeue.service import BuildService, ServiceContext
 from postroom.hosts.dequeue.subservice import Subservice
 from postroom.hosts.http.locations import HttpLocations
 from postroom.hosts.messaging.endpoint_manager import BuildAdapter, EndpointManager, OpenSendPorts
-from postroom.hosts.registration import LOCK_SERVER, LOCK_SOCKET, Registration
+from postroom.hosts.registration import LOCK_SOCKET, Registration
 from postroom.hosts.session_watchdog import SessionWatchdog
 from postroom.messagebox.configuration import ServiceClass, check_login_of_host, find_host, read_dequeuing
 from postroom.messagebox.connection import Connect, LazyConnection, connect
+from postroom.messagebox.heartbeat import HEARTBEAT_SECONDS, IDLE_SESSION_TIMEOUT
 from postroom.messagebox.jobs import JobSettings, build_jobs, run_due_jobs
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.subscriptions import ServiceSubscriptions
@@ -49,7 +50,7 @@ class HostSettings:
     stop_within: timedelta = timedelta(seconds=30)
     #: How often a statement is sent on the connection that holds the lock. PostgreSQL ends the session after 8 s
     #: without one.
-    heartbeat: timedelta = timedelta(seconds=2)
+    heartbeat: timedelta = timedelta(seconds=HEARTBEAT_SECONDS)
     #: The configuration is read again after this time, even if the routing version has not changed.
     configuration_age: timedelta = timedelta(seconds=60)
     #: True if this instance runs housekeeping jobs.
@@ -125,7 +126,7 @@ class HostInstance:
             check_login_of_host(connection, host)
         queues = HostQueues(host.name)
         registration = Registration(
-            connect=partial(open_connection, server_settings=LOCK_SERVER, socket_settings=LOCK_SOCKET),
+            connect=partial(open_connection, server_settings=IDLE_SESSION_TIMEOUT, socket_settings=LOCK_SOCKET),
             connect_other=open_connection,
             host=host,
             queues=queues,

@@ -17,6 +17,7 @@ from enum import Enum
 
 from postroom.errors import PostroomError
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.heartbeat import keep_alive
 from postroom.messagebox.queues import to_storable_text
 from postroom.messagebox.statements import statement
 
@@ -88,3 +89,4 @@ class SinkReport:
 def lock_sinks_served(connection: Connection, host_id: int) -> None:
     """Lock the sinks of a host for the rest of the session, to show that a process serves them."""
     connection.execute("SELECT pg_advisory_lock_shared(%s, %s)", (SINKS_SERVED_LOCK, host_id))
+    keep_alive(connection)

@@ -7,6 +7,7 @@ import zlib
 
 from postroom.errors import Unavailable
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.heartbeat import keep_alive
 from postroom.messagebox.statements import statement
 
 #: The class of the advisory locks of receive locations. The number of a lock is derived from the location's id.
@@ -22,7 +23,8 @@ def lock_number(location_id: uuid.UUID) -> int:
 
 
 class LocationLock:
-    """The lock of a location, on one session. PostgreSQL releases it when the session ends."""
+    """The lock of a location, on one session. PostgreSQL releases it when the session ends, or when this process
+    freezes."""
 
     def __init__(self, connection: Connection, location_id: uuid.UUID) -> None:
         self._connection = connection
@@ -37,6 +39,8 @@ class LocationLock:
                 "SELECT pg_try_advisory_lock(%s, %s)", (LOCATION_LOCK, self._number)
             ).fetchone()
             self._is_locked = row is not None and bool(row[0])
+            if self._is_locked:
+                keep_alive(self._connection)
             return self._is_locked
         # A pooler in transaction mode would run every statement in another session, and none of them has the lock.
         row = self._connection.execute(

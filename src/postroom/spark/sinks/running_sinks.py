@@ -1,7 +1,7 @@
 """The running sinks of a host. A sink with waiting messages gets a thread, which ends when no message waits.
 
-One process at a time drains a sink and holds its lock. PostgreSQL releases the lock of a killed process, and the next
-process continues the interrupted batch.
+One process at a time drains a sink and holds its lock. PostgreSQL releases the lock of a killed or frozen process, and
+the next process continues the interrupted batch.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from postroom.adapters import AnySink
 from postroom.errors import MessageBoxUnavailable, PostroomError, StateError
 from postroom.messagebox.configuration import Host, read_send_ports
 from postroom.messagebox.connection import Connection, Login
+from postroom.messagebox.heartbeat import keep_alive
 from postroom.messagebox.streams.running_sinks import lock_sinks_served
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.sinks.drain import Drain
@@ -177,4 +178,6 @@ def _write_failure(name: str, why: str, hint: str) -> StateError:
 def _lock(connection: Connection, port_id: uuid.UUID) -> bool:
     row = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", (SINK_LOCK, sink_lock(port_id))).fetchone()
     assert row is not None
+    if row[0]:
+        keep_alive(connection)
     return bool(row[0])

@@ -1,0 +1,72 @@
+"""Heartbeats on sessions that hold session locks.
+
+A frozen process keeps its connections, and so its locks. PostgreSQL therefore ends a session with a lock that sends
+nothing for 8 s. A thread of the process sends a statement every 2 s, because the owner of a lock may be busy with
+something else for longer.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+
+from psycopg.pq import TransactionStatus
+
+from postroom.background_loop import BackgroundLoop
+from postroom.messagebox.connection import Connection
+
+_log = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 2.0
+#: The setting of PostgreSQL for sessions with locks.
+IDLE_SESSION_TIMEOUT = {"idle_session_timeout": "8s"}
+
+_READY = (TransactionStatus.IDLE, TransactionStatus.INTRANS)
+
+
+def keep_alive(connection: Connection) -> None:
+    """Let PostgreSQL end the session if this process freezes. Call it after the session has locked something."""
+    for name, value in IDLE_SESSION_TIMEOUT.items():
+        connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+    _heartbeats.add(connection)
+
+
+class _Heartbeats:
+    """Sends heartbeats on the connections of this process that hold locks, until they are closed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._loop: BackgroundLoop | None = None
+
+    def add(self, connection: Connection) -> None:
+        with self._lock:
+            self._connections.add(connection)
+            if self._loop is None:
+                self._loop = BackgroundLoop("heartbeats", self._step)
+                self._loop.start()
+
+    def _step(self) -> float:
+        with self._lock:
+            connections = list(self._connections)
+        for connection in connections:
+            if connection.closed:
+                with self._lock:
+                    self._connections.discard(connection)
+            else:
+                _send_heartbeat(connection)
+        return HEARTBEAT_SECONDS
+
+
+def _send_heartbeat(connection: Connection) -> None:
+    """Send a statement, unless another thread uses the connection, or a COPY runs: then the session is not idle."""
+    if connection.lock.acquire(blocking=False):
+        try:
+            if connection.pgconn.transaction_status in _READY:
+                connection.pgconn.exec_(b"SELECT 1")
+        finally:
+            connection.lock.release()
+
+
+_heartbeats = _Heartbeats()
