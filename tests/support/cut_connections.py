@@ -1,4 +1,4 @@
-"""Connections that are cut in the middle of a publish."""
+"""Cut the connection of a publish before it commits."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tests.support.box import Box
 
 
 @contextmanager
-def dying_before_commit(box: Box, batch_type: type[PublishBatch]) -> Iterator[None]:
-    """The connection of a publish is cut after everything is written, before it commits."""
+def cut_before_commit(box: Box, batch_type: type[PublishBatch]) -> Iterator[None]:
+    """Cut the connection of a publish after it has written everything and before it commits."""
     insert, write_routes = batch_type.insert, batch_type.write_routes
 
-    def die(connection: Connection) -> None:
+    def cut(connection: Connection) -> None:
         box.one("SELECT pg_terminate_backend(%s, 5000)", connection.info.backend_pid)
 
-    def insert_and_die(batch: PublishBatch, connection: Connection) -> bool:
+    def insert_and_cut(batch: PublishBatch, connection: Connection) -> bool:
         if inserted := insert(batch, connection):
-            die(connection)
+            cut(connection)
         return inserted
 
-    def write_and_die(batch: PublishBatch, connection: Connection, lock: RoutingLock) -> None:
+    def write_and_cut(batch: PublishBatch, connection: Connection, lock: RoutingLock) -> None:
         write_routes(batch, connection, lock)
-        die(connection)
+        cut(connection)
 
-    with patch.multiple(batch_type, insert=insert_and_die, write_routes=write_and_die):
+    with patch.multiple(batch_type, insert=insert_and_cut, write_routes=write_and_cut):
         yield

@@ -24,7 +24,7 @@ from postroom.operations.ports import send_ports as ports
 from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport
 from tests.support.box import PROMOTE, Box, Region, interchange
-from tests.support.cut_connections import dying_before_commit
+from tests.support.cut_connections import cut_before_commit
 
 GOOD, BAD, UNROUTABLE = b'{"region": "EU"}', b"{broken", b'{"region": "nowhere"}'
 ERRORS = "ErrorReport.ErrorType == 'FailedMessage'"
@@ -200,7 +200,7 @@ def test_a_transaction_that_fails_before_its_commit_leaves_no_error_message_and_
 
     with (
         connect(box.url, user=box.host().role_name) as connection,
-        dying_before_commit(box, DocumentBatch),
+        cut_before_commit(box, DocumentBatch),
         pytest.raises(MessageBoxUnavailable),
     ):
         Receiver(connection, RoutingTable()).receive(location, [whole])

@@ -13,7 +13,7 @@ from tests.support.box import Box
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import PATIENCE
 
-#: Jobs run only where a test asks for them, so that it can look at what they would change.
+#: Jobs run only where a test runs them, so that the test can check the state before.
 SETTINGS = HostSettings(runs_jobs=False, memory_queue=100, stop_within=timedelta(seconds=PATIENCE))
 
 StartHost = Callable[..., HostInstance]
@@ -21,7 +21,7 @@ StartHost = Callable[..., HostInstance]
 
 @pytest.fixture
 def start_host(box: Box, tmp_path: Path) -> Iterator[StartHost]:
-    """Starts an instance of a host, logged in as the host's role, whose ports all use one recorder."""
+    """Return a function that starts a host instance with the login of its host. All ports use one recording adapter."""
     with ExitStack() as stack:
 
         def start(recorder: RecordingAdapter, name: str = "Default", **given: Any) -> HostInstance:

@@ -1,4 +1,4 @@
-"""A receive port that requires authentication: drop or keep what has no authenticated originator (SEC-11, ACC-73)."""
+"""Receive ports drop or suspend messages without an authenticated originator (SEC-11, ACC-73)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MIXED = b'{"region":"EU","party":"Contoso"}\n{"region":"EU"}\n{"region":"EU","pa
 SID = Context().write(BTS.OriginatorSID, "CONTOSO\\anna")
 
 
-def location(
+def add_location(
     box: Box, authentication: str, pipeline: ReceivePipeline = LINES, *, trusted: bool = True
 ) -> ReceiveLocation:
     box.add_port("Europe", "Region == 'EU'")
@@ -51,17 +51,17 @@ def location(
     return replace(found, authentication=authentication)
 
 
-def receive(box: Box, where: ReceiveLocation, body: bytes, context: Context) -> Received:
+def receive(box: Box, location: ReceiveLocation, body: bytes, context: Context) -> Received:
     interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(body), context=context)
     with connect(box.url, user=box.host().role_name) as connection:
-        (received,) = Receiver(connection, RoutingTable()).receive(where, [interchange])
+        (received,) = Receiver(connection, RoutingTable()).receive(location, [interchange])
     assert check(box.connection) == []
     return received
 
 
 @pytest.mark.parametrize("authentication", ["none", "drop", "keep"])
 def test_a_message_with_an_authenticated_originator_is_received(box: Box, authentication: str) -> None:
-    received = receive(box, location(box, authentication), b'{"region":"EU"}', KNOWN)
+    received = receive(box, add_location(box, authentication), b'{"region":"EU"}', KNOWN)
     assert (received.published, received.suspended, received.dropped) == (1, 0, 0)
     assert box.queued() == {"Europe": 1}
 
@@ -81,7 +81,7 @@ def test_drop_discards_and_counts_messages_without_an_authenticated_originator(
     box: Box, context: Context, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        received = receive(box, location(box, "drop"), b'{"region":"EU"}', context)
+        received = receive(box, add_location(box, "drop"), b'{"region":"EU"}', context)
     assert (received.published, received.suspended, received.dropped) == (0, 0, 1)
     assert (box.queued(), box.suspended(), box.count("spool"), box.count("parts")) == ({}, [], 0, 0)
     assert box.one("SELECT outcome FROM receipts") == {"last": 1, "done": True, "dropped": 1}
@@ -93,7 +93,7 @@ def test_drop_discards_and_counts_messages_without_an_authenticated_originator(
 
 @pytest.mark.parametrize("trusted", [True, False])
 def test_the_signer_of_a_message_is_its_authenticated_originator(box: Box, tmp_path: Path, trusted: bool) -> None:
-    """SEC-12: by certificate. Nobody is believed in a host that is not trusted."""
+    """SEC-12: the party is found by certificate. A host that is not trusted has no authenticated originator."""
     now = system_clock()
     today = (now - timedelta(days=1), now + timedelta(days=1))
     authority = issue("Authority", is_authority=True, elliptic=True, valid=today)
@@ -108,7 +108,7 @@ def test_the_signer_of_a_message_is_its_authenticated_originator(box: Box, tmp_p
     signer = pkcs7.PKCS7SignatureBuilder().set_data(order)
     signer = signer.add_signer(sender.certificate, sender.key, hashes.SHA256())
     mail = signer.sign(Encoding.SMIME, [pkcs7.PKCS7Options.DetachedSignature])
-    received = receive(box, location(box, "keep", pipeline, trusted=trusted), mail, Context())
+    received = receive(box, add_location(box, "keep", pipeline, trusted=trusted), mail, Context())
     assert (received.published, received.suspended) == ((1, 0) if trusted else (0, 1))
     if trusted:
         row = box.connection.execute("SELECT originator_sid, originator_pid FROM spool").fetchone()
@@ -116,21 +116,21 @@ def test_the_signer_of_a_message_is_its_authenticated_originator(box: Box, tmp_p
 
 
 def test_drop_discards_single_messages_of_an_interchange(box: Box) -> None:
-    received = receive(box, location(box, "drop"), MIXED, SID)
+    received = receive(box, add_location(box, "drop"), MIXED, SID)
     assert (received.published, received.suspended, received.dropped) == (1, 0, 2)
 
 
 def test_keep_suspends_each_message_of_a_recoverable_interchange(box: Box) -> None:
-    received = receive(box, location(box, "keep"), MIXED, SID)
+    received = receive(box, add_location(box, "keep"), MIXED, SID)
     assert (received.published, received.suspended, received.dropped) == (1, 2, 0)
     assert box.suspended() == [("AUTHENTICATION", True)] * 2
     bodies = {body for (body,) in box.connection.execute("SELECT body FROM parts")}
     assert bodies == set(MIXED.split(b"\n"))
 
 
-def test_keep_suspends_all_of_a_standard_interchange_and_large_ones_in_pieces(box: Box) -> None:
-    where = location(box, "keep", pipelines.PassThrough())
-    received = receive(box, where, b"x" * (2 * FRAGMENT_SIZE + 1), SID)
+def test_keep_suspends_a_standard_interchange_whole_and_stores_a_large_one_in_fragments(box: Box) -> None:
+    location = add_location(box, "keep", pipelines.PassThrough())
+    received = receive(box, location, b"x" * (2 * FRAGMENT_SIZE + 1), SID)
     assert (received.published, received.suspended) == (0, 1)
     assert box.suspended() == [("AUTHENTICATION", True)]
     assert box.count("fragments") == 3
@@ -138,18 +138,18 @@ def test_keep_suspends_all_of_a_standard_interchange_and_large_ones_in_pieces(bo
 
 def test_a_large_document_is_suspended_separately(box: Box) -> None:
     large = b'{"region":"EU","text":"' + b"x" * FRAGMENT_SIZE + b'"}'
-    received = receive(box, location(box, "keep"), MIXED + b"\n" + large, SID)
+    received = receive(box, add_location(box, "keep"), MIXED + b"\n" + large, SID)
     assert (received.published, received.suspended) == (1, 3)
     assert box.one("SELECT max(size) FROM parts") == len(large)
 
 
 def test_a_host_that_is_not_trusted_has_no_authenticated_originator(box: Box) -> None:
-    received = receive(box, location(box, "keep", trusted=False), b'{"region":"EU"}', KNOWN)
+    received = receive(box, add_location(box, "keep", trusted=False), b'{"region":"EU"}', KNOWN)
     assert (received.published, received.suspended) == (0, 1)
 
 
 def test_a_suspended_message_is_authenticated_again_when_it_is_resumed(box: Box, start_host: StartHost) -> None:
-    receive(box, location(box, "keep"), b'{"region":"EU"}', SID)
+    receive(box, add_location(box, "keep"), b'{"region":"EU"}', SID)
     instance_id = box.one("SELECT instance_id FROM suspended_queue")
     start_host(RecordingAdapter())
     resume(box.connection, instance_id)
@@ -159,17 +159,17 @@ def test_a_suspended_message_is_authenticated_again_when_it_is_resumed(box: Box,
 
 
 def test_a_repeated_interchange_drops_nothing_twice(box: Box) -> None:
-    where = location(box, "drop")
+    location = add_location(box, "drop")
     interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(MIXED), context=SID)
     with connect(box.url, user=box.host().role_name) as connection:
-        first, again = (Receiver(connection, RoutingTable()).receive(where, [interchange])[0] for _ in range(2))
+        first, again = (Receiver(connection, RoutingTable()).receive(location, [interchange])[0] for _ in range(2))
     assert (first.dropped, again.dropped) == (2, 0)
     assert box.queued() == {"Europe": 1}
 
 
 def test_a_suspended_message_is_explained(box: Box) -> None:
-    receive(box, location(box, "keep", pipelines.Json(promote=PROMOTE)), b'{"region":"EU"}', SID)
-    kept = box.one("SELECT message_id FROM suspended_queue WHERE error_code = 'AUTHENTICATION'")
-    [explained] = explain_message(box.connection, kept)
+    receive(box, add_location(box, "keep", pipelines.Json(promote=PROMOTE)), b'{"region":"EU"}', SID)
+    suspended_id = box.one("SELECT message_id FROM suspended_queue WHERE error_code = 'AUTHENTICATION'")
+    [explained] = explain_message(box.connection, suspended_id)
     assert (explained.accepted, explained.failure_handling) == (False, FailureHandling.SUSPENDED)
     assert isinstance(explained.failure, AuthenticationFailure)

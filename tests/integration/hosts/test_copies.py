@@ -1,4 +1,4 @@
-"""A port that gets a message twice, directly and through a group, sends two things (SUB-15), also as files."""
+"""A port that receives a message directly and through groups sends each copy (SUB-15), with its own file name."""
 
 from __future__ import annotations
 
@@ -35,18 +35,19 @@ def publish(connection: Connection) -> str:
     return str(published.message_id)
 
 
-def delivered(database: str, home: Path) -> list[str]:
-    """Lets a host deliver everything that is queued; the names of the files."""
+def deliver_all(database: str, home: Path) -> list[str]:
+    """Run a host until it has deliver_all all messages. Return the names of the files."""
     with connect(database) as connection, HostInstance(database, "Main", home, settings=SETTINGS, as_role=True):
         wait_until(
-            lambda: connection.execute("SELECT count(*) FROM instances").fetchone() == (0,), what="all delivered"
+            lambda: connection.execute("SELECT count(*) FROM instances").fetchone() == (0,),
+            what="an empty queue",
         )
     files = sorted((home / "out").iterdir())
     assert {file.read_bytes() for file in files} == {b"order"}
     return [file.name for file in files]
 
 
-def copies_of(message_id: str) -> list[str]:
+def list_file_names(message_id: str) -> list[str]:
     return sorted([f"{message_id}.txt", f"{message_id}-All.txt", f"{message_id}-A_B~998d3ed8.txt"])
 
 
@@ -54,17 +55,17 @@ def test_each_copy_is_a_separate_file(database: str, tmp_path: Path) -> None:
     with connect(database) as connection:
         deploy(connection, tmp_path)
         message_id = publish(connection)
-    assert delivered(database, tmp_path) == copies_of(message_id)
+    assert deliver_all(database, tmp_path) == list_file_names(message_id)
 
 
 def test_a_repeated_attempt_finds_the_file_of_its_copy(database: str, tmp_path: Path) -> None:
-    """As after a crash between the sending and its being recorded."""
+    """A crash after the send and before the completion has the same effect."""
     with connect(database) as connection:
         deploy(connection, tmp_path)
         message_id = publish(connection)
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / f"{message_id}-All.txt").write_bytes(b"order")
-    assert delivered(database, tmp_path) == copies_of(message_id)
+    assert deliver_all(database, tmp_path) == list_file_names(message_id)
 
 
 def test_a_copy_keeps_the_name_of_a_deleted_group(database: str, tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ def test_a_copy_keeps_the_name_of_a_deleted_group(database: str, tmp_path: Path)
         message_id = publish(connection)
         deploy(connection, tmp_path, grouped=False)
         connection.execute("SELECT purge_subscriptions(p_now => now() + interval '2 hours')")
-    assert delivered(database, tmp_path) == copies_of(message_id)
+    assert deliver_all(database, tmp_path) == list_file_names(message_id)
     with connect(database) as connection:
         connection.execute("SELECT purge_subscriptions(p_now => now() + interval '2 hours')")
         assert connection.execute("SELECT count(*) FROM subscriptions WHERE group_id IS NOT NULL").fetchone() == (0,)
@@ -86,4 +87,4 @@ def test_a_template_may_contain_the_group(database: str, tmp_path: Path, name: s
         message_id = publish(connection)
     pattern = name.replace("%MessageID%", message_id)
     expected = [pattern.replace("%SendPortGroup%", group) for group in ("", "All", "A_B~998d3ed8")]
-    assert delivered(database, tmp_path) == sorted(expected)
+    assert deliver_all(database, tmp_path) == sorted(expected)

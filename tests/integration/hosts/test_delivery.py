@@ -1,4 +1,4 @@
-"""What a send port's adapter is given, and what becomes of a message that was delivered."""
+"""The message that the adapter of a send port gets, and the state after the delivery."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def order(region: str = "EU", body: bytes = b"an order", **given: object) -> Mes
     return Message.of(body, promoted={Region: region}, **given)  # type: ignore[arg-type]
 
 
-def completed(instance: HostInstance, count: int) -> None:
+def wait_for_completed(instance: HostInstance, count: int) -> None:
     wait_until(lambda: instance.counts["completed"] >= count, what=f"{count} completed")
 
 
-def test_the_adapter_is_given_the_message_as_it_was_published(box: Box, start_host: StartHost) -> None:
+def test_the_adapter_gets_the_message_as_published(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=2, retry_seconds=120)
     recorder = RecordingAdapter()
     instance = start_host(recorder)
     message = order(written={BTS.SourceParty: "Contoso"})
     box.agent().publish([message])
-    completed(instance, 1)
+    wait_for_completed(instance, 1)
     (sent,) = recorder.sent
     assert sent.message.message_id == message.message_id
     assert sent.message.body == message.body
@@ -44,12 +44,12 @@ def test_the_adapter_is_given_the_message_as_it_was_published(box: Box, start_ho
     assert sent.attempt.number == 1
 
 
-def test_the_context_tells_the_adapter_about_its_port(box: Box, start_host: StartHost) -> None:
+def test_the_context_contains_the_properties_of_the_send_port(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=2, retry_seconds=120)
     recorder = RecordingAdapter()
     instance = start_host(recorder)
-    box.agent().publish([order(written={BTS.SPName: "what the publisher says does not count"})])
-    completed(instance, 1)
+    box.agent().publish([order(written={BTS.SPName: "a value of the publisher, which is replaced"})])
+    wait_for_completed(instance, 1)
     context = recorder.sent[0].message.context
     assert context[BTS.SPName] == "Europe"
     assert context[BTS.SPID] == str(box.one("SELECT id FROM send_ports"))
@@ -59,13 +59,13 @@ def test_the_context_tells_the_adapter_about_its_port(box: Box, start_host: Star
     assert context[BTS.RetryInterval] == 2
 
 
-def test_every_subscriber_gets_its_own_copy(box: Box, start_host: StartHost) -> None:
+def test_each_subscriber_gets_its_own_copy(box: Box, start_host: StartHost) -> None:
     for name in ("Europe", "Audit"):
         box.add_port(name, "Orders.Region == 'EU'")
     recorder = RecordingAdapter()
     instance = start_host(recorder)
     box.agent().publish([order()])
-    completed(instance, 2)
+    wait_for_completed(instance, 2)
     assert sorted(one.port for one in recorder.sent) == ["Audit", "Europe"]
     assert len({one.attempt.instance_id for one in recorder.sent}) == 2
 
@@ -83,7 +83,7 @@ def test_a_large_body_is_streamed_in_fragments(box: Box, start_host: StartHost, 
     instance = start_host(recorder)
     body = bytes(range(256)) * (size // 256 + 1)
     box.agent().publish([order(body=body[:size])])
-    completed(instance, 1)
+    wait_for_completed(instance, 1)
     assert recorder.bodies == [body[:size]]
     assert max(pieces) <= FRAGMENT_SIZE
     assert sum(pieces) == size
@@ -97,7 +97,7 @@ def test_all_parts_are_delivered_in_order_with_their_content_types(box: Box, sta
     note = Part(name="note", body=Bytes("früh".encode()), content_type="text/plain", charset="utf-8")
     message = order(parts=(picture, note))
     box.agent().publish([message])
-    completed(instance, 1)
+    wait_for_completed(instance, 1)
     received = recorder.sent[0].message
     assert [part.name for part in received.parts] == ["body", "picture", "note"]
     assert [(part.part_id, part.content_type, part.charset) for part in received.parts] == [
@@ -111,18 +111,18 @@ def test_a_message_without_parts_is_delivered(box: Box, start_host: StartHost) -
     recorder = RecordingAdapter()
     instance = start_host(recorder)
     box.agent().publish([Message.of(promoted={Region: "EU"})])
-    completed(instance, 1)
+    wait_for_completed(instance, 1)
     assert recorder.sent[0].message.parts == ()
 
 
 def test_higher_priorities_are_delivered_first(box: Box, start_host: StartHost) -> None:
-    """DEQ-10, DEQ-11: published last, with the better priority, and dequeued first."""
+    """DEQ-10, DEQ-11: the message with the highest priority is published last and dequeued first."""
     box.add_port("Low", "Orders.Region == 'EU'", priority=10)
     box.add_port("High", "Orders.Region == 'US'", priority=1)
     box.connection.execute("UPDATE service_classes SET dequeue_threads = 1")
     box.agent().publish([order("EU"), order("EU"), order("US")])
     recorder = RecordingAdapter()
-    completed(start_host(recorder), 3)
+    wait_for_completed(start_host(recorder), 3)
     assert [one.port for one in recorder.sent] == ["High", "Low", "Low"]
 
 
@@ -133,12 +133,12 @@ def test_messages_for_a_stopped_host_stay_queued(box: Box, start_host: StartHost
     assert box.queued() == {"Europe": 10}
     assert box.suspended() == []
     recorder = RecordingAdapter()
-    completed(start_host(recorder), 10)
+    wait_for_completed(start_host(recorder), 10)
     assert len(recorder.sent) == 10
 
 
 def test_stopping_a_port_keeps_its_queued_messages(box: Box, start_host: StartHost) -> None:
-    """SPT-05, ACC-21, ACC-22: what was queued before is sent; what came after waits for a start or a resume."""
+    """SPT-05, ACC-21, ACC-22: messages queued before are sent. Later messages wait for a start or a resume."""
     box.add_port("Europe", "Orders.Region == 'EU'")
     agent = box.agent()
     agent.publish([order(body=b"before") for _ in range(50)])
@@ -146,15 +146,15 @@ def test_stopping_a_port_keeps_its_queued_messages(box: Box, start_host: StartHo
     agent.publish([order(body=b"after") for _ in range(5)])
     recorder = RecordingAdapter()
     instance = start_host(recorder)
-    completed(instance, 50)
+    wait_for_completed(instance, 50)
     assert set(recorder.bodies) == {b"before"}
     assert box.suspended() == [("PORT_STOPPED", True)] * 5
     resumed = box.one("SELECT instance_id FROM suspended_queue ORDER BY seq LIMIT 1")
     assert box.one("SELECT count(*) FROM resume_instances(ARRAY[%s::uuid])", resumed) == 1
-    completed(instance, 51)
+    wait_for_completed(instance, 51)
     assert recorder.sent[-1].attempt.instance_id == resumed
     ports.start(box.connection, "Europe")
-    completed(instance, 55)
+    wait_for_completed(instance, 55)
     assert box.suspended() == []
 
 
@@ -169,26 +169,26 @@ def test_a_message_for_a_deleted_port_is_suspended_with_the_reason(box: Box, sta
     assert str(port_id) in box.one("SELECT error_description FROM suspended_queue")
 
 
-def test_a_changed_port_is_noticed_with_the_next_routing_version(box: Box, start_host: StartHost) -> None:
+def test_a_changed_port_is_read_again_with_the_next_routing_version(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     recorder = RecordingAdapter()
     instance = start_host(recorder)
     agent = box.agent()
     agent.publish([order()])
-    completed(instance, 1)
+    wait_for_completed(instance, 1)
     with box.connection.transaction():
         box.connection.execute(
             "UPDATE send_ports SET uri = 'null://elsewhere', adapter = %s", (Jsonb({"kind": "file", "path": "else"}),)
         )
         box.connection.execute("SELECT change_routing()")
     agent.publish([order()])
-    completed(instance, 2)
+    wait_for_completed(instance, 2)
     context = recorder.sent[1].message.context
     assert (context[BTS.OutboundTransportLocation], context[BTS.OutboundTransportType]) == ("null://elsewhere", "FILE")
-    assert (recorder.opened, recorder.closed) == (2, 1), "the old adapter is closed, the new one opened"
+    assert (recorder.opened, recorder.closed) == (2, 1), "the old adapter is closed and the new one is opened"
 
 
-def test_an_adapter_in_use_is_closed_only_when_it_is_free(box: Box, start_host: StartHost) -> None:
+def test_an_adapter_in_use_is_closed_after_its_last_send(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.add_port("Other", "Orders.Region == 'US'")
     blocked = BlockedSend()
@@ -206,7 +206,7 @@ def test_an_adapter_in_use_is_closed_only_when_it_is_free(box: Box, start_host: 
     wait_until(lambda: len(recorder.attempts) == 2)
     assert recorder.closed == 0
     blocked.released.set()
-    completed(instance, 2)
+    wait_for_completed(instance, 2)
     assert recorder.closed == 1
 
 
@@ -217,11 +217,11 @@ def test_delivered_messages_are_deleted_by_the_jobs(box: Box, start_host: StartH
     agent = box.agent()
     agent.publish([order(body=b"x" * 2 * FRAGMENT_SIZE)])
     instance = start_host(RecordingAdapter())
-    completed(instance, 1)
+    wait_for_completed(instance, 1)
     run_all_jobs_once(box.connection)
     assert box.count("spool") == 1, "the suspended instance keeps its reference (REF-09)"
     ports.start(box.connection, "Audit")
-    completed(instance, 2)
+    wait_for_completed(instance, 2)
     assert (box.count("spool"), box.count("parts"), box.count("fragments")) == (1, 1, 2)
     assert check(box.connection) == []
     run_all_jobs_once(box.connection)
@@ -236,7 +236,7 @@ def test_a_reference_without_its_message_is_suspended(box: Box, start_host: Star
     assert gone == 1
     recorder = RecordingAdapter()
     instance = start_host(recorder)
-    completed(instance, 1)
+    wait_for_completed(instance, 1)
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert box.suspended() == [("MESSAGE_GONE", True)]
 
@@ -253,15 +253,15 @@ def test_missing_fragments_suspend_the_message_at_once(box: Box, start_host: Sta
     assert f"{2 * FRAGMENT_SIZE} of its {3 * FRAGMENT_SIZE} bytes" in description
 
 
-def test_ports_of_another_host_are_left_to_it(box: Box, start_host: StartHost) -> None:
+def test_a_host_delivers_only_messages_of_its_own_ports(box: Box, start_host: StartHost) -> None:
     box.add_host("Other")
     box.add_port("Here", "Orders.Priority == 1")
     box.add_port("There", "Orders.Priority == 1", host="Other")
     message = Message.of(b"x", promoted={Priority: 1})
     box.agent().publish([message])
     here, there = RecordingAdapter(), RecordingAdapter()
-    completed(start_host(here), 1)
+    wait_for_completed(start_host(here), 1)
     assert [one.port for one in here.sent] == ["Here"]
-    completed(start_host(there, "Other"), 1)
+    wait_for_completed(start_host(there, "Other"), 1)
     assert [one.port for one in there.sent] == ["There"]
     assert isinstance(there.sent[0].attempt.instance_id, uuid.UUID)

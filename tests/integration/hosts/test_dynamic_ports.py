@@ -1,4 +1,4 @@
-"""Dynamic send ports in a running host: the message brings its address (SUB-10, SND-17, SND-18)."""
+"""Dynamic send ports in a running host: each message has its own address (SUB-10, SND-17, SND-18)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.waiting import wait_until
 
 @pytest.fixture
 def host(box: Box, tmp_path: Path) -> Iterator[HostInstance]:
-    """A running host whose adapters are the real ones."""
+    """Yield a running host with real adapters."""
     with HostInstance(box.url, "Default", tmp_path, settings=SETTINGS, as_role=True) as running:
         yield running
 
@@ -53,12 +53,12 @@ def publish(box: Box, address: str | None, transport_type: str | None = None, bo
     box.agent().publish([Message.of(body, promoted={Region: "EU"}, written=written)])
 
 
-def suspended(box: Box) -> list[tuple[str, str, str, bool]]:
+def list_suspended(box: Box) -> list[tuple[str, str, str, bool]]:
     rows = box.connection.execute("SELECT error_code, adapter, uri, resumable FROM suspended_queue").fetchall()
     return [(code, adapter, uri, resumable) for code, adapter, uri, resumable in rows]
 
 
-def nothing_left(box: Box) -> bool:
+def are_queues_empty(box: Box) -> bool:
     return box.count("work_queue") + box.count("scheduled_queue") == 0
 
 
@@ -71,7 +71,7 @@ def test_each_message_is_sent_to_its_own_address(box: Box, tmp_path: Path) -> No
         publish(box, "out/three.txt", "FILE", body=b"three")
         publish(box, receiver.url, body=b"four")
         publish(box, f"{receiver.url}/elsewhere", "HTTP", body=b"five")
-        wait_until(lambda: nothing_left(box), what="all sent")
+        wait_until(lambda: are_queues_empty(box), what="empty queues")
         assert box.count("suspended_queue") == 0
         assert sorted(one.body for one in receiver.accepted) == [b"five", b"four"]
     assert [path.read_bytes() for path in (tmp_path / "out" / "one").glob("*.txt")] == [b"one"]
@@ -94,18 +94,18 @@ def test_each_message_is_sent_to_its_own_address(box: Box, tmp_path: Path) -> No
 def test_a_message_that_cannot_be_sent_is_suspended_at_once_and_can_be_resumed(
     box: Box, address: str | None, transport_type: str | None, adapter: str
 ) -> None:
-    """No retry: trying again cannot help. Resumable: another configuration of the port can."""
+    """A retry would fail again. A resume succeeds after a change of the port."""
     add_port(box, urls=["https://example.com/"])
     publish(box, address, transport_type)
-    wait_until(lambda: suspended(box), what="the message suspended")
-    assert suspended(box) == [("ADDRESS", adapter, address or "", True)]
+    wait_until(lambda: list_suspended(box), what="the suspended message")
+    assert list_suspended(box) == [("ADDRESS", adapter, address or "", True)]
 
 
 @pytest.mark.usefixtures("host")
 def test_a_resumed_message_is_sent_after_the_port_allows_its_address(box: Box, tmp_path: Path) -> None:
     add_port(box, folders=["out"])
     publish(box, "file:other/a.txt")
-    wait_until(lambda: suspended(box), what="the message suspended")
+    wait_until(lambda: list_suspended(box), what="the suspended message")
     box.connection.execute(
         """UPDATE send_ports SET adapter = adapter || '{"folders": ["out", "other"]}' WHERE name = 'Anywhere'"""
     )
@@ -115,7 +115,7 @@ def test_a_resumed_message_is_sent_after_the_port_allows_its_address(box: Box, t
 
 
 @pytest.mark.usefixtures("host")
-def test_a_failed_send_is_retried_by_the_ports_policy(box: Box) -> None:
+def test_a_failed_send_is_retried_by_the_policy_of_the_port(box: Box) -> None:
     with http_receiver() as receiver:
         receiver.fail(times=2)
         add_port(box)
@@ -123,8 +123,8 @@ def test_a_failed_send_is_retried_by_the_ports_policy(box: Box) -> None:
         wait_until(lambda: len(receiver.accepted) == 1, what="the third attempt")
         receiver.fail(times=10)
         publish(box, receiver.url)
-        wait_until(lambda: suspended(box), what="the message suspended")
-        assert suspended(box) == [("DELIVERY", "http", receiver.url, True)]
+        wait_until(lambda: list_suspended(box), what="the suspended message")
+        assert list_suspended(box) == [("DELIVERY", "http", receiver.url, True)]
 
 
 def test_the_context_contains_the_properties_of_a_dynamic_send(box: Box, start_host: StartHost) -> None:
@@ -140,8 +140,8 @@ def test_the_context_contains_the_properties_of_a_dynamic_send(box: Box, start_h
     assert (context[BTS.SPName], context[BTS.RetryCount]) == ("Anywhere", 3)
 
 
-def test_a_dynamic_port_is_named_by_its_own_id(box: Box) -> None:
-    """SUB-10: it has no transport, so its subscription names the port."""
+def test_a_message_is_directed_to_a_dynamic_port_by_the_port_id(box: Box) -> None:
+    """SUB-10: a dynamic port has no transport, so its subscription contains the id of the port."""
     add_port(box, filter=None)
     port_id, transport_id = box.connection.execute("SELECT id, transport_id FROM send_ports").fetchone() or (None, None)
     (subscription,) = list_subscriptions(box.connection)
@@ -154,14 +154,14 @@ def test_a_dynamic_port_is_named_by_its_own_id(box: Box) -> None:
 
 
 @pytest.mark.usefixtures("host")
-def test_a_dynamic_port_routes_its_failures_like_any_other(box: Box, tmp_path: Path) -> None:
-    """The error message says which address it was."""
+def test_a_dynamic_port_can_route_its_failures(box: Box, tmp_path: Path) -> None:
+    """The error message contains the address."""
     errors = File("errors", name="%MessageID%").model_dump(mode="json")
     box.add_port("Errors", "ErrorReport.ErrorType == 'FailedMessage'", adapter=errors)
     add_port(box, route_failures=True)
     publish(box, "ftp://example.com/a", body=b"the original")
     wait_until(lambda: list((tmp_path / "errors").glob("[!.]*")), what="the error message")
-    wait_until(lambda: nothing_left(box), what="all sent")
+    wait_until(lambda: are_queues_empty(box), what="empty queues")
     assert [path.read_bytes() for path in (tmp_path / "errors").iterdir()] == [b"the original"]
     assert box.count("suspended_queue") == 0
     context = box.one("SELECT context -> 'promoted' FROM spool WHERE context -> 'promoted' ? 'ErrorReport#ErrorType'")

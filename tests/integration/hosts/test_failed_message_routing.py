@@ -1,4 +1,4 @@
-"""Failures of send ports that route them, and of resumed messages: FMR-01 … 05, 09, NRF-07, 12."""
+"""Failed-message routing of send ports and of resumed messages: FMR-01 … 05, 09, NRF-07, 12."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from postroom.operations.instances.changes import resume
 from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport
 from tests.integration.hosts.conftest import StartHost
-from tests.integration.hosts.test_takeover import bury_the_dead, locks
+from tests.integration.hosts.test_takeover import count_locks, detect_dead_instances
 from tests.support.box import Box, Region, Total
-from tests.support.cut_connections import dying_before_commit
+from tests.support.cut_connections import cut_before_commit
 from tests.support.recording_adapter import RecordingAdapter, fail_always
 from tests.support.waiting import wait_until
 
@@ -38,7 +38,7 @@ def order(body: bytes = b"an order") -> Message:
     return Message.of(body, promoted={Region: "EU", BTS.MessageType: "order"}, written={BTS.SourceParty: "ACME"})
 
 
-def fails_at(*names: str) -> Callable[[Message, Attempt], None]:
+def fail_at(*names: str) -> Callable[[Message, Attempt], None]:
     def behave(message: Message, attempt: Attempt) -> None:
         if message.context[BTS.SPName] in names:
             fail_always(message, attempt)
@@ -46,7 +46,7 @@ def fails_at(*names: str) -> Callable[[Message, Attempt], None]:
     return behave
 
 
-def nothing_left(box: Box) -> None:
+def assert_nothing_left(box: Box) -> None:
     run_all_jobs_once(box.connection)
     assert (box.count("instances"), box.count("spool"), box.count("parts"), box.count("fragments")) == (0, 0, 0, 0)
     assert check(box.connection) == []
@@ -60,7 +60,7 @@ def test_after_the_last_attempt_an_error_message_is_sent_and_nothing_is_suspende
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=retry_count, retry_seconds=0, route_failures=True)
     box.add_port("Errors", "ErrorReport.SendPortName == 'Web'")
     box.add_port("ByType", "BTS.MessageType == 'order' and Orders.Region == 'US'")
-    recorder = RecordingAdapter(fails_at("Web"))
+    recorder = RecordingAdapter(fail_at("Web"))
     instance = start_host(recorder)
     sent = order()
     box.agent().publish([sent])
@@ -80,31 +80,31 @@ def test_after_the_last_attempt_an_error_message_is_sent_and_nothing_is_suspende
     assert context[ErrorReport.FailureInstanceID] == str(recorder.attempts[0].attempt.instance_id)
     assert context[ErrorReport.Description] == "The receiver is down.\nIt does not answer.\nWait."
     assert instance.counts["suspended"] == 0
-    nothing_left(box)
+    assert_nothing_left(box)
 
 
 def test_a_permanent_failure_is_published_as_an_error_message_at_once(box: Box, start_host: StartHost) -> None:
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=3, retry_seconds=0, route_failures=True)
     box.add_port("Errors", "ErrorReport.FailureCode == '0xe0000002'")
 
-    def refuses(message: Message, attempt: Attempt) -> None:
+    def refuse(message: Message, attempt: Attempt) -> None:
         if message.context[BTS.SPName] == "Web":
             raise DeliveryRefused("It does not fit.")
 
-    recorder = RecordingAdapter(refuses)
+    recorder = RecordingAdapter(refuse)
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["completed"] == 1)
     assert [one.port for one in recorder.attempts] == ["Web", "Errors"]
-    nothing_left(box)
+    assert_nothing_left(box)
 
 
-@pytest.mark.parametrize("wanted", ["ErrorReport.SendPortName == 'Other'", "Orders.Region == 'EU'"])
-def test_a_failure_without_a_subscriber_is_suspended(box: Box, start_host: StartHost, wanted: str) -> None:
-    """FMR-04, 09: who subscribes to the original does not get the error message."""
+@pytest.mark.parametrize("error_filter", ["ErrorReport.SendPortName == 'Other'", "Orders.Region == 'EU'"])
+def test_a_failure_without_a_subscriber_is_suspended(box: Box, start_host: StartHost, error_filter: str) -> None:
+    """FMR-04, 09: a subscriber of the original does not get the error message."""
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
-    box.add_port("Errors", wanted)
-    instance = start_host(RecordingAdapter(fails_at("Web")))
+    box.add_port("Errors", error_filter)
+    instance = start_host(RecordingAdapter(fail_at("Web")))
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert box.suspended() == [("DELIVERY", True)]
@@ -115,7 +115,7 @@ def test_a_failure_without_a_subscriber_is_suspended(box: Box, start_host: Start
 def test_an_error_message_that_fails_is_suspended_and_not_routed_again(box: Box, start_host: StartHost) -> None:
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", ERRORS, retry_count=0, route_failures=True)
-    recorder = RecordingAdapter(fails_at("Web", "Errors"))
+    recorder = RecordingAdapter(fail_at("Web", "Errors"))
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["suspended"] == 1)
@@ -126,11 +126,11 @@ def test_an_error_message_that_fails_is_suspended_and_not_routed_again(box: Box,
 
 
 def test_other_subscribers_of_the_original_are_not_affected(box: Box, start_host: StartHost) -> None:
-    """Two ports have the message; one fails. The parts are shared, and go with the last of the three."""
+    """Two ports receive the message, and one fails. The shared parts are deleted with the last of three messages."""
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Archive", "Orders.Region == 'EU'")
     box.add_port("Errors", ERRORS, state="stopped")
-    recorder = RecordingAdapter(fails_at("Web"))
+    recorder = RecordingAdapter(fail_at("Web"))
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["completed"] == 1 and instance.counts["finished"] == 1)
@@ -141,14 +141,14 @@ def test_other_subscribers_of_the_original_are_not_affected(box: Box, start_host
     box.connection.execute("SELECT resume_instances(array_agg(instance_id)) FROM suspended_queue")
     wait_until(lambda: instance.counts["completed"] == 2)
     assert recorder.bodies == [b"an order", b"an order"]
-    nothing_left(box)
+    assert_nothing_left(box)
 
 
 def test_a_large_body_is_shared_and_not_copied(box: Box, start_host: StartHost) -> None:
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", ERRORS, state="stopped")
     body = bytes(range(256)) * (FRAGMENT_SIZE // 64)
-    recorder = RecordingAdapter(fails_at("Web"))
+    recorder = RecordingAdapter(fail_at("Web"))
     instance = start_host(recorder)
     message = Message.of(body, promoted={Region: "EU"}, parts=[Part(name="note", body=order().parts[0].body)])
     box.agent().publish([message])
@@ -161,33 +161,33 @@ def test_a_large_body_is_shared_and_not_copied(box: Box, start_host: StartHost) 
     wait_until(lambda: instance.counts["completed"] == 1)
     assert recorder.bodies == [body]
     assert [part.name for part in recorder.sent[0].message.parts] == ["body", "note"]
-    nothing_left(box)
+    assert_nothing_left(box)
 
 
-def test_the_error_message_is_published_by_who_published_the_original(box: Box, start_host: StartHost) -> None:
-    """FMR-05. The sending host is another."""
+def test_the_error_message_has_the_publisher_of_the_original(box: Box, start_host: StartHost) -> None:
+    """FMR-05. Another host sends the message."""
     box.add_host("Sender")
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True, host="Sender")
     box.add_port("Errors", ERRORS, state="stopped")
     with connect(box.url, user=box.host().role_name) as publisher:
         box.agent(connection=publisher).publish([order()])
-    instance = start_host(RecordingAdapter(fails_at("Web")), "Sender")
+    instance = start_host(RecordingAdapter(fail_at("Web")), "Sender")
     wait_until(lambda: instance.counts["finished"] == 1)
     assert box.one("SELECT published_by FROM spool ORDER BY published_at DESC LIMIT 1") == box.host().role_name
 
 
 @pytest.mark.parametrize("trusted", [False, True])
 def test_the_error_message_has_the_originator_of_the_original(box: Box, start_host: StartHost, trusted: bool) -> None:
-    """FMR-05, whether the host that could not send it is trusted or not."""
+    """FMR-05, for a trusted and an untrusted sending host."""
     sender = box.add_host("Sender")
     box.connection.execute("SELECT set_trust(%s::smallint, %s)", (sender.host_id, trusted))
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True, host="Sender")
     box.add_port("Errors", ERRORS)
-    recorder = RecordingAdapter(fails_at("Web"))
+    recorder = RecordingAdapter(fail_at("Web"))
     start_host(recorder)
     start_host(recorder, "Sender")
     who = {BTS.OriginatorSID: "CONTOSO\\anna", BTS.OriginatorPID: "Contoso"}
-    box.agent().publish([Message.of(b"x", promoted={Region: "EU"}, written=who)])  # the owner is believed
+    box.agent().publish([Message.of(b"x", promoted={Region: "EU"}, written=who)])  # the owner is trusted
     wait_until(lambda: len(recorder.sent) == 1)
     context = recorder.sent[0].message.context
     assert (context[BTS.OriginatorSID], context[BTS.OriginatorPID]) == ("CONTOSO\\anna", "Contoso")
@@ -198,7 +198,7 @@ def test_the_error_message_has_the_originator_of_the_original(box: Box, start_ho
 
 
 def test_a_host_sets_another_originator_only_for_error_reports(box: Box) -> None:
-    """Whatever it gives the MessageBox for a context: properties and what is asked of receivers stay the original's."""
+    """The MessageBox ignores a forged context: properties and message predicates are those of the original."""
     box.add_port("Web", "Orders.Region == 'EU'", route_failures=True)
     box.add_port("Errors", ERRORS)
     original = Message.of(b"x", promoted={Region: "EU"}, written={BTS.SourceParty: "Contoso"})
@@ -217,7 +217,7 @@ def test_a_host_sets_another_originator_only_for_error_reports(box: Box) -> None
 def test_the_error_message_keeps_the_types_of_values(box: Box, start_host: StartHost) -> None:
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", ERRORS)
-    recorder = RecordingAdapter(fails_at("Web"))
+    recorder = RecordingAdapter(fail_at("Web"))
     instance = start_host(recorder)
     original = Message.of(b"x", promoted={Region: "EU", Total: 12})
     box.agent().publish([original])
@@ -225,7 +225,7 @@ def test_the_error_message_keeps_the_types_of_values(box: Box, start_host: Start
     assert repr(recorder.sent[0].message.context[Total]) == "Decimal('12')"
 
 
-# -- dying in the middle -----------------------------------------------------------------------------------------
+# -- crashes ----------------------------------------------------------------------------------------------------
 
 
 def claim(box: Box, connection: Connection) -> ClaimedMessage:
@@ -250,14 +250,14 @@ def failure(claimed: ClaimedMessage) -> Failure:
 
 
 def test_a_crash_before_the_commit_of_the_error_message_loses_nothing(box: Box) -> None:
-    """Nothing is lost and nothing is there twice: the message is where it was, and the next one publishes the error."""
+    """Nothing is lost or duplicated: the message stays in its queue, and the next host publishes the error message."""
     box.add_port("Web", "Orders.Region == 'EU'", route_failures=True)
     box.add_port("Errors", ERRORS, state="stopped")
     box.agent().publish([order()])
 
     with connect(box.url, user=box.host().role_name) as connection:
         claimed = claim(box, connection)
-        with dying_before_commit(box, ErrorMessage), pytest.raises(MessageBoxUnavailable):
+        with cut_before_commit(box, ErrorMessage), pytest.raises(MessageBoxUnavailable):
             FailedMessages(HostQueues("Default")).route(connection, claimed, failure(claimed))
     assert (box.count("spool"), box.count("work_queue"), box.count("suspended_queue")) == (1, 1, 0)
     with connect(box.url, user=box.host().role_name) as connection:
@@ -271,7 +271,7 @@ def test_a_crash_before_the_commit_of_the_error_message_loses_nothing(box: Box) 
 
 
 def test_a_crash_during_many_failures_loses_nothing(box: Box, start_host: StartHost, tmp_path: Path) -> None:
-    """kill -9 while errors are being published; another host goes on. Every message has one error message."""
+    """kill -9 while error messages are being published. Another host continues. Every message has one error message."""
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", ERRORS, state="stopped")
     count = 300
@@ -285,19 +285,19 @@ def test_a_crash_during_many_failures_loses_nothing(box: Box, start_host: StartH
         process.wait()
     assert box.count("work_queue") > 0, "killed too late"
     start_host(RecordingAdapter(fail_always))
-    wait_until(lambda: locks(box) == 1)
-    bury_the_dead(box)
+    wait_until(lambda: count_locks(box) == 1)
+    detect_dead_instances(box)
     wait_until(lambda: box.count("work_queue") == 0)
     assert box.count("suspended_queue") == count
-    about = "SELECT count(DISTINCT s.context -> 'written' ->> 'ErrorReport#FailureMessageID') FROM suspended_queue q"
-    assert box.one(f"{about} JOIN spool s USING (message_id)") == count
+    failed = "SELECT count(DISTINCT s.context -> 'written' ->> 'ErrorReport#FailureMessageID') FROM suspended_queue q"
+    assert box.one(f"{failed} JOIN spool s USING (message_id)") == count
     run_all_jobs_once(box.connection)
     assert (box.count("spool"), box.count("parts")) == (count, count)
     assert check(box.connection) == []
 
 
-class Trouble(FailedMessages):
-    """The database is in trouble the first time."""
+class FailOnce(FailedMessages):
+    """Raises an error at the first call of ``route``."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(HostQueues("Default"))
@@ -313,28 +313,28 @@ class Trouble(FailedMessages):
 def test_routing_a_failure_is_retried_after_a_database_error(
     box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trouble = Trouble(MessageBoxUnavailable("no space left on device"))
-    monkeypatch.setattr("postroom.hosts.messaging.failures.FailedMessages", lambda queues: trouble)
+    fail_once = FailOnce(MessageBoxUnavailable("no space left on device"))
+    monkeypatch.setattr("postroom.hosts.messaging.failures.FailedMessages", lambda queues: fail_once)
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", ERRORS)
-    recorder = RecordingAdapter(fails_at("Web"))
+    recorder = RecordingAdapter(fail_at("Web"))
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["completed"] == 1)
     assert [one.port for one in recorder.attempts] == ["Web", "Web", "Errors"]
     assert (instance.counts["retried"], instance.counts["suspended"]) == (1, 0)
-    nothing_left(box)
+    assert_nothing_left(box)
 
 
 def test_a_failure_that_cannot_be_routed_is_suspended(
     box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(
-        "postroom.hosts.messaging.failures.FailedMessages", lambda queues: Trouble(KeyError("a defect"))
+        "postroom.hosts.messaging.failures.FailedMessages", lambda queues: FailOnce(KeyError("a defect"))
     )
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True)
     box.add_port("Errors", ERRORS)
-    instance = start_host(RecordingAdapter(fails_at("Web")))
+    instance = start_host(RecordingAdapter(fail_at("Web")))
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert box.suspended() == [("DELIVERY", True)]
@@ -357,7 +357,7 @@ def test_a_host_whose_claim_was_taken_over_publishes_no_error_message(box: Box) 
 def test_the_error_message_has_the_message_predicates_of_the_original(
     box: Box, start_host: StartHost, authorised: bool
 ) -> None:
-    """FMR-05, NRF-17: a host without the certificate does not get it; if no other may, the message is suspended."""
+    """FMR-05, NRF-17: a host without the certificate does not get it. Without an authorised host it is suspended."""
     certificate = Property("Hosts.Certificate", str)
     box.add_host("Sender")
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True, host="Sender")
@@ -370,7 +370,7 @@ def test_the_error_message_has_the_message_predicates_of_the_original(
             "INSERT INTO application_properties VALUES (%s, %s, 'A909')", (box.host("Sender").host_id, certificate.key)
         )
     box.agent().publish([Message.of(b"sealed", promoted={Region: "EU"}, predicates={certificate: "A909"})])
-    instance = start_host(RecordingAdapter(fails_at("Web")), "Sender")
+    instance = start_host(RecordingAdapter(fail_at("Web")), "Sender")
     wait_until(lambda: instance.counts["finished" if authorised else "suspended"] == 1)
     [(service, code)] = box.connection.execute(
         "SELECT p.name, q.error_code FROM suspended_queue q JOIN send_ports p ON p.id = q.service_id"
@@ -389,12 +389,12 @@ def test_a_missing_message_is_suspended_without_an_error_message(box: Box) -> No
         assert not FailedMessages(HostQueues("Default")).route(connection, claimed, failure(claimed))
 
 
-# -- resumed, and failed again -----------------------------------------------------------------------------------
+# -- resumed messages that fail again ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("body", "code"), [(b"{broken", "0xe0000001"), (b'{"region": "nowhere"}', "0xc0c01680")])
 def test_a_resumed_message_that_fails_again_is_routed(box: Box, start_host: StartHost, body: bytes, code: str) -> None:
-    """When it failed first nobody wanted to hear of it; now somebody does."""
+    """The first error message had no subscriber. The second one has."""
     box.receive(box.add_location(route_failures=True), body)
     suspended = box.one("SELECT instance_id FROM suspended_queue WHERE resumable")
     reports = box.one("SELECT array_agg(instance_id::text) FROM suspended_queue WHERE NOT resumable") or []
@@ -412,7 +412,7 @@ def test_a_resumed_message_that_fails_again_is_routed(box: Box, start_host: Star
     assert not context.is_promoted(BTS.ReceivePortName)
     run_all_jobs_once(box.connection)
     left = box.connection.execute("SELECT instance_id::text FROM suspended_queue").fetchall()
-    assert [one for (one,) in left] == reports, "the report stays, the error message names it"
+    assert [one for (one,) in left] == reports, "the report stays, and the error message contains its id"
     assert ([context[ErrorReport.RoutingFailureReportID]] if reports else []) == reports
     assert check(box.connection) == []
 
@@ -429,8 +429,8 @@ def test_a_fixed_message_without_a_subscriber_is_reported_and_routed(box: Box, s
     report = box.connection.execute(
         "SELECT instance_id::text, related_instance_id, uri FROM suspended_queue"
     ).fetchone()
-    named = recorder.sent[0].message.context[ErrorReport.RoutingFailureReportID]
-    assert report == (named, None, "file:///in/*.json"), "the report says where the message came in"
+    report_id = recorder.sent[0].message.context[ErrorReport.RoutingFailureReportID]
+    assert report == (report_id, None, "file:///in/*.json"), "the report has the address of the location"
     assert check(box.connection) == []
 
 

@@ -1,5 +1,4 @@
-"""HTTP one-way receive: 202 only after the commit, and everything else leaves what was sent with its sender
-(RCV-24)."""
+"""HTTP one-way receive: 202 only after the commit. With any other status the sender still has to send (RCV-24)."""
 
 from __future__ import annotations
 
@@ -45,12 +44,12 @@ ORDER = b'{"region": "EU"}'
 
 @pytest.fixture
 def location(box: Box) -> ReceiveLocation:
-    # Any port; a declared one has to have a number.
+    # Port 0 is any free port. Applications cannot declare it.
     return add_inbox_location(box, adapter=adapters.HttpReceive("/orders", port=0, max_bytes=40 * FRAGMENT_SIZE))
 
 
 @contextmanager
-def listening(box: Box, *served: ReceiveLocation, url: str | None = None) -> Iterator[HttpLocations]:
+def serve(box: Box, *served: ReceiveLocation, url: str | None = None) -> Iterator[HttpLocations]:
     login = partial(connect, url or box.url, user=box.host().role_name)
     http = HttpLocations(connect=login, host_id=box.host().host_id, home=Path("/nowhere"))
     http.follow(list(served))
@@ -60,7 +59,7 @@ def listening(box: Box, *served: ReceiveLocation, url: str | None = None) -> Ite
         http.close(5)
 
 
-def ask(
+def send_request(
     http: HttpLocations, body: Any = ORDER, *, method: str = "POST", path: str = "/orders", **headers: str
 ) -> tuple[HTTPResponse, dict[str, Any]]:
     connection = HTTPConnection("127.0.0.1", http.ports[0], timeout=PATIENCE)
@@ -73,7 +72,7 @@ def ask(
 
 
 def publish(box: Box, location: ReceiveLocation) -> None:
-    """What the stream of the location does."""
+    """Publish the inbox rows as the stream of the location does."""
     login = Login(url=box.url, user=box.host().role_name)
     with connect(box.url, user=login.user) as connection:
         InboxNumbering(connection, location).scan()
@@ -86,20 +85,20 @@ def test_an_unreadable_location_does_not_affect_other_locations(
     box: Box, location: ReceiveLocation, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = replace(location, name="broken", adapter_json={**location.adapter_json, "speed": 5})
-    with listening(box, broken, location) as http:
+    with serve(box, broken, location) as http:
         http.follow([broken, location])
-        answer, _ = ask(http)
+        answer, _ = send_request(http)
     assert answer.status == 202
     [warning] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert "receive location 'broken'" in warning
     assert "'speed'" in warning
 
 
-def test_202_with_the_interchange_id_after_the_commit(box: Box, location: ReceiveLocation) -> None:
+def test_the_response_is_202_with_the_interchange_id_after_the_commit(box: Box, location: ReceiveLocation) -> None:
     box.add_port("Everything", "exists(Region)")
     credentials = base64.b64encode(b"ann:secret").decode()
-    with listening(box, location) as http:
-        answer, content = ask(
+    with serve(box, location) as http:
+        answer, content = send_request(
             http,
             path="/orders?batch=7",
             Content_Type="application/json",
@@ -131,8 +130,8 @@ def test_202_with_the_interchange_id_after_the_commit(box: Box, location: Receiv
 def test_a_large_body_is_streamed_into_fragments(box: Box, location: ReceiveLocation, chunked: bool) -> None:
     content = bytes(number % 251 for number in range(20 * FRAGMENT_SIZE + 11))
     pieces = (content[start : start + 50_000] for start in range(0, len(content), 50_000))
-    with listening(box, location) as http:
-        answer, _ = ask(http, pieces if chunked else content)
+    with serve(box, location) as http:
+        answer, _ = send_request(http, pieces if chunked else content)
     assert answer.status == 202
     assert box.one("SELECT size FROM inbox") == len(content)
     rows = box.connection.execute("SELECT body FROM inbox_fragments ORDER BY number").fetchall()
@@ -140,57 +139,57 @@ def test_a_large_body_is_streamed_into_fragments(box: Box, location: ReceiveLoca
 
 
 def test_slow_uploads_do_not_block_connections_to_the_messagebox(box: Box, location: ReceiveLocation) -> None:
-    begun, go_on = threading.Semaphore(0), threading.Event()
+    started, resumed = threading.Semaphore(0), threading.Event()
 
-    def slowly() -> Iterator[bytes]:
+    def send_slowly() -> Iterator[bytes]:
         yield bytes(3 * FRAGMENT_SIZE)
-        begun.release()
-        assert go_on.wait(PATIENCE)
+        started.release()
+        assert resumed.wait(PATIENCE)
         yield b"the end"
 
     statuses: list[int] = []
-    with listening(box, location) as http:
+    with serve(box, location) as http:
         uploads = [
-            threading.Thread(target=lambda: statuses.append(ask(http, slowly())[0].status))
+            threading.Thread(target=lambda: statuses.append(send_request(http, send_slowly())[0].status))
             for _ in range(_CONNECTIONS + 1)
         ]
         for upload in uploads:
             upload.start()
         for _ in uploads:
-            assert begun.acquire(timeout=PATIENCE)
+            assert started.acquire(timeout=PATIENCE)
         open_transactions = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'"
-        assert ask(http)[0].status == 202
+        assert send_request(http)[0].status == 202
         assert box.one(open_transactions) == 0
-        go_on.set()
+        resumed.set()
         for upload in uploads:
             upload.join(60)
     assert statuses == [202] * len(uploads)
     assert box.one("SELECT count(*) FROM inbox WHERE size = %s", 3 * FRAGMENT_SIZE + 7) == len(uploads)
 
 
-def test_507_while_there_is_no_disk_space_for_a_body(
+def test_the_response_is_507_without_disk_space_for_the_body(
     box: Box, location: ReceiveLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def raise_no_space(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Spool, "write", full)
-    with listening(box, location) as http:
-        assert ask(http)[0].status == 507
+    monkeypatch.setattr(Spool, "write", raise_no_space)
+    with serve(box, location) as http:
+        assert send_request(http)[0].status == 507
     assert box.count("inbox") == 0
 
 
 def test_an_idempotency_key_identifies_one_interchange(box: Box, location: ReceiveLocation) -> None:
     box.add_port("Everything", "exists(Region)")
-    with listening(box, location) as http:
-        first, content = ask(http, Idempotency_Key="order-1")
-        again, repeated = ask(http, Idempotency_Key="order-1")
+    with serve(box, location) as http:
+        first, content = send_request(http, Idempotency_Key="order-1")
+        again, repeated = send_request(http, Idempotency_Key="order-1")
         assert (first.status, again.status) == (202, 202)
         assert repeated == content
         publish(box, location)
-        late, repeated = ask(http, bytes(2 * FRAGMENT_SIZE), Idempotency_Key="order-1")
+        late, repeated = send_request(http, bytes(2 * FRAGMENT_SIZE), Idempotency_Key="order-1")
         assert (late.status, repeated) == (202, content)
-        _, other = ask(http, Idempotency_Key="order-2")
+        _, other = send_request(http, Idempotency_Key="order-2")
         assert other != content
     publish(box, location)
     assert box.queued() == {"Everything": 2}
@@ -212,84 +211,86 @@ def test_an_idempotency_key_identifies_one_interchange(box: Box, location: Recei
 def test_invalid_requests_are_rejected(
     box: Box, location: ReceiveLocation, request_: dict[str, Any], status: int
 ) -> None:
-    with listening(box, location) as http:
-        answer, content = ask(http, **request_)
+    with serve(box, location) as http:
+        answer, content = send_request(http, **request_)
         assert answer.status == status
         assert content["error"]
         if status == 405:
             assert answer.headers["Allow"] == "POST"
-        assert ask(http)[0].status == 202
+        assert send_request(http)[0].status == 202
     assert box.count("inbox") == 1
 
 
-def test_503_while_the_messagebox_is_unavailable(box: Box, location: ReceiveLocation, tmp_path: Path) -> None:
-    with listening(box, location, url=f"postgresql:///nowhere?host={tmp_path}") as http:
-        answer, _ = ask(http)
+def test_the_response_is_503_while_the_messagebox_is_unavailable(
+    box: Box, location: ReceiveLocation, tmp_path: Path
+) -> None:
+    with serve(box, location, url=f"postgresql:///nowhere?host={tmp_path}") as http:
+        answer, _ = send_request(http)
     assert answer.status == 503
     assert int(answer.headers["Retry-After"]) > 0
 
 
 def test_dropped_connections_are_opened_again(box: Box, location: ReceiveLocation) -> None:
-    with listening(box, location) as http:
-        assert ask(http)[0].status == 202
+    with serve(box, location) as http:
+        assert send_request(http)[0].status == 202
         box.connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", (box.host().role_name,)
         )
-        assert ask(http)[0].status == 202
+        assert send_request(http)[0].status == 202
 
 
-def test_503_while_the_host_is_throttled(box: Box, location: ReceiveLocation) -> None:
+def test_the_response_is_503_while_the_host_is_throttled(box: Box, location: ReceiveLocation) -> None:
     store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=40))
     set_load(box, queued=15)
-    with listening(box, location) as http:
-        answer, content = ask(http)
+    with serve(box, location) as http:
+        answer, content = send_request(http)
         assert (answer.status, answer.headers["Retry-After"]) == (503, "20")
         assert content == {"error": "The MessageBox is busy: 15 messages are in the queues; the threshold is 10."}
         set_load(box, queued=10)
-        wait_until(lambda: ask(http)[0].status == 202, what="an open location")
+        wait_until(lambda: send_request(http)[0].status == 202, what="an open location")
 
 
 def test_a_disabled_location_responds_with_503_and_others_on_its_port_work(box: Box, location: ReceiveLocation) -> None:
     other = add_inbox_location(box, name="other", adapter=adapters.HttpReceive("/other", port=0))
-    with listening(box, replace(location, enabled=False), other) as http:
+    with serve(box, replace(location, enabled=False), other) as http:
         assert len(http.ports) == 1
-        answer, _ = ask(http)
+        answer, _ = send_request(http)
         assert answer.status == 503
-        assert ask(http, path="/other")[0].status == 202
+        assert send_request(http, path="/other")[0].status == 202
         http.follow([replace(location, schedule=Schedule(stop="2000-12-31"))])
-        assert ask(http)[1] == {"error": "This receive location is outside its schedule."}
+        assert send_request(http)[1] == {"error": "This receive location is outside its schedule."}
         http.follow([location])
-        assert ask(http)[0].status == 202
-        assert ask(http, path="/other")[0].status == 404
+        assert send_request(http)[0].status == 202
+        assert send_request(http, path="/other")[0].status == 404
         http.follow([])
         assert http.ports == []
 
 
 def test_a_location_that_moved_to_another_host_responds_with_503(box: Box, location: ReceiveLocation) -> None:
-    with listening(box, location) as http:
+    with serve(box, location) as http:
         box.connection.execute("UPDATE receive_locations SET host_id = %s", (box.add_host("Other").host_id,))
-        assert ask(http)[0].status == 503
+        assert send_request(http)[0].status == 503
     assert box.count("inbox") == 0
 
 
-def test_404_if_the_location_is_removed_at_the_same_moment(box: Box, location: ReceiveLocation) -> None:
+def test_the_response_is_404_if_the_location_is_removed_during_the_request(box: Box, location: ReceiveLocation) -> None:
     statuses: list[int] = []
-    with listening(box, location) as http:
-        asking = threading.Thread(target=lambda: statuses.append(ask(http)[0].status))
+    with serve(box, location) as http:
+        requesting = threading.Thread(target=lambda: statuses.append(send_request(http)[0].status))
         with box.connection.transaction():
             box.connection.execute("DELETE FROM receive_locations")
-            asking.start()
+            requesting.start()
             waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
-            wait_until(lambda: box.one(waits) == 1, what="the request waits for the removal")
-        asking.join()
+            wait_until(lambda: box.one(waits) == 1, what="the request to wait for the removal")
+        requesting.join()
     assert statuses == [404]
     assert box.count("inbox") == 0
 
 
 def test_many_concurrent_requests_are_stored_once_each(box: Box, location: ReceiveLocation) -> None:
     answers: list[int] = []
-    with listening(box, location) as http:
-        threads = [threading.Thread(target=lambda: answers.append(ask(http)[0].status)) for _ in range(30)]
+    with serve(box, location) as http:
+        threads = [threading.Thread(target=lambda: answers.append(send_request(http)[0].status)) for _ in range(30)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -307,10 +308,10 @@ def test_requests_over_tls_are_accepted(box: Box, tmp_path: Path) -> None:
         "/orders", port=0, certificate=tmp_path / "certificate.pem", key=tmp_path / "key.pem"
     )
     location = add_inbox_location(box, adapter=adapter)
-    trusting = ssl.create_default_context()
-    authority.configure_trust(trusting)
-    with listening(box, location) as http:
-        connection = HTTPSConnection("127.0.0.1", http.ports[0], timeout=PATIENCE, context=trusting)
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    with serve(box, location) as http:
+        connection = HTTPSConnection("127.0.0.1", http.ports[0], timeout=PATIENCE, context=context)
         connection.request("POST", "/orders", body=ORDER)
         assert connection.getresponse().status == 202
         connection.close()
@@ -323,8 +324,8 @@ def test_a_host_instance_serves_its_locations_and_follows_their_state(
     with instance:
         http = instance.http
         wait_until(lambda: http.ports, what="an open port")
-        assert ask(http)[0].status == 202
+        assert send_request(http)[0].status == 202
         locations.disable(box.connection, location.name)
-        wait_until(lambda: ask(http)[0].status == 503, what="a closed location")
+        wait_until(lambda: send_request(http)[0].status == 503, what="a closed location")
         locations.enable(box.connection, location.name)
-        wait_until(lambda: ask(http)[0].status == 202, what="an open location")
+        wait_until(lambda: send_request(http)[0].status == 202, what="an open location")

@@ -1,4 +1,4 @@
-"""Resumed inbound messages: the host hands them to the Message Agent, and suspends again what still cannot go on."""
+"""A host publishes resumed inbound messages through the Message Agent, and suspends those that fail again."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tests.support.waiting import wait_until
 Complete = Callable[[Connection], None]
 
 
-class Handled:
-    """What the Message Agent was given; it does with it what a test says."""
+class ReplacedAgent:
+    """Replaces the handling of resumed messages and records the messages."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, behave: Callable[..., None]) -> None:
         self.messages: list[Message] = []
@@ -41,12 +41,12 @@ class Handled:
         monkeypatch.setattr(ResumedInbound, "handle", handle)
 
 
-def completes(connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
+def complete_now(connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
     transaction(connection, complete)
 
 
 def suspend_unreadable(box: Box, body: bytes = b"not json") -> None:
-    """A line that the pipeline cannot read: suspended at the location where it came in."""
+    """Receive a line that the pipeline cannot read, so that it is suspended."""
     box.receive(box.add_location(), body)
 
 
@@ -60,11 +60,11 @@ def test_a_resumed_message_is_published_and_completed_by_the_agent(
     box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suspend_unreadable(box)
-    handled = Handled(monkeypatch, completes)
+    agent = ReplacedAgent(monkeypatch, complete_now)
     instance = start_host(RecordingAdapter())
     resume_all(box)
     wait_until(lambda: instance.counts["finished"] == 1)
-    assert [message.body.data for message in handled.messages if message.body] == [b"not json"]
+    assert [message.body.data for message in agent.messages if message.body] == [b"not json"]
     assert box.count("instances") == 0
     run_all_jobs_once(box.connection)
     assert box.count("spool") == 0
@@ -76,17 +76,17 @@ def test_a_resumed_message_that_fails_is_suspended_with_the_new_reason(
 ) -> None:
     suspend_unreadable(box)
 
-    def fails(connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
-        raise PipelineFailure("It is still not JSON.", hint="Mend it.")
+    def fail(connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
+        raise PipelineFailure("It is still not JSON.", hint="Fix it.")
 
-    Handled(monkeypatch, fails)
+    ReplacedAgent(monkeypatch, fail)
     instance = start_host(RecordingAdapter())
     resume_all(box)
     wait_until(lambda: instance.counts["suspended"] == 1)
     row = box.connection.execute(
         "SELECT error_code, error_description, adapter, uri, task FROM suspended_queue"
     ).fetchone()
-    assert row == ("PIPELINE", "It is still not JSON.\nMend it.", "file", "file:///in/*.json", 2)
+    assert row == ("PIPELINE", "It is still not JSON.\nFix it.", "file", "file:///in/*.json", 2)
 
 
 def test_a_defect_in_the_agent_suspends_the_message(
@@ -94,10 +94,10 @@ def test_a_defect_in_the_agent_suspends_the_message(
 ) -> None:
     suspend_unreadable(box)
 
-    def has_a_defect(connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
+    def raise_defect(connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
         raise ZeroDivisionError
 
-    Handled(monkeypatch, has_a_defect)
+    ReplacedAgent(monkeypatch, raise_defect)
     instance = start_host(RecordingAdapter())
     resume_all(box)
     wait_until(lambda: instance.counts["suspended"] == 1)
@@ -109,7 +109,9 @@ def test_a_claim_that_was_taken_over_publishes_nothing(
 ) -> None:
     suspend_unreadable(box)
 
-    def too_late(connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
+    def complete_too_late(
+        connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete
+    ) -> None:
         box.connection.execute("UPDATE work_queue SET claim_id = gen_random_uuid(), claimed_by = 4711")
 
         def work(connection: Connection) -> None:
@@ -119,7 +121,7 @@ def test_a_claim_that_was_taken_over_publishes_nothing(
         transaction(connection, work)
 
     receipts = box.count("receipts")
-    Handled(monkeypatch, too_late)
+    ReplacedAgent(monkeypatch, complete_too_late)
     instance = start_host(RecordingAdapter())
     resume_all(box)
     wait_until(lambda: instance.counts["discarded"] == 1)
@@ -129,7 +131,7 @@ def test_a_claim_that_was_taken_over_publishes_nothing(
 
 @pytest.mark.parametrize("size", [20, 3 * FRAGMENT_SIZE])
 def test_an_embedded_host_instance_publishes_a_resumed_message(box: Box, start_host: StartHost, size: int) -> None:
-    """NRF: nobody subscribed; now somebody does, and the resumed message is delivered. Also when it is large."""
+    """The message had no subscriber. After a port is added, the resumed message is delivered, also a large one."""
     location = box.add_location()
     filler = "x" * size
     box.receive(location, f'{{"region": "EU", "filler": "{filler}"}}'.encode())
@@ -157,28 +159,28 @@ def test_a_fixed_document_is_not_decoded_again(box: Box, start_host: StartHost) 
     )
     recorder = RecordingAdapter()
     instance = start_host(recorder)
-    resume(box.connection, document, body=b'{"region": "EU", "mended": 1}')
-    resume(box.connection, interchange, body=gzip.compress(b'{"region": "EU", "mended": 2}'))
+    resume(box.connection, document, body=b'{"region": "EU", "fixed": 1}')
+    resume(box.connection, interchange, body=gzip.compress(b'{"region": "EU", "fixed": 2}'))
     wait_until(lambda: instance.counts["completed"] == 3)
-    assert sorted(recorder.bodies)[:2] == [b'{"region": "EU", "mended": 1}', b'{"region": "EU", "mended": 2}']
+    assert sorted(recorder.bodies)[:2] == [b'{"region": "EU", "fixed": 1}', b'{"region": "EU", "fixed": 2}']
     assert box.suspended() == []
 
 
 @pytest.mark.parametrize(
-    ("disassembler", "envelope", "mended"),
+    ("disassembler", "envelope", "document"),
     [
         (pipelines.Json(promote=PROMOTE, split="orders"), b'{"orders": [%s, %s]}', b'{"region": "%s"}'),
         (pipelines.Xml(promote={Region: "/o/r"}, split="/e/o"), b"<e>%s%s</e>", b"<o><r>%s</r></o>"),
     ],
     ids=["json", "xml"],
 )
-def test_a_document_of_an_envelope_is_resumed_without_one(
-    box: Box, start_host: StartHost, disassembler: pipelines.Json | pipelines.Xml, envelope: bytes, mended: bytes
+def test_a_document_of_an_envelope_is_resumed_without_the_envelope(
+    box: Box, start_host: StartHost, disassembler: pipelines.Json | pipelines.Xml, envelope: bytes, document: bytes
 ) -> None:
     pipeline = pipelines.Receive(decode=[components.Base64()], disassemble=[disassembler], recoverable=True)
     box.add_port("Europe", "Orders.Region == 'EU'")
-    too_long = mended % (b"x" * 257)
-    box.receive(box.add_location(pipeline), base64.b64encode(envelope % (mended % b"EU", too_long)))
+    too_long = document % (b"x" * 257)
+    box.receive(box.add_location(pipeline), base64.b64encode(envelope % (document % b"EU", too_long)))
     recorder = RecordingAdapter()
     instance = start_host(recorder)
     suspended = box.one("SELECT instance_id FROM suspended_queue")
@@ -186,19 +188,21 @@ def test_a_document_of_an_envelope_is_resumed_without_one(
     resume(box.connection, suspended)
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert "characters" in box.one("SELECT error_description FROM suspended_queue")
-    resume(box.connection, suspended, body=mended % b"EU")
-    wait_until(lambda: recorder.bodies == [mended % b"EU"] * 2)
+    resume(box.connection, suspended, body=document % b"EU")
+    wait_until(lambda: recorder.bodies == [document % b"EU"] * 2)
 
 
-def test_a_resumed_message_without_a_subscriber_is_reported(box: Box, start_host: StartHost) -> None:
-    """NRF-04: every routing failure, also one that follows a failure of another kind; but one report an instance."""
+def test_a_resumed_message_without_a_subscriber_gets_one_routing_failure_report(
+    box: Box, start_host: StartHost
+) -> None:
+    """NRF-04: also after a failure of another kind. An instance has at most one report."""
     suspend_unreadable(box)
-    mended = box.one("SELECT instance_id FROM suspended_queue")
+    suspended_id = box.one("SELECT instance_id FROM suspended_queue")
     instance = start_host(RecordingAdapter())
-    resume(box.connection, mended, body=b'{"region": "nowhere"}')
+    resume(box.connection, suspended_id, body=b'{"region": "nowhere"}')
     wait_until(lambda: instance.counts["suspended"] == 1)
-    resume(box.connection, mended)
+    resume(box.connection, suspended_id)
     wait_until(lambda: instance.counts["suspended"] == 2)
     assert sorted(box.suspended()) == [("ROUTING", False), ("ROUTING", True)]
-    assert box.one("SELECT related_instance_id FROM suspended_queue WHERE cause = 3") == mended
+    assert box.one("SELECT related_instance_id FROM suspended_queue WHERE cause = 3") == suspended_id
     assert check(box.connection) == []

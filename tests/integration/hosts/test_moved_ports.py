@@ -1,4 +1,4 @@
-"""A send port that moves to another host: its old one delivers what it has, its new one what comes (SUB-21)."""
+"""A send port moves to another host. The old host delivers its queue, the new host the new messages (SUB-21)."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_after_a_move_the_old_host_delivers_its_queue_and_the_new_host_new_messa
         deploy(connection, tmp_path, "Main")
         publish(connection, b"queued")
         send_ports.stop(connection, "Europe")
-        publish(connection, b"kept")
-        publish(connection, b"kept through the group", "all")
+        publish(connection, b"suspended")
+        publish(connection, b"suspended through the group", "all")
         moved = deploy(connection, tmp_path, "Slow")
         (step,) = moved.select(Kind.SEND_PORT, Action.CHANGE)
         assert step.note == ("stays stopped; queued messages stay with host Main, which has to run until they are sent")
@@ -53,6 +53,6 @@ def test_after_a_move_the_old_host_delivers_its_queue_and_the_new_host_new_messa
             HostInstance(database, "Main", tmp_path, settings=SETTINGS, as_role=True, build_adapter=old.build),
             HostInstance(database, "Slow", tmp_path, settings=SETTINGS, as_role=True, build_adapter=new.build),
         ):
-            wait_until(lambda: len(old.sent) == 3 and len(new.sent) == 1, what="everything sent")
-        assert sorted(old.bodies) == [b"kept", b"kept through the group", b"queued"]
+            wait_until(lambda: len(old.sent) == 3 and len(new.sent) == 1, what="all messages sent")
+        assert sorted(old.bodies) == [b"queued", b"suspended", b"suspended through the group"]
         assert new.bodies == [b"new"]

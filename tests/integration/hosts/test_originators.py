@@ -1,4 +1,4 @@
-"""Who a message is from: decided by the login, not by what the message says (SEC-07 … 10, ACC-71)."""
+"""The login decides the originator of a message, not its context (SEC-07 … 10, ACC-71)."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def expected(box: Box, *, trusted: bool) -> tuple[str, str]:
     return ("CONTOSO\\boss", "Contoso") if trusted else (box.host().role_name, GUEST)
 
 
-def delivered(box: Box, start_host: StartHost) -> list[tuple[Any, Any]]:
-    """What the adapters of the receiving host see of the identities, once everything is sent."""
+def deliver_all(box: Box, start_host: StartHost) -> list[tuple[Any, Any]]:
+    """Deliver all messages and return the originators that the adapters of the receiving host got."""
     recorder = RecordingAdapter()
     start_host(recorder)
     wait_until(lambda: box.count("work_queue") == 0)
@@ -55,7 +55,7 @@ def test_the_direct_lane_stores_the_originator(box: Box, trusted: bool, warm: bo
     with connect(box.url, user=box.host().role_name) as connection:
         agent = MessageAgent(connection, box.host(), RoutingTable() if warm else None)
         agent.publish([Message(context=FORGED.promote(Region, "EU"))])
-    assert delivered(box, start_host) == [expected(box, trusted=trusted)]
+    assert deliver_all(box, start_host) == [expected(box, trusted=trusted)]
 
 
 def test_the_streaming_lane_stores_the_originator(box: Box, trusted: bool, start_host: StartHost) -> None:
@@ -64,12 +64,12 @@ def test_the_streaming_lane_stores_the_originator(box: Box, trusted: bool, start
     with connect(box.url, user=box.host().role_name) as connection:
         interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(b'{"region":"EU"}\n' * 2), context=FORGED)
         Receiver(connection, RoutingTable()).receive(location, [interchange])
-    assert delivered(box, start_host) == [expected(box, trusted=trusted)] * 2
+    assert deliver_all(box, start_host) == [expected(box, trusted=trusted)] * 2
     assert check(box.connection) == []
 
 
 def test_messages_are_routed_by_the_authenticated_originator(box: Box, trusted: bool) -> None:
-    """A pipeline that promotes the party from the document, and a subscription to that party."""
+    """The pipeline promotes the party from the document, and a port subscribes to this party."""
     location = box.add_location(pipelines.JsonLines(promote={Region: "region", BTS.OriginatorPID: "party"}))
     box.add_port("Contoso", "BTS.OriginatorPID == 'Contoso'")
     box.add_port("Guests", "BTS.OriginatorPID == 'Guest'")
@@ -81,8 +81,8 @@ def test_messages_are_routed_by_the_authenticated_originator(box: Box, trusted: 
     assert box.queued() == ({"Contoso": 2} if trusted else {"Guests": 2})
 
 
-def test_a_document_without_a_party_is_not_routed_by_one_and_an_empty_one_is_the_guest(box: Box, trusted: bool) -> None:
-    """SEC-08, row by row: what is matched is what is stored."""
+def test_a_document_without_a_party_matches_no_party_and_an_empty_party_is_the_guest(box: Box, trusted: bool) -> None:
+    """SEC-08: each row is matched by its stored originator."""
     location = box.add_location(pipelines.JsonLines(promote={Region: "region", BTS.OriginatorPID: "party"}))
     box.add_port("Contoso", "BTS.OriginatorPID == 'Contoso'")
     box.add_port("Guests", "BTS.OriginatorPID == 'Guest'")
@@ -103,7 +103,7 @@ def test_the_default_originator_of_a_trusted_host_is_the_host_and_guest(
         agent = MessageAgent(connection, box.host(), RoutingTable())
         agent.publish([Message(context=Context().promote(Region, "EU"))])
         agent.publish([Message(context=Context().promote(Region, "EU").write(BTS.OriginatorSID, ""))])
-    assert delivered(box, start_host) == [(box.host().role_name, GUEST)] * 2
+    assert deliver_all(box, start_host) == [(box.host().role_name, GUEST)] * 2
 
 
 def test_a_fixed_and_resumed_message_keeps_its_originator(box: Box, trusted: bool, start_host: StartHost) -> None:
@@ -112,7 +112,7 @@ def test_a_fixed_and_resumed_message_keeps_its_originator(box: Box, trusted: boo
         agent = MessageAgent(connection, box.host(), RoutingTable())
         agent.publish([Message(context=FORGED.promote(Region, "EU"), parts=Message.of(b"old").parts)])
     resume(box.connection, box.one("SELECT instance_id FROM suspended_queue"), body=b"new")
-    assert delivered(box, start_host) == [expected(box, trusted=trusted)]
+    assert deliver_all(box, start_host) == [expected(box, trusted=trusted)]
 
 
 def test_an_untrusted_login_cannot_write_the_originator(box: Box, trusted: bool) -> None:
@@ -135,7 +135,7 @@ def test_an_untrusted_login_cannot_write_the_originator(box: Box, trusted: bool)
 
 
 def test_a_receiver_gets_the_authenticated_originator(box: Box, start_host: StartHost) -> None:
-    """An untrusted host that goes around the Message Agent and writes the rows itself."""
+    """An untrusted host bypasses the Message Agent and writes the rows itself."""
     box.add_port("Europe", "Region == 'EU'")
     message_id = uuid.uuid4()
     with connect(box.url, user=box.host().role_name) as connection, connection.transaction():
@@ -148,11 +148,11 @@ def test_a_receiver_gets_the_authenticated_originator(box: Box, start_host: Star
             (message_id,),
         )
         connection.execute("INSERT INTO message_ref_count_log_1 VALUES (%s, 1)", (message_id,))
-    assert delivered(box, start_host) == [(box.host().role_name, GUEST)]
+    assert deliver_all(box, start_host) == [(box.host().role_name, GUEST)]
 
 
 def test_revoked_trust_applies_to_the_next_batch(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The routing table still thinks that it is trusted; the MessageBox refuses, and the batch is written again."""
+    """The routing table is stale. The MessageBox rejects the batch, and the batch is written again."""
     box.connection.execute("SELECT set_trust(%s::smallint, true)", (box.host().host_id,))
     location = box.add_location()
     box.add_port("Europe", "Region == 'EU'")
@@ -166,8 +166,8 @@ def test_revoked_trust_applies_to_the_next_batch(box: Box, monkeypatch: pytest.M
         receiver.receive(location, [interchange()])
         box.connection.execute("SELECT set_trust(%s::smallint, false)", (box.host().host_id,))
         catch_up = routing.catch_up
-        late = iter([lambda _: None])
-        monkeypatch.setattr(routing, "catch_up", lambda connection: next(late, catch_up)(connection))
+        stale = iter([lambda _: None])
+        monkeypatch.setattr(routing, "catch_up", lambda connection: next(stale, catch_up)(connection))
         receiver.receive(location, [interchange()])
     stored = box.connection.execute("SELECT originator_sid FROM spool ORDER BY published_at").fetchall()
     assert stored == [("CONTOSO\\boss",), (None,)]

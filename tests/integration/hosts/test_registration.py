@@ -1,4 +1,4 @@
-"""How a host instance makes itself known, and what it refuses."""
+"""The registration of a host instance, and the connections that it rejects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.recording_adapter import RecordingAdapter
 from tests.support.transaction_pooler import transaction_pooler
 from tests.support.waiting import wait_until
 
-_HELD = (
+_LOCK_COUNT = (
     "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = current_database()"
     " WHERE l.classid = 7002"
 )
@@ -29,15 +29,15 @@ def test_a_running_instance_is_registered_and_has_its_lock(box: Box, start_host:
     instance = start_host(RecordingAdapter())
     row = box.connection.execute("SELECT id, host_id, server, pid, dead_since FROM host_instances").fetchone()
     assert row == (instance.host_instance, 1, socket.gethostname(), os.getpid(), None)
-    assert box.one(_HELD) == 1
+    assert box.one(_LOCK_COUNT) == 1
     instance.stop()
     assert box.count("host_instances") == 0
-    wait_until(lambda: box.one(_HELD) == 0, what="the server to have seen the connection close")
+    wait_until(lambda: box.one(_LOCK_COUNT) == 0, what="the server to close the session")
 
 
 def test_an_instance_logs_in_as_its_host(box: Box, start_host: StartHost) -> None:
     start_host(RecordingAdapter())
-    # Of this database: the connection of another test may still be on its way out, and its role gone.
+    # Only of this database: a session of another test may still be ending, and its role is dropped.
     users = """SELECT DISTINCT usename FROM pg_stat_activity
                 WHERE application_name = 'postroom host Default' AND datname = current_database()"""
     assert [user for (user,) in box.connection.execute(users)] == [box.host().role_name]
@@ -76,6 +76,6 @@ def test_a_session_that_changes_later_is_treated_as_lost(box: Box, start_host: S
     settings = HostSettings(runs_jobs=False, heartbeat=timedelta(milliseconds=20))
     instance = start_host(RecordingAdapter(), settings=settings)
     assert instance._registration is not None
-    instance._registration._session = -1  # as if the heartbeat was answered by another session
+    instance._registration._session = -1  # simulates a heartbeat that another session answered
     wait_until(lambda: instance.regained_locks == 1)
-    assert box.one(_HELD) == 1
+    assert box.one(_LOCK_COUNT) == 1

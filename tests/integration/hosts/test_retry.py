@@ -1,4 +1,4 @@
-"""A failed attempt is tried again by the port's policy, then suspended (SND-03, 04, 05, 07; ACC-24, 30)."""
+"""A failed attempt is retried by the policy of the port, then suspended (SND-03, 04, 05, 07; ACC-24, 30)."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def test_a_message_is_suspended_after_the_first_attempt_and_all_retries(
 def test_a_message_that_succeeds_at_a_retry_is_completed(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=3, retry_seconds=0)
 
-    def third_time_lucky(message: Message, attempt: Attempt) -> None:
+    def succeed_at_third_attempt(message: Message, attempt: Attempt) -> None:
         if attempt.number < 3:
             fail_always(message, attempt)
 
-    recorder = RecordingAdapter(third_time_lucky)
+    recorder = RecordingAdapter(succeed_at_third_attempt)
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["completed"] == 1)
@@ -70,16 +70,16 @@ def test_a_resumed_message_has_all_its_attempts_again(box: Box, start_host: Star
         box.connection.execute("SELECT resume_instances(array_agg(instance_id)) FROM suspended_queue")
 
 
-def test_successes_among_failures_lose_nothing(box: Box, start_host: StartHost) -> None:
-    """SND-07: the count is per message, whatever is claimed and stored together with it."""
+def test_failures_do_not_affect_successes_of_the_same_claim(box: Box, start_host: StartHost) -> None:
+    """SND-07: attempts are counted per message, also if messages are claimed and stored together."""
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=1, retry_seconds=0)
 
-    def odd_ones_fail(message: Message, attempt: Attempt) -> None:
+    def fail_odd_numbers(message: Message, attempt: Attempt) -> None:
         assert message.body is not None
         if int(message.body.data) % 2:
             fail_always(message, attempt)
 
-    recorder = RecordingAdapter(odd_ones_fail)
+    recorder = RecordingAdapter(fail_odd_numbers)
     box.agent().publish([order(str(number).encode()) for number in range(60)])
     instance = start_host(recorder)
     wait_until(lambda: instance.counts["suspended"] == 30)
@@ -94,10 +94,10 @@ def test_successes_among_failures_lose_nothing(box: Box, start_host: StartHost) 
 def test_a_permanent_failure_is_suspended_at_once(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=3, retry_seconds=0)
 
-    def refuses(message: Message, attempt: Attempt) -> None:
+    def refuse(message: Message, attempt: Attempt) -> None:
         raise DeliveryRefused("It does not fit.")
 
-    recorder = RecordingAdapter(refuses)
+    recorder = RecordingAdapter(refuse)
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["suspended"] == 1)
@@ -110,29 +110,29 @@ def test_every_other_exception_is_a_failed_attempt(
 ) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=1, retry_seconds=0)
 
-    def has_a_defect(message: Message, attempt: Attempt) -> None:
+    def raise_defect(message: Message, attempt: Attempt) -> None:
         raise ZeroDivisionError("by nothing")
 
-    recorder = RecordingAdapter(has_a_defect)
+    recorder = RecordingAdapter(raise_defect)
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert len(recorder.attempts) == 2
     assert box.suspended() == [("UNEXPECTED", True)]
     assert "ZeroDivisionError: by nothing" in box.one("SELECT error_description FROM suspended_queue")
-    assert "has_a_defect" in caplog.text, "the log has the traceback"
+    assert "raise_defect" in caplog.text, "the log contains the traceback"
 
 
-def test_characters_that_cannot_be_stored_are_replaced_in_a_reason(
+def test_characters_that_cannot_be_stored_are_replaced_in_the_error_description(
     box: Box, start_host: StartHost, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.CRITICAL, logger="postroom")  # the test's own report could not carry it either
+    caplog.set_level(logging.CRITICAL, logger="postroom")  # the report of pytest cannot contain these characters either
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=0)
 
-    def says_odd_things(message: Message, attempt: Attempt) -> None:
+    def raise_invalid_characters(message: Message, attempt: Attempt) -> None:
         raise ZeroDivisionError("a \0 and a \ud800 in it")
 
-    instance = start_host(RecordingAdapter(says_odd_things))
+    instance = start_host(RecordingAdapter(raise_invalid_characters))
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert "ZeroDivisionError: a \\0 and a ? in it" in box.one("SELECT error_description FROM suspended_queue")
@@ -147,7 +147,7 @@ def test_an_adapter_that_cannot_be_built_suspends_at_once(box: Box, start_host: 
 
 
 def test_a_message_is_in_the_scheduled_queue_between_attempts(box: Box, start_host: StartHost) -> None:
-    """DEQ-16: not dequeued before its time; when the time has come any host instance takes it."""
+    """DEQ-16: it is not dequeued before it is due. Then any host instance dequeues it."""
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=1, retry_seconds=3600)
     recorder = RecordingAdapter(fail_always)
     instance = start_host(recorder)
@@ -160,7 +160,7 @@ def test_a_message_is_in_the_scheduled_queue_between_attempts(box: Box, start_ho
     assert box.one("SELECT state FROM instances") == 8
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["retried"] == 2, what="another poll")
-    assert len(recorder.attempts) == 2, "the first one still waits"
+    assert len(recorder.attempts) == 2, "the first message still waits"
     assert instance.counts["suspended"] == 0
     instance.stop()
     later = RecordingAdapter()
@@ -172,18 +172,18 @@ def test_a_message_is_in_the_scheduled_queue_between_attempts(box: Box, start_ho
 def test_unenlisting_does_not_affect_a_retrying_instance(box: Box, start_host: StartHost) -> None:
     """ACC-24."""
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=5, retry_seconds=3600)
-    away = True
+    is_down = True
 
-    def until_it_is_back(message: Message, attempt: Attempt) -> None:
-        if away:
+    def fail_while_down(message: Message, attempt: Attempt) -> None:
+        if is_down:
             raise DeliveryFailure("The receiver is down.")
 
-    recorder = RecordingAdapter(until_it_is_back)
+    recorder = RecordingAdapter(fail_while_down)
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["retried"] == 1)
     send_ports.unenlist(box.connection, "Europe")
-    away = False
+    is_down = False
     box.connection.execute("UPDATE scheduled_queue SET valid_from = now()")
     wait_until(lambda: instance.counts["completed"] == 1)
     assert [one.attempt.number for one in recorder.sent] == [2]

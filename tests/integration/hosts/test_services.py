@@ -1,4 +1,4 @@
-"""A service of another class than messaging: subscribes, receives in order, ends its instances (SUB-06, ORC-21)."""
+"""A service that is not messaging subscribes, receives in order and completes its instances (SUB-06, ORC-21)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CLASSES = [ServiceClass.ORCHESTRATIONS, ServiceClass.CACHING, ServiceClass.MESSA
 
 @pytest.fixture
 def context(box: Box) -> ServiceContext:
-    """As a host instance would give it, for what happens while none runs."""
+    """Return the context that a host instance would create, for tests without a running instance."""
     return ServiceContext(
         host=box.host(),
         queues=HostQueues("Default"),
@@ -40,16 +40,18 @@ def context(box: Box) -> ServiceContext:
     )
 
 
-def serve(start_host: StartHost, service_class: ServiceClass = ServiceClass.ORCHESTRATIONS, **how: Any) -> Collector:
-    """Starts a host instance that serves this class with a collector."""
-    made: list[Collector] = []
+def serve(
+    start_host: StartHost, service_class: ServiceClass = ServiceClass.ORCHESTRATIONS, **settings: Any
+) -> Collector:
+    """Start a host instance with a collector for this service class."""
+    created: list[Collector] = []
 
     def build(context: ServiceContext) -> Collector:
-        made.append(Collector(context, **how))
-        return made[0]
+        created.append(Collector(context, **settings))
+        return created[0]
 
     start_host(RecordingAdapter(), services={service_class: build})
-    return made[0]
+    return created[0]
 
 
 def publish(box: Box, region: str, *bodies: str, priority: int = 1) -> None:
@@ -57,23 +59,23 @@ def publish(box: Box, region: str, *bodies: str, priority: int = 1) -> None:
         box.agent(warm=False).publish([Message.of(body.encode(), promoted={Region: region, Priority: priority})])
 
 
-def received(service: Collector) -> list[str]:
+def list_received(service: Collector) -> list[str]:
     return sorted("".join(body.decode() for body in bodies) for bodies in service.received.values())
 
 
 @pytest.mark.parametrize("service_class", CLASSES, ids=lambda one: one.name.lower())
-def test_a_service_of_any_class_is_activated_and_then_receives_for_its_instances(
+def test_a_service_of_any_class_is_activated_and_receives_messages_for_its_instances(
     box: Box, start_host: StartHost, service_class: ServiceClass
 ) -> None:
-    """The first message makes the instance; replies with its priority go to it until it ends."""
+    """The first message activates the instance. Replies go to the instance until it completes."""
     service = serve(start_host, service_class, waits_for=lambda message: Region == "reply", size=3)
     service.enlist(Region == "order")
     publish(box, "order", "a")
-    wait_until(lambda: received(service) == ["a"], what="the instance to begin")
+    wait_until(lambda: list_received(service) == ["a"], what="the activated instance")
     publish(box, "reply", "b")
     publish(box, "reply", "c")
-    wait_until(lambda: len(service.left) == 1, what="the instance to end")
-    assert received(service) == ["abc"]
+    wait_until(lambda: len(service.left) == 1, what="the completed instance")
+    assert list_received(service) == ["abc"]
     assert list(service.left.values()) == [[]]
     assert box.count("instances") == 0
     assert box.count("subscriptions WHERE instance_id IS NOT NULL AND removed_at IS NULL") == 0
@@ -87,15 +89,15 @@ def test_convoys_that_were_queued_while_no_host_ran_are_served_in_order(
     for body in ("k1", "l1", "k2", "l2", "k3", "k4", "l3", "k5"):
         publish(box, body[0].upper(), body)
     service = serve(start_host)
-    wait_until(lambda: box.count("instances") == 0, what="all messages to be received")
-    assert received(service) == ["k1k2k3k4k5", "l1l2l3"]
+    wait_until(lambda: box.count("instances") == 0, what="all messages received")
+    assert list_received(service) == ["k1k2k3k4k5", "l1l2l3"]
     assert service.at_the_same_time == 0
 
 
 def test_a_long_convoy_is_served_one_message_at_a_time(
     box: Box, start_host: StartHost, context: ServiceContext
 ) -> None:
-    """Longer than what is claimed at once, with five threads that would like to help, and two host instances."""
+    """The convoy is longer than one claim. Two host instances with five threads each serve it."""
     Collector(context).enlist(Region.exists(), convoy=[Region])
     agent = box.agent()
     numbers = range(250)
@@ -108,7 +110,7 @@ def test_a_long_convoy_is_served_one_message_at_a_time(
             ]
         )
     first, second = serve(start_host), serve(start_host)
-    wait_until(lambda: box.count("instances") == 0, what="all messages to be received")
+    wait_until(lambda: box.count("instances") == 0, what="all messages received")
     assert first.at_the_same_time == second.at_the_same_time == 0
     for instance in {*first.received, *second.received}:
         parts = [service.received[instance] for service in (first, second)]
@@ -121,7 +123,7 @@ def test_a_long_convoy_is_served_one_message_at_a_time(
 def test_messages_after_a_failed_message_of_an_instance_wait(
     box: Box, start_host: StartHost, context: ServiceContext
 ) -> None:
-    """The second message is tried again, the fourth is suspended and resumed: the order stays."""
+    """The second message is retried, the fourth is suspended and resumed. The order does not change."""
     Collector(context).enlist(Region.exists(), convoy=[Region])
     refused: list[bytes] = []
 
@@ -138,12 +140,12 @@ def test_messages_after_a_failed_message_of_an_instance_wait(
     publish(box, "K", *"12345")
     publish(box, "L", *"abc")
     service = serve(start_host, step=step)
-    wait_until(lambda: received(service) == ["123", "abc"], what="everything before the suspended one")
-    wait_until(lambda: box.suspended() == [("NOT_AT_ALL", True)], what="the fourth to be suspended")
+    wait_until(lambda: list_received(service) == ["123", "abc"], what="all messages before the suspended message")
+    wait_until(lambda: box.suspended() == [("NOT_AT_ALL", True)], what="the fourth message suspended")
     publish(box, "K", "6")
     assert box.count("work_queue") == 2
     resume(box.connection, box.one("SELECT instance_id FROM suspended_queue"))
-    wait_until(lambda: received(service) == ["123456", "abc"], what="the rest")
+    wait_until(lambda: list_received(service) == ["123456", "abc"], what="the remaining messages")
     assert service.at_the_same_time == 0
 
 
@@ -159,7 +161,7 @@ def test_a_defect_of_the_service_loses_nothing(box: Box, start_host: StartHost, 
 
     publish(box, "K", *"123")
     service = serve(start_host, step=step)
-    wait_until(lambda: received(service) == ["123"], what="all messages, in order")
+    wait_until(lambda: list_received(service) == ["123"], what="all messages, in order")
 
 
 def test_unconsumed_messages_are_returned_and_stay_queued(
@@ -168,10 +170,10 @@ def test_unconsumed_messages_are_returned_and_stay_queued(
     Collector(context).enlist(Region.exists(), convoy=[Region])
     publish(box, "K", *"1234")
     service = serve(start_host, size=3)
-    wait_until(lambda: len(service.left) == 1, what="the instance to end")
+    wait_until(lambda: len(service.left) == 1, what="the completed instance")
     [(instance, left)] = service.left.items()
     assert len(left) == 1
-    wait_until(lambda: box.count("instances") == 0, what="the last one to be received, by what is its instance no more")
+    wait_until(lambda: box.count("instances") == 0, what="the last message, which the completed instance receives")
     assert service.received[instance] == [b"1", b"2", b"3", b"4"]
 
 
@@ -183,16 +185,16 @@ def test_messaging_suspends_messages_for_instances_of_other_services(
     with context.connect() as connection:
         messaging.wait(connection, SERVICE, uuid.uuid4(), Region == "EU")
     publish(box, "EU", "x")
-    wait_until(lambda: box.suspended() == [("NO_RECEIVER", True)], what="the message to be put aside")
+    wait_until(lambda: box.suspended() == [("NO_RECEIVER", True)], what="the suspended message")
 
 
 def test_another_host_instance_continues_after_one_stopped(
     box: Box, start_host: StartHost, context: ServiceContext
 ) -> None:
-    """The first instance stops while it works on the second message; what it held in memory is given back."""
+    """The first instance stops while it processes the second message. It releases the messages in its memory queue."""
     Collector(context).enlist(Region.exists(), convoy=[Region])
     publish(box, "K", *"12345")
-    made: list[Collector] = []
+    created: list[Collector] = []
     at_two, released = threading.Event(), threading.Event()
 
     def step(service: Collector, claimed: ClaimedMessage, message: Message) -> Outcome | None:
@@ -202,8 +204,8 @@ def test_another_host_instance_continues_after_one_stopped(
         return None
 
     def build(context: ServiceContext) -> Collector:
-        made.append(Collector(context, step=step))
-        return made[-1]
+        created.append(Collector(context, step=step))
+        return created[-1]
 
     first = start_host(RecordingAdapter(), services={ServiceClass.ORCHESTRATIONS: build})
     assert at_two.wait(PATIENCE)
@@ -211,11 +213,11 @@ def test_another_host_instance_continues_after_one_stopped(
         stopped = pool.submit(first.stop)
         wait_until(
             lambda: sum(len(subservice.unfinished) for subservice in first._subservices) == 1,
-            what="the instance to forget what it does not work on",
+            what="only the message in progress left in memory",
         )
         released.set()
         stopped.result(30)
-    assert received(made[0]) == ["12"]
+    assert list_received(created[0]) == ["12"]
     assert box.count("work_queue WHERE claim_id IS NULL") == 3
     service = serve(start_host)
-    wait_until(lambda: received(service) == ["345"], what="the rest, in order")
+    wait_until(lambda: list_received(service) == ["345"], what="the remaining messages, in order")

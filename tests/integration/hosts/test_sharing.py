@@ -1,4 +1,4 @@
-"""Several host instances share the work of one host, and nothing is handled twice (DEQ-02, 05, 06)."""
+"""Several instances of one host share its queue. No message is processed duplicates (DEQ-02, 05, 06)."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def orders(count: int) -> list[Message]:
 
 def test_two_instances_share_a_thousand_messages(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
-    being_handled: set[uuid.UUID] = set()
-    twice: list[uuid.UUID] = []
+    in_progress: set[uuid.UUID] = set()
+    duplicates: list[uuid.UUID] = []
     lock, both = threading.Lock(), threading.Event()
 
     def handle(message: Message, attempt: Attempt) -> None:
         with lock:
-            if attempt.instance_id in being_handled:
-                twice.append(attempt.instance_id)
-            being_handled.add(attempt.instance_id)
+            if attempt.instance_id in in_progress:
+                duplicates.append(attempt.instance_id)
+            in_progress.add(attempt.instance_id)
         if all(recorder.attempts for recorder in recorders):
             both.set()
-        assert both.wait(PATIENCE), "one of them has nothing to do"
+        assert both.wait(PATIENCE), "one instance gets no messages"
         with lock:
-            being_handled.discard(attempt.instance_id)
+            in_progress.discard(attempt.instance_id)
 
     recorders = [RecordingAdapter(handle), RecordingAdapter(handle)]
     instances = [start_host(recorder) for recorder in recorders]
@@ -48,7 +48,7 @@ def test_two_instances_share_a_thousand_messages(box: Box, start_host: StartHost
     handled = Counter(one.attempt.instance_id for recorder in recorders for one in recorder.sent)
     assert len(handled) == 1000
     assert set(handled.values()) == {1}
-    assert twice == []
+    assert duplicates == []
     assert box.count("work_queue") == 0
     run_all_jobs_once(box.connection)
     assert box.count("spool") == 0
@@ -93,7 +93,7 @@ def test_a_wake_up_ends_the_polling_interval(box: Box, start_host: StartHost) ->
 
 
 def test_a_burst_after_a_wake_up_is_claimed_at_once(box: Box, start_host: StartHost) -> None:
-    """Publishers wake a host once for a burst; the host has to go on looking until the burst is over."""
+    """Publishers wake a host once for a burst. The host polls until the burst is over."""
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.connection.execute("UPDATE service_classes SET polling_interval = '1 hour'")
     instance = start_host(RecordingAdapter())
@@ -114,7 +114,7 @@ def test_messages_are_found_by_polling_without_a_wake_up(box: Box, start_host: S
 
 
 def test_the_jobs_run_inside_the_hosts(box: Box, start_host: StartHost) -> None:
-    """The spool returns to zero by itself."""
+    """The jobs delete all delivered messages from the spool."""
     box.add_port("Europe", "Orders.Region == 'EU'")
     often = timedelta(milliseconds=50)
     settings = HostSettings(

@@ -1,4 +1,4 @@
-"""A host that is told to stop finishes what is under way and gives back the rest."""
+"""A host that stops finishes the messages in progress and releases the others."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_stop_gives_up_after_the_timeout(box: Box, start_host: StartHost) -> Non
     box.agent().publish(orders(1))
     wait_until(lambda: recorder.attempts)
     instance.stop()
-    assert box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NULL") == 1, "others may try it"
+    assert box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NULL") == 1, "another instance can claim it"
     blocked.released.set()
 
 

@@ -1,4 +1,4 @@
-"""What happens to claimed messages when a host instance dies, or loses its lock (DEQ-14, ACC-33)."""
+"""Claimed messages of a host instance that dies or loses its lock (DEQ-14, ACC-33)."""
 
 from __future__ import annotations
 
@@ -29,24 +29,27 @@ _LAST_STATEMENT = """
     SELECT a.query_start FROM pg_stat_activity a JOIN pg_locks l USING (pid)
      WHERE l.classid = 7002 AND l.granted AND l.objid = %s AND a.datname = current_database()
 """
-_LOOK_FOR_THE_DEAD = "SELECT dead_processes_cleanup('1 s', clock_timestamp() + %s::interval)"
+_DETECT_DEAD_INSTANCES = "SELECT dead_processes_cleanup('1 s', clock_timestamp() + %s::interval)"
 
 
 def orders(count: int) -> list[Message]:
     return [Message.of(str(number).encode(), promoted={Region: "EU"}) for number in range(count)]
 
 
-def bury_the_dead(box: Box) -> int:
-    """The job that looks for dead instances, twice, as if a minute had passed since the server started."""
-    box.one(_LOOK_FOR_THE_DEAD, "60 s")
-    return int(box.one(_LOOK_FOR_THE_DEAD, "61.5 s"))
+def detect_dead_instances(box: Box) -> int:
+    """Run the job that detects dead instances twice, with a time one minute after the start of the server.
+
+    Return the number of released messages.
+    """
+    box.one(_DETECT_DEAD_INSTANCES, "60 s")
+    return int(box.one(_DETECT_DEAD_INSTANCES, "61.5 s"))
 
 
-def claimed(box: Box) -> int:
+def count_claimed(box: Box) -> int:
     return int(box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NOT NULL"))
 
 
-def locks(box: Box, host_instance: int | None = None) -> int:
+def count_locks(box: Box, host_instance: int | None = None) -> int:
     return int(
         box.one(
             "SELECT count(*) FROM pg_locks l"
@@ -58,7 +61,7 @@ def locks(box: Box, host_instance: int | None = None) -> int:
 
 
 def complete_as_another(box: Box) -> None:
-    """Another instance takes over what is claimed, and has completed it before the first one is done."""
+    """Take over the claims of an instance and complete the messages."""
     claim = uuid.uuid4()
     box.connection.execute("UPDATE work_queue SET claim_id = %s, claimed_by = 0", (claim,))
     box.connection.execute("SELECT complete_messages_default(%s, array_agg(seq)) FROM work_queue", (claim,))
@@ -74,7 +77,7 @@ def end_lock_connection(box: Box, host_instance: int) -> None:
 
 
 @contextmanager
-def stuck_process(box: Box, home: Path) -> Iterator[subprocess.Popen[bytes]]:
+def start_blocked_process(box: Box, home: Path) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "tests.support.blocked_host", box.url, "Default", str(home)]
     process = subprocess.Popen(command, cwd=Path(tests.__path__[0]).parent)
     try:
@@ -84,19 +87,21 @@ def stuck_process(box: Box, home: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def test_what_a_killed_process_held_goes_to_another(box: Box, start_host: StartHost, tmp_path: Path) -> None:
+def test_another_instance_takes_over_the_claims_of_a_killed_process(
+    box: Box, start_host: StartHost, tmp_path: Path
+) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.agent().publish(orders(20))
-    with stuck_process(box, tmp_path) as process:
-        wait_until(lambda: claimed(box) == 20)
+    with start_blocked_process(box, tmp_path) as process:
+        wait_until(lambda: count_claimed(box) == 20)
         recorder = RecordingAdapter()
         instance = start_host(recorder)
-        assert bury_the_dead(box) == 0, "it lives"
+        assert detect_dead_instances(box) == 0, "the process is alive"
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    wait_until(lambda: locks(box) == 1)
+    wait_until(lambda: count_locks(box) == 1)
     assert box.count("host_instances") == 2
-    assert bury_the_dead(box) == 20
+    assert detect_dead_instances(box) == 20
     assert box.count("host_instances") == 1
     wait_until(lambda: instance.counts["completed"] == 20)
     assert Counter(recorder.bodies) == Counter(str(number).encode() for number in range(20))
@@ -111,16 +116,16 @@ def test_the_messages_of_a_frozen_process_go_to_another_host_instance(
     """The connections of a frozen process stay open, but its heartbeats end."""
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.agent().publish(orders(20))
-    with stuck_process(box, tmp_path) as process:
-        wait_until(lambda: claimed(box) == 20)
+    with start_blocked_process(box, tmp_path) as process:
+        wait_until(lambda: count_claimed(box) == 20)
         os.kill(process.pid, signal.SIGSTOP)
         recorder = RecordingAdapter()
         instance = start_host(recorder, settings=replace(SETTINGS, runs_jobs=True))
         wait_until(lambda: instance.counts["completed"] == 20)
         assert Counter(recorder.bodies) == Counter(str(number).encode() for number in range(20))
         os.kill(process.pid, signal.SIGCONT)
-        wait_until(lambda: locks(box) == 2, what="the other instance, with its lock again")
-        assert claimed(box) == 0
+        wait_until(lambda: count_locks(box) == 2, what="the instance to have its lock again")
+        assert count_claimed(box) == 0
 
 
 def test_a_host_that_is_woken_all_the_time_sends_its_heartbeats(box: Box, start_host: StartHost) -> None:
@@ -136,26 +141,26 @@ def test_a_host_that_is_woken_all_the_time_sends_its_heartbeats(box: Box, start_
     wait_until(wake_and_read, what="a heartbeat")
 
 
-def test_an_instance_is_not_taken_for_dead_before_the_grace_is_over(box: Box) -> None:
+def test_an_instance_is_not_dead_before_the_end_of_the_grace_period(box: Box) -> None:
     box.connection.execute("INSERT INTO host_instances (host_id, server, pid) VALUES (1, 'gone', 1)")
     for moment in ("60 s", "60.9 s"):
-        box.one(_LOOK_FOR_THE_DEAD, moment)
+        box.one(_DETECT_DEAD_INSTANCES, moment)
         assert box.count("host_instances") == 1
-    box.one(_LOOK_FOR_THE_DEAD, "61.5 s")
+    box.one(_DETECT_DEAD_INSTANCES, "61.5 s")
     assert box.count("host_instances") == 0
 
 
-def test_just_after_a_server_start_the_grace_is_longer(box: Box) -> None:
+def test_the_grace_period_is_longer_after_a_server_start(box: Box) -> None:
     box.connection.execute("INSERT INTO host_instances (host_id, server, pid) VALUES (1, 'not back yet', 1)")
-    look = "SELECT dead_processes_cleanup('1 s', pg_postmaster_start_time() + %s::interval)"
+    run_job = "SELECT dead_processes_cleanup('1 s', pg_postmaster_start_time() + %s::interval)"
     for moment in ("1 s", "5 s", "10.9 s"):
-        box.one(look, moment)
+        box.one(run_job, moment)
         assert box.count("host_instances") == 1
-    box.one(look, "11.1 s")
+    box.one(run_job, "11.1 s")
     assert box.count("host_instances") == 0
 
 
-def test_a_claim_by_an_instance_that_was_just_taken_for_dead_is_given_back(box: Box) -> None:
+def test_the_claims_of_an_unregistered_instance_are_released(box: Box) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.agent().publish(orders(3))
     box.connection.execute("SELECT dequeue_messages_default(gen_random_uuid(), 4711, 4::smallint, 2)")
@@ -165,7 +170,7 @@ def test_a_claim_by_an_instance_that_was_just_taken_for_dead_is_given_back(box: 
 
 
 def test_an_outcome_whose_claim_was_taken_over_is_discarded(box: Box, start_host: StartHost) -> None:
-    """Fencing: the late instance has sent, too, but only the one that has the claim decides what is stored."""
+    """Fencing: both instances have sent the message, but only the owner of the claim can store an outcome."""
     box.add_port("Europe", "Orders.Region == 'EU'")
     blocked = BlockedSend()
     late = RecordingAdapter(blocked)
@@ -178,7 +183,7 @@ def test_an_outcome_whose_claim_was_taken_over_is_discarded(box: Box, start_host
     assert slow.counts["completed"] == 0
     run_all_jobs_once(box.connection)
     assert box.count("spool") == 0
-    assert check(box.connection) == [], "nothing was released twice"
+    assert check(box.connection) == [], "no claim was released twice"
 
 
 def test_a_body_cannot_be_read_by_a_claim_that_was_taken_over(box: Box, start_host: StartHost) -> None:
@@ -186,14 +191,14 @@ def test_a_body_cannot_be_read_by_a_claim_that_was_taken_over(box: Box, start_ho
     blocked = BlockedSend()
     read: list[bytes] = []
 
-    class ReadsLate(RecordingAdapter):
+    class LateReader(RecordingAdapter):
         def send(self, message: Message, attempt: Attempt) -> None:
             self.opened += 1
             blocked(message, attempt)
             assert message.body is not None
             read.append(message.body.data)
 
-    late = ReadsLate()
+    late = LateReader()
     slow = start_host(late)
     box.agent().publish([Message.of(b"x" * 300_000, promoted={Region: "EU"})])
     wait_until(lambda: late.opened == 2)
@@ -203,8 +208,10 @@ def test_a_body_cannot_be_read_by_a_claim_that_was_taken_over(box: Box, start_ho
     assert read == []
 
 
-def test_without_its_lock_it_hands_out_nothing_and_then_comes_back(box: Box, start_host: StartHost) -> None:
-    """Under way when the lock is lost: five. They go on; the rest is given back, and claimed again with the lock."""
+def test_an_instance_without_its_lock_starts_no_message_until_it_has_the_lock_again(
+    box: Box, start_host: StartHost
+) -> None:
+    """Five messages are in progress when the lock is lost. They finish. The others are released and claimed again."""
     box.add_port("Europe", "Orders.Region == 'EU'")
     blocked = BlockedSend()
     recorder = RecordingAdapter(blocked)
@@ -216,7 +223,7 @@ def test_without_its_lock_it_hands_out_nothing_and_then_comes_back(box: Box, sta
     wait_until(lambda: instance.regained_locks == 1)
     assert instance.host_instance == number
     assert box.one("SELECT count(*) FROM host_instances WHERE id = %s AND dead_since IS NULL", number) == 1
-    assert locks(box, number) == 1
+    assert count_locks(box, number) == 1
     blocked.released.set()
     wait_until(lambda: instance.counts["completed"] == 50)
     handled = Counter(one.attempt.instance_id for one in recorder.attempts)
@@ -225,7 +232,7 @@ def test_without_its_lock_it_hands_out_nothing_and_then_comes_back(box: Box, sta
     assert instance.counts["discarded"] == 0
 
 
-def test_until_it_is_registered_again_nothing_begins(box: Box, start_host: StartHost) -> None:
+def test_an_instance_starts_no_message_until_it_is_registered_again(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     blocked = BlockedSend()
     recorder = RecordingAdapter(blocked)
@@ -233,19 +240,22 @@ def test_until_it_is_registered_again_nothing_begins(box: Box, start_host: Start
     box.agent().publish(orders(50))
     wait_until(lambda: len(recorder.attempts) == 5)
     with box.connection.transaction():
-        box.connection.execute("LOCK TABLE host_instances IN SHARE ROW EXCLUSIVE MODE")  # no registering
+        box.connection.execute("LOCK TABLE host_instances IN SHARE ROW EXCLUSIVE MODE")  # blocks the registration
         end_lock_connection(box, lost.host_instance)
-        wait_until(lambda: locks(box, lost.host_instance) == 1, what="it waits for the table, with its lock")
+        wait_until(
+            lambda: count_locks(box, lost.host_instance) == 1,
+            what="the lock",
+        )
         blocked.released.set()
-        wait_until(lambda: lost.counts["completed"] == 5, what="what was under way ends")
-        assert len(recorder.attempts) == 5, "and nothing else begins"
+        wait_until(lambda: lost.counts["completed"] == 5, what="the messages in progress")
+        assert len(recorder.attempts) == 5, "no other attempt is started"
     wait_until(lambda: lost.counts["completed"] == 50)
     handled = Counter(one.attempt.instance_id for one in recorder.attempts)
     assert len(handled) == 50
     assert set(handled.values()) == {1}
 
 
-def test_an_instance_that_was_buried_comes_back_under_its_number(box: Box, start_host: StartHost) -> None:
+def test_an_instance_that_was_removed_as_dead_registers_again_with_its_number(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     recorder = RecordingAdapter()
     instance = start_host(recorder)
@@ -259,7 +269,7 @@ def test_an_instance_that_was_buried_comes_back_under_its_number(box: Box, start
     assert check(box.connection) == []
 
 
-def test_all_its_connections_may_break_and_nothing_is_lost(box: Box, start_host: StartHost) -> None:
+def test_no_message_is_lost_if_all_connections_break(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     recorder = RecordingAdapter()
     instance = start_host(recorder)
@@ -272,7 +282,7 @@ def test_all_its_connections_may_break_and_nothing_is_lost(box: Box, start_host:
         )
     wait_until(lambda: box.count("work_queue") == 0)
     assert len({one.message.message_id for one in recorder.sent}) == 200
-    assert box.count("instances") == 0, "nothing was suspended, and no attempt was counted as failed"
+    assert box.count("instances") == 0, "no message is suspended and no attempt has failed"
     wait_until(lambda: instance.regained_locks > 0)
     run_all_jobs_once(box.connection)
     assert box.count("spool") == 0

@@ -20,7 +20,7 @@ from postroom.messagebox.queues import ClaimedMessage, HostQueues, WakeUp
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.operations.ports import send_ports
 from tests.support.box import Box, Region
-from tests.support.cut_connections import dying_before_commit
+from tests.support.cut_connections import cut_before_commit
 
 QUEUES = HostQueues("Default")
 ORDERS = SubscribingService(service_id=uuid.UUID(int=7), name="Orders")
@@ -171,7 +171,7 @@ def test_a_connection_cut_before_the_commit_leaves_nothing(
         complete(connection, claimed)
         outbox.publish(*(message("EU") for _ in range(count)))
 
-    with dying_before_commit(box, DirectBatch), pytest.raises(MessageBoxUnavailable):
+    with cut_before_commit(box, DirectBatch), pytest.raises(MessageBoxUnavailable):
         agent.transaction(answer)
     assert (box.queued(), box.count("spool")) == ({"Orders": 1}, 1)
     with connect(box.url, user=box.host().role_name) as connection:

@@ -1,4 +1,4 @@
-"""Message predicates in both lanes: only hosts that show what is asked for get it (SEC-01 … 06, NRF-17, ACC-70)."""
+"""Message predicates in both lanes: only hosts with the required properties receive (SEC-01 … 06, NRF-17, ACC-70)."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def warm(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def two_hosts(box: Box) -> Box:
-    """Host Secure shows the thumbprint T and the levels 1 and 2, host Default nothing; each has a port for EU."""
+    """Host Secure has the thumbprint T and the levels 1 and 2, host Default nothing. Each has a port for EU."""
     secure = box.add_host("Secure")
-    shows(box, secure.host_id, {Thumbprint.key: ["T"], Level.key: ["1", "2"]})
+    set_properties(box, secure.host_id, {Thumbprint.key: ["T"], Level.key: ["1", "2"]})
     box.add_port("Open", "Region == 'EU'")
     box.add_port("Closed", "Region == 'EU'", host="Secure")
     return box
 
 
-def shows(box: Box, host_id: int, properties: dict[str, list[str]]) -> None:
+def set_properties(box: Box, host_id: int, properties: dict[str, list[str]]) -> None:
     with box.connection.transaction():
         box.connection.execute("SELECT change_routing()")
         box.connection.execute("DELETE FROM application_properties WHERE host_id = %s", (host_id,))
@@ -64,7 +64,7 @@ def receive(box: Box, location: ReceiveLocation, body: bytes, context: Context) 
         Receiver(connection, RoutingTable()).receive(location, [interchange])
 
 
-def test_only_the_host_that_shows_it_gets_the_message(two_hosts: Box, warm: bool) -> None:
+def test_only_the_host_with_the_property_gets_the_message(two_hosts: Box, warm: bool) -> None:
     [published] = two_hosts.agent(warm=warm).publish([order(thumbprint="T")])
     assert published.subscribers == ("Closed",)
     assert two_hosts.queued() == {"Closed": 1}
@@ -72,12 +72,12 @@ def test_only_the_host_that_shows_it_gets_the_message(two_hosts: Box, warm: bool
     assert check(two_hosts.connection) == []
 
 
-def test_without_predicates_everybody_gets_it(two_hosts: Box, warm: bool) -> None:
+def test_a_message_without_predicates_goes_to_all_hosts(two_hosts: Box, warm: bool) -> None:
     two_hosts.agent(warm=warm).publish([order()])
     assert two_hosts.queued() == {"Closed": 1, "Open": 1}
 
 
-def test_all_predicates_have_to_hold_and_a_host_may_show_several_values(two_hosts: Box, warm: bool) -> None:
+def test_all_predicates_must_match_and_a_host_may_have_several_values(two_hosts: Box, warm: bool) -> None:
     agent = two_hosts.agent(warm=warm)
     agent.publish([order(thumbprint="T", level=2)])
     assert two_hosts.queued() == {"Closed": 1}
@@ -85,11 +85,13 @@ def test_all_predicates_have_to_hold_and_a_host_may_show_several_values(two_host
         agent.publish([order(thumbprint="T", level=3)])
 
 
-def test_if_no_subscriber_may_receive_it_that_is_a_routing_failure_that_says_so(two_hosts: Box, warm: bool) -> None:
+def test_a_message_without_an_authorised_subscriber_is_a_routing_failure_with_the_reason(
+    two_hosts: Box, warm: bool
+) -> None:
     agent = two_hosts.agent(warm=warm)
-    with pytest.raises(PublishFailed) as refused:
+    with pytest.raises(PublishFailed) as error:
         agent.publish([order(), order(thumbprint="X")])
-    good, bad = refused.value.results
+    good, bad = error.value.results
     assert good.failure is None
     assert bad.failure is not None
     assert "no host that subscribes is authorised" in bad.failure.what
@@ -101,7 +103,7 @@ def test_if_no_subscriber_may_receive_it_that_is_a_routing_failure_that_says_so(
     assert check(two_hosts.connection) == []
 
 
-def test_a_suspended_message_keeps_its_predicates_and_waits_for_a_host_that_may(
+def test_a_suspended_message_keeps_its_predicates_until_a_host_is_authorised(
     two_hosts: Box, warm: bool, start_host: StartHost
 ) -> None:
     box = two_hosts
@@ -117,16 +119,16 @@ def test_a_suspended_message_keeps_its_predicates_and_waits_for_a_host_that_may(
     resume(box.connection, instance_id)
     wait_until(lambda: ("ROUTING", True) in box.suspended())
     assert "authorised" in box.one("SELECT error_description FROM suspended_queue WHERE resumable")
-    shows(box, box.host().host_id, {Thumbprint.key: ["X"]})
+    set_properties(box, box.host().host_id, {Thumbprint.key: ["X"]})
     resume(box.connection, instance_id)
     wait_until(lambda: len(recorder.sent) == 1)
     assert box.count("message_predicates") == 0
 
 
-def test_the_streaming_lane_asks_the_same(two_hosts: Box) -> None:
+def test_the_streaming_lane_checks_the_same_predicates(two_hosts: Box) -> None:
     location = two_hosts.add_location()
-    asked = Context().require(Thumbprint, "T")
-    receive(two_hosts, location, b'{"region":"EU"}\n{"region":"EU"}', asked)
+    context = Context().require(Thumbprint, "T")
+    receive(two_hosts, location, b'{"region":"EU"}\n{"region":"EU"}', context)
     receive(two_hosts, location, b'{"region":"EU"}', Context())
     assert two_hosts.queued() == {"Closed": 3, "Open": 1}
     contexts = [StoredContext(text, {}) for (text,) in two_hosts.connection.execute("SELECT context::text FROM spool")]
@@ -134,7 +136,7 @@ def test_the_streaming_lane_asks_the_same(two_hosts: Box) -> None:
     assert check(two_hosts.connection) == []
 
 
-def test_the_streaming_lane_mixes_interchanges_of_many_kinds_in_one_transaction(two_hosts: Box) -> None:
+def test_one_transaction_of_the_streaming_lane_can_contain_different_predicates(two_hosts: Box) -> None:
     box = two_hosts
     location = box.add_location()
     contexts = [Context(), Context().require(Thumbprint, "T"), Context().require(Thumbprint, "X"), Context()]
@@ -151,7 +153,7 @@ def test_the_streaming_lane_mixes_interchanges_of_many_kinds_in_one_transaction(
     assert check(box.connection) == []
 
 
-def test_in_the_streaming_lane_too_it_is_a_routing_failure_that_says_so(two_hosts: Box) -> None:
+def test_an_unauthorised_message_of_the_streaming_lane_is_a_routing_failure_with_the_reason(two_hosts: Box) -> None:
     receive(two_hosts, two_hosts.add_location(), b'{"region":"EU"}', Context().require(Level, 7))
     assert two_hosts.suspended() == [("ROUTING", True), ("ROUTING", False)]
     reasons = [text for (text,) in two_hosts.connection.execute("SELECT error_description FROM suspended_queue")]
@@ -159,11 +161,11 @@ def test_in_the_streaming_lane_too_it_is_a_routing_failure_that_says_so(two_host
     assert two_hosts.queued() == {}
 
 
-def test_a_change_of_what_a_host_shows_is_known_to_the_next_publish(two_hosts: Box) -> None:
+def test_changed_properties_of_a_host_apply_to_the_next_publish(two_hosts: Box) -> None:
     agent = two_hosts.agent()
     agent.publish([order(thumbprint="T")])
-    shows(two_hosts, two_hosts.host("Secure").host_id, {})
+    set_properties(two_hosts, two_hosts.host("Secure").host_id, {})
     with pytest.raises(PublishFailed):
         agent.publish([order(thumbprint="T")])
-    shows(two_hosts, two_hosts.host().host_id, {Thumbprint.key: ["T"]})
+    set_properties(two_hosts, two_hosts.host().host_id, {Thumbprint.key: ["T"]})
     assert agent.publish([order(thumbprint="T")])[0].subscribers == ("Open",)
