@@ -19,7 +19,7 @@ def publish_path(request: pytest.FixtureRequest) -> PublishPath:
 
 @pytest.fixture
 def host(box: Box) -> Iterator[Connection]:
-    """Logged in as the host, as services and publishers are."""
+    """Yield a connection with the login of the host, as services and publishers have it."""
     with connect(box.url, user=box.host().role_name) as connection:
         yield connection
 

@@ -52,7 +52,7 @@ def run_jobs(connection: Connection) -> dict[str, int]:
 
 @contextmanager
 def snapshot(box: Box) -> Iterator[str]:
-    """Take a snapshot as pg_dump takes its own; it has not locked a table yet."""
+    """Yield the id of an exported snapshot, as pg_dump takes it before it locks the tables."""
     with connect(box.url) as connection, connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         row = connection.execute("SELECT pg_export_snapshot()").fetchone()
@@ -80,19 +80,19 @@ def test_a_dump_whose_snapshot_is_older_than_a_fold_restores_the_right_counts(
     in_use: Box, databases: Databases
 ) -> None:
     with databases.clone("template0") as empty:
-        with snapshot(in_use) as before_the_fold:
-            # Everything that the jobs do happens between the snapshot and the dump.
+        with snapshot(in_use) as older_snapshot:
+            # The jobs run between the snapshot and the dump.
             complete(in_use.connection, 3)
             publish(in_use, 2)
             runs = run_jobs(in_use.connection)
             assert runs["manage_message_ref_count_log"] > 0
             assert runs["manage_part_ref_count_log"] > 0
             assert runs["message_cleanup"] > 0
-            dump_and_restore(in_use, before_the_fold, empty)
+            dump_and_restore(in_use, older_snapshot, empty)
         with open_box(empty) as restored:
             assert check(restored.connection) == []
             assert (restored.count("spool"), restored.count("work_queue")) == (4, 7)
-            # No message goes before its last delivery, and none stays after it.
+            # A message is deleted after its last delivery, not before.
             assert complete(restored.connection, 6) == 6
             run_jobs(restored.connection)
             assert (restored.count("spool"), restored.count("parts")) == (1, 1)
@@ -114,7 +114,7 @@ def test_a_running_dump_does_not_stop_the_fold(in_use: Box) -> None:
 
 
 def test_no_job_truncates_a_table(in_use: Box) -> None:
-    """TRUNCATE hides rows from snapshots that are older than it, whichever table it is."""
+    """TRUNCATE hides the rows of any table from older snapshots."""
     found = in_use.connection.execute(
         "SELECT proname FROM pg_proc WHERE pronamespace = 'messagebox'::regnamespace AND prosrc ~* 'truncate'"
     )

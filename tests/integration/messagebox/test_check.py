@@ -1,4 +1,4 @@
-"""The invariants of a MessageBox (REF-13): each has a way to be violated, and is named when it is."""
+"""The invariants of a MessageBox (REF-13): each violation is reported with the name of the invariant."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from postroom.messagebox.statements import list_statements
 from tests.support.box import Box, Region
 from tests.support.databases import Databases
 
-#: What is done to a healthy MessageBox, and every invariant that does not hold afterwards.
+#: Statements that damage a valid MessageBox, with the violated invariants.
 DAMAGES = {
     "DELETE FROM work_queue WHERE seq = (SELECT min(seq) FROM work_queue)": {
         "messages_without_reference",
@@ -62,7 +62,7 @@ DAMAGES = {
 
 @pytest.fixture(scope="module")
 def loaded(databases: Databases) -> Iterator[Box]:
-    """A small and a large message, counted and waiting for delivery. Tests leave it as it is."""
+    """Yield a MessageBox with a small and a large message in a queue. Tests do not change it."""
     with databases.open_box() as box:
         box.add_port("Europe", "Orders.Region == 'EU'")
         box.add_group("Everyone", ["Europe"], "Orders.Region == 'nowhere'")
@@ -71,7 +71,7 @@ def loaded(databases: Databases) -> Iterator[Box]:
         yield box
 
 
-def test_a_healthy_box_has_no_violations(loaded: Box) -> None:
+def test_a_valid_messagebox_has_no_violations(loaded: Box) -> None:
     assert check(loaded.connection) == []
 
 

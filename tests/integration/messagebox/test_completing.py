@@ -47,7 +47,7 @@ def test_a_claim_that_was_taken_over_is_not_completed_and_the_other_claims_are(b
 
 
 def test_completed_rows_are_not_completed_again(box: Box) -> None:
-    """As after a connection that broke before the answer came: the same outcomes are stored once more."""
+    """A host repeats this if the connection breaks before the answer."""
     publish(box, 4)
     claims = dict((claim(box, 2), claim(box, 2)))
     assert QUEUES.complete_claims(box.connection, claims) == 4

@@ -1,4 +1,4 @@
-"""A connection raises Postroom's errors, whichever way a statement goes to the server."""
+"""A connection raises the errors of Postroom for every kind of statement."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def copy(connection: Connection) -> None:
 
 
 def commit_twice(connection: Connection) -> None:
-    """The constraint is checked at the commit."""
+    """Violate a constraint that is checked at the commit."""
     with connection.transaction():
         connection.execute("INSERT INTO numbers VALUES (1), (1)")
 
@@ -84,7 +84,7 @@ def test_a_lock_that_is_not_free_in_time_raises_lock_timeout(box: Box) -> None:
         other.execute("SELECT pg_advisory_lock(42, 42)")
 
 
-def test_a_login_without_the_right_raises_not_allowed(box: Box) -> None:
+def test_a_login_without_the_privilege_raises_not_allowed(box: Box) -> None:
     with connect(box.url, user=box.host().role_name) as connection, pytest.raises(NotAllowed) as refused:
         connection.execute("DELETE FROM management.hosts")
     assert "permission denied" in refused.value.why

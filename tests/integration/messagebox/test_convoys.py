@@ -1,4 +1,4 @@
-"""Convoys are kept together by the MessageBox: ORC-20, 21, 22, 25, in all three finders."""
+"""The MessageBox routes the messages of a convoy to one instance: ORC-20, 21, 22, 25, in all three publish paths."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def collect(
     *properties: Property,
     state: SubscriptionState = SubscriptionState.STARTED,
 ) -> int:
-    """A service that collects what has a region, by the values of these properties; made by its host."""
+    """Create the activation subscription of a convoy: messages with a region, correlated by these properties."""
     with host.transaction():
         activation = subscriptions.activate(host, SERVICE, Region.exists(), convoy=properties)
         subscriptions.set_state(host, activation, state)
     return activation
 
 
-def test_messages_with_equal_values_join_one_instance_that_has_not_even_started(
+def test_messages_with_equal_values_join_one_instance_before_it_has_started(
     box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher
 ) -> None:
-    """Nobody serves the host: five of one key and three of another are two instances, not eight."""
+    """No host instance runs. Five messages of one key and three of another create two instances, not eight."""
     collect(host, subscriptions, Region)
     for region in "KKLKLKLK":
         assert publisher.publish({"region": region}) == 1
@@ -128,7 +128,7 @@ def test_a_rejected_publish_creates_no_instance(
     box: Box, host: Connection, subscriptions: ServiceSubscriptions, publish_path: PublishPath, publisher: Publisher
 ) -> None:
     collect(host, subscriptions, Region)
-    if publish_path is not PublishPath.STREAMING:  # there a bad line takes nobody down
+    if publish_path is not PublishPath.STREAMING:  # the streaming lane does not reject a batch
         assert publisher.publish({"region": "K"}, {"priority": 1}) == 0
         assert (box.count("convoy_set_instances"), box.count("work_queue")) == (0, 0)
 
@@ -158,10 +158,10 @@ def test_messages_of_a_subscription_that_is_still_stopped_stay_suspended(
     assert box.one("SELECT array_agg(subscription_id) FROM suspended_queue") == [second]
 
 
-def test_two_subscriptions_may_share_a_set(
+def test_two_subscriptions_can_share_a_convoy_set(
     box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher
 ) -> None:
-    """As a parallel convoy does: either receive may come first."""
+    """A parallel convoy does this: either message may be the first."""
     with host.transaction():
         shared = subscriptions.create_convoy_set(host, [Region])
         for filter in (Priority == 1, Priority == 2):
@@ -175,7 +175,7 @@ def test_two_subscriptions_may_share_a_set(
 def test_two_concurrent_first_messages_of_one_key_create_one_instance(
     box: Box, host: Connection, subscriptions: ServiceSubscriptions, publish_path: PublishPath, publisher: Publisher
 ) -> None:
-    """The first has written and not committed: the second waits for it, and joins its instance."""
+    """The first publish has not committed. The second publish waits for it and joins its instance."""
     collect(host, subscriptions, Region)
     location = box.add_location(port="Second", name="second")
     with ThreadPoolExecutor() as pool, connect(box.url, user=box.host().role_name) as other:
@@ -188,7 +188,7 @@ def test_two_concurrent_first_messages_of_one_key_create_one_instance(
     assert [len(seqs) for seqs in read_queued_numbers(box).values()] == [2]
 
 
-def test_a_first_message_that_is_rolled_back_leaves_the_key_to_the_second(
+def test_the_second_message_creates_the_instance_if_the_first_is_rolled_back(
     box: Box, host: Connection, subscriptions: ServiceSubscriptions, publish_path: PublishPath, publisher: Publisher
 ) -> None:
     collect(host, subscriptions, Region)
@@ -222,10 +222,10 @@ def test_a_publish_after_the_end_of_the_instance_creates_the_next_instance(
 def test_concurrent_publishes_and_completions_lose_no_message(
     box: Box, host: Connection, subscriptions: ServiceSubscriptions, publish_path: PublishPath
 ) -> None:
-    """At every moment a key has one instance at most, and whoever ends it is told of every message that it has."""
+    """A key has at most one instance at a time. The completion of an instance returns all of its messages."""
     collect(host, subscriptions, Region)
     location = box.add_location()
-    told: list[tuple[uuid.UUID, int]] = []
+    returned: list[tuple[uuid.UUID, int]] = []
 
     def publish(offset: int) -> None:
         with connect(box.url, user=box.host().role_name) as connection:
@@ -234,29 +234,29 @@ def test_concurrent_publishes_and_completions_lose_no_message(
                 keys = ["KLM"[(number + offset + i) % 3] for i in range(4)]
                 assert publisher.publish(*({"region": key} for key in keys)) == 4
 
-    def end(stop: list[bool]) -> None:
+    def complete_instances(stop: list[bool]) -> None:
         with connect(box.url, user=box.host().role_name) as connection:
             while not stop:
-                for (instance,) in box_rows(connection):
+                for (instance,) in find_instances():
                     with connection.transaction():
-                        told.append((instance, len(subscriptions.complete(connection, instance))))
+                        returned.append((instance, len(subscriptions.complete(connection, instance))))
 
-    def box_rows(connection: Connection) -> list[tuple[uuid.UUID]]:
+    def find_instances() -> list[tuple[uuid.UUID]]:
         with connect(box.url) as admin:
             return admin.execute("SELECT instance_id FROM convoy_set_instances LIMIT 1").fetchall()
 
     stop: list[bool] = []
     with ThreadPoolExecutor() as pool:
-        ending = pool.submit(end, stop)
+        completing_all = pool.submit(complete_instances, stop)
         for one in [pool.submit(publish, offset) for offset in range(3)]:
             one.result(60)
         stop.append(True)
-        ending.result(60)
+        completing_all.result(60)
     found = {instance: len(seqs) for instance, seqs in read_queued_numbers(box).items()}
     assert sum(found.values()) == 3 * 20 * 4
     alive = {instance for (instance,) in box.connection.execute("SELECT instance_id FROM convoy_set_instances")}
     assert len(alive) <= 3
-    assert dict(told) == {instance: count for instance, count in found.items() if instance not in alive}
+    assert dict(returned) == {instance: count for instance, count in found.items() if instance not in alive}
     assert check(box.connection) == []
 
 

@@ -1,4 +1,4 @@
-"""Instance subscriptions in all three finders: SUB-02 … 07, 20, 23, and that messages are never lost to them."""
+"""Instance subscriptions in all three publish paths, without lost messages: SUB-02 … 07, 20, 23."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def publisher(box: Box, publish_path: PublishPath, host: Connection) -> Publishe
 def wait(
     box: Box, subscriptions: ServiceSubscriptions, filter: Filter, instance_id: uuid.UUID | None = None
 ) -> uuid.UUID:
-    """An instance that waits, logged in as its host."""
+    """Create an instance subscription with the login of the host. Return the instance id."""
     waiting = instance_id or uuid.uuid4()
     with connect(box.url, user=box.host().role_name) as connection:
         subscriptions.wait(connection, SERVICE, waiting, filter)
     return waiting
 
 
-def test_a_match_goes_to_the_instance_that_waits_for_it(
+def test_a_message_is_routed_to_the_instance_that_waits_for_it(
     box: Box, publisher: Publisher, subscriptions: ServiceSubscriptions
 ) -> None:
     first = wait(box, subscriptions, (Region == "EU") & (Priority == 1))
@@ -51,7 +51,7 @@ def test_a_match_goes_to_the_instance_that_waits_for_it(
     assert check(box.connection) == []
 
 
-def test_a_message_that_only_an_instance_waits_for_is_no_routing_failure(
+def test_a_message_with_only_an_instance_subscription_is_no_routing_failure(
     box: Box, publisher: Publisher, subscriptions: ServiceSubscriptions
 ) -> None:
     wait(box, subscriptions, Region == "EU")
@@ -92,7 +92,7 @@ def test_a_message_without_the_property_does_not_match_an_instance_subscription(
 def test_all_matching_instances_and_ports_get_the_message(
     box: Box, publisher: Publisher, subscriptions: ServiceSubscriptions
 ) -> None:
-    """Nobody comes first (SUB-12), and equal predicates are no reason to leave somebody out (SUB-20)."""
+    """No subscriber has precedence (SUB-12), and subscribers with equal predicates all receive the message (SUB-20)."""
     box.add_port("Europe", "Region == 'EU'")
     waiting = [wait(box, subscriptions, Region == "EU") for _ in range(2)]
     waiting.append(wait(box, subscriptions, Priority == 1))
@@ -125,9 +125,7 @@ def test_two_correlations_with_the_same_hash_are_distinguished(
     assert publisher.publish({"region": "ASIA"}) == 0
 
 
-def test_new_instances_do_not_change_the_routing_but_a_new_list_of_properties_does(
-    box: Box, subscriptions: ServiceSubscriptions
-) -> None:
+def test_only_a_new_correlation_type_changes_the_routing_version(box: Box, subscriptions: ServiceSubscriptions) -> None:
     def version() -> int:
         return int(box.one("SELECT version FROM routing_version"))
 
@@ -140,7 +138,7 @@ def test_new_instances_do_not_change_the_routing_but_a_new_list_of_properties_do
     assert version() == before + 2
 
 
-def test_a_publisher_learns_of_a_new_list_of_properties(
+def test_a_publisher_uses_a_new_correlation_type(
     box: Box, publisher: Publisher, subscriptions: ServiceSubscriptions
 ) -> None:
     wait(box, subscriptions, Region == "EU")
@@ -150,10 +148,10 @@ def test_a_publisher_learns_of_a_new_list_of_properties(
     assert late in read_queued_numbers(box)
 
 
-def test_nothing_is_routed_to_an_instance_after_its_end(
+def test_no_message_is_routed_to_a_completed_instance(
     box: Box, publisher: Publisher, subscriptions: ServiceSubscriptions
 ) -> None:
-    """What was routed before stays, and the one who completes is told."""
+    """Messages that were routed before stay queued, and the completion returns them."""
     instance = wait(box, subscriptions, Region == "EU")
     wait(box, subscriptions, Priority == 1, instance)
     other = wait(box, subscriptions, Region == "EU")
@@ -194,7 +192,7 @@ def test_removed_instance_subscriptions_are_purged_by_the_job(box: Box, subscrip
 def test_completing_an_instance_waits_for_a_publish_that_matched_it(
     box: Box, publish_path: PublishPath, subscriptions: ServiceSubscriptions, host: Connection
 ) -> None:
-    """The publish has written and not committed: the one who completes has to see its message."""
+    """The publish has not committed. The completion waits for it and returns its message."""
     instance = wait(box, subscriptions, Region == "EU")
     publisher = Publisher(box, publish_path, host, box.add_location())
     with ThreadPoolExecutor() as pool, connect(box.url) as completing:
@@ -206,7 +204,7 @@ def test_completing_an_instance_waits_for_a_publish_that_matched_it(
     assert [one.seq for one in left] == read_queued_numbers(box)[instance]
 
 
-def test_a_publish_that_waited_for_the_end_of_an_instance_does_not_match_it(
+def test_a_publish_that_waited_for_a_completion_does_not_match_the_instance(
     box: Box, publish_path: PublishPath, subscriptions: ServiceSubscriptions, host: Connection
 ) -> None:
     box.add_port("Everything", "exists(Region)")
@@ -224,21 +222,21 @@ def test_a_publish_that_waited_for_the_end_of_an_instance_does_not_match_it(
     assert check(box.connection) == []
 
 
-def test_completing_and_publishing_at_the_same_time_is_a_serial_history(
+def test_concurrent_completions_and_publishes_have_a_serial_history(
     box: Box, publish_path: PublishPath, subscriptions: ServiceSubscriptions
 ) -> None:
-    """Every message is either among those that the completing side was told of, or was not routed to the instance."""
+    """Every message is either returned by the completion, or not routed to the instance."""
     location = box.add_location()
     box.add_port("Everything", "exists(Region)")
-    told: dict[uuid.UUID, int] = {}
+    returned: dict[uuid.UUID, int] = {}
 
-    def live() -> None:
+    def create_and_complete() -> None:
         with connect(box.url, user=box.host().role_name) as connection:
             for _ in range(30):
                 instance = uuid.uuid4()
                 subscriptions.wait(connection, SERVICE, instance, Region == "EU")
                 with connection.transaction():
-                    told[instance] = len(subscriptions.complete(connection, instance))
+                    returned[instance] = len(subscriptions.complete(connection, instance))
 
     def publish(stop: list[bool]) -> int:
         published = 0
@@ -251,13 +249,13 @@ def test_completing_and_publishing_at_the_same_time_is_a_serial_history(
     stop: list[bool] = []
     with ThreadPoolExecutor() as pool:
         publishers = [pool.submit(publish, stop) for _ in range(2)]
-        lives = [pool.submit(live) for _ in range(2)]
-        for one in lives:
+        completions = [pool.submit(create_and_complete) for _ in range(2)]
+        for one in completions:
             one.result(60)
         stop.append(True)
         published = sum(one.result(60) for one in publishers)
-    found = {instance: len(seqs) for instance, seqs in read_queued_numbers(box).items() if instance in told}
-    assert found == {instance: count for instance, count in told.items() if count}
+    found = {instance: len(seqs) for instance, seqs in read_queued_numbers(box).items() if instance in returned}
+    assert found == {instance: count for instance, count in returned.items() if count}
     assert box.queued() == {"Everything": published}
     assert check(box.connection) == []
 
@@ -274,16 +272,16 @@ def test_an_instance_subscription_consists_of_equalities(
     assert box.count("subscriptions") == 0
 
 
-@pytest.mark.parametrize("unknown", [Property("Orders.Nobody", str) == "x", Property("Orders.Priority", str) == "1"])
+@pytest.mark.parametrize("unknown", [Property("Orders.Unknown", str) == "x", Property("Orders.Priority", str) == "1"])
 def test_a_property_that_is_not_deployed_with_this_type_is_rejected(
     box: Box, subscriptions: ServiceSubscriptions, unknown: Filter
 ) -> None:
-    with pytest.raises(DefinitionError, match="not deployed") as refused:
+    with pytest.raises(DefinitionError, match="not deployed") as error:
         subscriptions.wait(box.connection, SERVICE, uuid.uuid4(), unknown)
-    assert "Orders" in refused.value.why
+    assert "Orders" in error.value.why
 
 
-def test_every_service_class_subscribes_and_is_queued_for_in_the_same_way(
+def test_all_service_classes_subscribe_and_receive_in_the_same_way(
     box: Box, publish_path: PublishPath, host: Connection
 ) -> None:
     classes = [
@@ -303,14 +301,14 @@ def test_every_service_class_subscribes_and_is_queued_for_in_the_same_way(
     assert rows == [(one, 2) for one in sorted(classes)]
 
 
-def test_a_host_cannot_touch_the_subscriptions_of_another(box: Box, subscriptions: ServiceSubscriptions) -> None:
+def test_a_host_cannot_change_the_subscriptions_of_another_host(box: Box, subscriptions: ServiceSubscriptions) -> None:
     other = ServiceSubscriptions(box.add_host("Other"), ServiceClass.ORCHESTRATIONS)
     instance = wait(box, subscriptions, Region == "EU")
     with box.connection.transaction():
         activation = subscriptions.activate(box.connection, SERVICE, Region == "EU", convoy=[Region])
     convoy_set = box.one("SELECT convoy_set_id FROM subscriptions WHERE id = %s", activation)
     with connect(box.url, user=box.host("Other").role_name) as connection:
-        for refused in (
+        for call in (
             lambda: other.set_state(connection, activation, SubscriptionState.STARTED),
             lambda: other.remove(connection, activation),
             lambda: other.activate(connection, SERVICE, Region == "EU", convoy_set_id=convoy_set),
@@ -319,7 +317,7 @@ def test_a_host_cannot_touch_the_subscriptions_of_another(box: Box, subscription
             lambda: subscriptions.create_convoy_set(connection, [Region]),
         ):
             with pytest.raises(NotAllowed):
-                refused()
+                call()
         assert other.complete(connection, instance) == []
         waiting = box.one("SELECT id FROM subscriptions WHERE instance_id = %s", instance)
         assert not other.stop_waiting(connection, waiting)

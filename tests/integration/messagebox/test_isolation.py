@@ -1,4 +1,4 @@
-"""Hosts are kept apart by the database: tried by logging in as one of them (SUB-07, ACC-72, ADR 0012)."""
+"""The database isolates hosts. The tests log in as one of them (SUB-07, ACC-72, ADR 0012)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.box import Box, Region, interchange
 
 @pytest.fixture
 def other(box: Box) -> Iterator[Connection]:
-    """Logged in as host Other, while a message waits in the queue of host Default."""
+    """Yield a connection with the login of host Other. The queue of host Default has a message."""
     box.add_host("Other")
     box.add_port("Europe", "Region == 'EU'")
     box.agent().publish([Message.of(b"secret", promoted={Region: "EU"})])
@@ -25,7 +25,7 @@ def other(box: Box) -> Iterator[Connection]:
         yield connection
 
 
-NOT_MINE = [
+FORBIDDEN = [
     "SELECT * FROM dequeue_messages_default(gen_random_uuid(), 1, 4::smallint, 10)",
     "SELECT complete_messages_default(gen_random_uuid(), '{1}')",
     "SELECT create_subscription_default(4::smallint, gen_random_uuid(), 'x', '')",
@@ -87,7 +87,7 @@ NOT_MINE = [
 
 def test_a_host_cannot_use_the_objects_of_another_host(other: Connection) -> None:
     allowed = []
-    for statement in NOT_MINE:
+    for statement in FORBIDDEN:
         try:
             other.execute(statement)
         except NotAllowed:
@@ -102,7 +102,7 @@ def test_a_host_dequeues_its_own_queue(box: Box, other: Connection) -> None:
     assert box.count("default_q") == 1
 
 
-def test_a_host_cannot_add_predicates_to_the_subscription_of_another(box: Box, other: Connection) -> None:
+def test_a_host_cannot_add_predicates_to_the_subscription_of_another_host(box: Box, other: Connection) -> None:
     with pytest.raises(NotAllowed, match="does not belong to this host"):
         other.execute(
             "SELECT insert_predicate_other(%s, 0, 5::smallint, 'Orders#Region', 0::smallint, 'US', null, null, null)",
@@ -118,7 +118,7 @@ def test_the_originator_comes_from_the_login(box: Box, other: Connection) -> Non
     assert published_by == box.host("Other").role_name
 
 
-def test_any_host_may_publish_to_any_host(box: Box, other: Connection) -> None:
+def test_each_host_can_publish_to_each_host(box: Box, other: Connection) -> None:
     location = box.add_location()
     box.add_port("Mine", "Region == 'ASIA'", host="Other")
     box.add_port("Theirs", "Region == 'ASIA'")
@@ -127,7 +127,7 @@ def test_any_host_may_publish_to_any_host(box: Box, other: Connection) -> None:
     assert (box.count("other_q"), box.count("default_q")) == (1, 2)
 
 
-def test_a_host_cannot_read_the_claims_and_instances_of_another(box: Box, other: Connection) -> None:
+def test_a_host_cannot_read_the_file_claims_and_instances_of_another_host(box: Box, other: Connection) -> None:
     location = box.add_location()
     box.connection.execute(
         "INSERT INTO file_claims (interchange_id, location_id, name, path) VALUES (gen_random_uuid(), %s, 'a', 'in/a')",

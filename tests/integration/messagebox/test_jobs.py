@@ -1,4 +1,4 @@
-"""The housekeeping jobs: counting references, deleting what nobody refers to, forgetting what is old (REF-01 to 11)."""
+"""The jobs: fold reference counts, delete unreferenced messages, purge old rows (REF-01 to 11)."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def orders(count: int, body: bytes = b"an order") -> list[Message]:
 
 
 def complete(connection: Connection, limit: int = 1000) -> int:
-    """Takes what is in the work queue and completes it, as a host would."""
+    """Dequeue messages and complete them, as a host does. Return their number."""
     claim_id = uuid.uuid4()
     claimed = QUEUES.dequeue(connection, claim_id=claim_id, host_instance=0, service_class=4, limit=limit)
     return QUEUES.complete(connection, claim_id, [one.seq for one in claimed])
 
 
-def stored(box: Box) -> tuple[int, int, int]:
+def count_stored(box: Box) -> tuple[int, int, int]:
     return box.count("spool"), box.count("parts"), box.count("fragments")
 
 
-def active(box: Box) -> list[int]:
+def read_active_logs(box: Box) -> list[int]:
     return [log for (log,) in box.connection.execute("SELECT active FROM active_ref_count_log ORDER BY kind")]
 
 
-def by_name(runs: list[JobRun]) -> dict[str, int]:
+def count_rows(runs: list[JobRun]) -> dict[str, int]:
     assert [run.error for run in runs if run.error] == []
     return {run.name: run.rows for run in runs}
 
@@ -61,9 +61,9 @@ def test_the_jobs_delete_a_message_after_its_last_reference(subscribed: Box) -> 
     assert complete(box.connection, 1) == 1
     run_all_jobs_once(box.connection)
     complete(box.connection)
-    assert stored(box) == (3, 3, 6), "completing alone deletes nothing"
-    runs = by_name(run_all_jobs_once(box.connection))
-    assert stored(box) == (0, 0, 0)
+    assert count_stored(box) == (3, 3, 6), "completing alone deletes nothing"
+    runs = count_rows(run_all_jobs_once(box.connection))
+    assert count_stored(box) == (0, 0, 0)
     assert (runs["message_cleanup"], runs["parts_cleanup"]) == (3, 3)
     for table in ("ref_count_log_1", "ref_count_log_2", "ref_count_log_totals", "zero_sum"):
         assert box.count(f"message_{table}") == box.count(f"part_{table}") == 0, table
@@ -73,14 +73,14 @@ def test_the_jobs_delete_a_message_after_its_last_reference(subscribed: Box) -> 
 def test_the_active_logs_alternate_only_when_there_is_something_to_fold(subscribed: Box) -> None:
     box = subscribed
     agent = box.agent()
-    assert active(box) == [1, 1]
+    assert read_active_logs(box) == [1, 1]
     for _ in range(3):
-        before = active(box)
+        before = read_active_logs(box)
         agent.publish(orders(1))
         run_all_jobs_once(box.connection)
-        assert active(box) == [3 - log for log in before]
+        assert read_active_logs(box) == [3 - log for log in before]
         run_all_jobs_once(box.connection)
-        assert active(box) == [3 - log for log in before], "nothing to fold, nothing to flip"
+        assert read_active_logs(box) == [3 - log for log in before], "nothing to fold, nothing to flip"
 
 
 def test_suspended_instances_keep_their_messages(box: Box) -> None:
@@ -89,11 +89,11 @@ def test_suspended_instances_keep_their_messages(box: Box) -> None:
     box.agent().publish(orders(2))
     for _ in range(2):
         run_all_jobs_once(box.connection)
-        assert stored(box) == (2, 2, 0)
+        assert count_stored(box) == (2, 2, 0)
     send_ports.start(box.connection, "Europe")
     complete(box.connection)
     run_all_jobs_once(box.connection)
-    assert stored(box) == (0, 0, 0)
+    assert count_stored(box) == (0, 0, 0)
 
 
 def test_a_part_outlives_the_first_of_two_messages_that_share_it(subscribed: Box) -> None:
@@ -116,30 +116,30 @@ def test_a_part_outlives_the_first_of_two_messages_that_share_it(subscribed: Box
         box.connection.execute("INSERT INTO part_ref_count_log_1 SELECT part_id, 1 FROM parts")
     assert complete(box.connection, 2) == 2, "those of the first message"
     run_all_jobs_once(box.connection)
-    assert stored(box) == (1, 1, 0)
+    assert count_stored(box) == (1, 1, 0)
     assert check(box.connection) == []
     complete(box.connection)
     run_all_jobs_once(box.connection)
-    assert stored(box) == (0, 0, 0)
+    assert count_stored(box) == (0, 0, 0)
 
 
 @contextmanager
-def another(box: Box) -> Iterator[Connection]:
+def open_connection(box: Box) -> Iterator[Connection]:
     with connect(box.url) as connection:
         yield connection
 
 
 def test_a_fold_waits_for_a_running_publish_and_counts_it(subscribed: Box) -> None:
     box = subscribed
-    with another(box) as publisher, publisher.transaction():
+    with open_connection(box) as publisher, publisher.transaction():
         box.agent(connection=publisher).publish(orders(1))
         box.agent().publish(orders(1))
-        runs = by_name(run_all_jobs_once(box.connection))
-        assert runs["manage_message_ref_count_log"] == 0, "it gave up when the lock did not come in time"
-        assert active(box) == [2, 2]
+        runs = count_rows(run_all_jobs_once(box.connection))
+        assert runs["manage_message_ref_count_log"] == 0, "the fold gives up if it does not get the lock in time"
+        assert read_active_logs(box) == [2, 2]
     complete(box.connection)
     run_all_jobs_once(box.connection)
-    assert stored(box) == (0, 0, 0)
+    assert count_stored(box) == (0, 0, 0)
     assert check(box.connection) == []
 
 
@@ -148,12 +148,12 @@ def test_a_writer_that_read_the_flag_before_the_flip_is_counted_later(subscribed
     agent = box.agent()
     agent.publish(orders(1))
     (late,) = orders(1)
-    with another(box) as writer, writer.transaction():
+    with open_connection(box) as writer, writer.transaction():
         log = writer.execute("SELECT message_log FROM lock_routing()").fetchone()
         assert log == (1,)
         run_all_jobs_once(box.connection)
-        assert active(box) == [2, 2]
-        # What it writes from here on goes to a log that has been folded already.
+        assert read_active_logs(box) == [2, 2]
+        # The writer appends to a log that is already folded.
         writer.execute("INSERT INTO spool (message_id, part_ids, context) VALUES (%s, '{}', '{}')", (late.message_id,))
         writer.execute(
             "INSERT INTO default_q (host_id, message_id, service_class, instance_id, priority)"
@@ -163,12 +163,14 @@ def test_a_writer_that_read_the_flag_before_the_flip_is_counted_later(subscribed
         writer.execute("INSERT INTO message_ref_count_log_1 VALUES (%s, 1)", (late.message_id,))
     assert check(box.connection) == []
     claimed = complete(box.connection, 1)
-    assert claimed == 1, "released in the other log"
+    assert claimed == 1, "the release is in the other log"
     log = box.one("SELECT flip_ref_count_log('message')")
     box.one("SELECT fold_ref_count_log('message', %s)", log)
     assert box.one("SELECT total FROM message_ref_count_log_totals WHERE message_id = %s", late.message_id) == -1
     box.one("SELECT message_cleanup()")
-    assert box.one("SELECT count(*) FROM spool WHERE message_id = %s", late.message_id) == 1, "one log still has a row"
+    assert box.one("SELECT count(*) FROM spool WHERE message_id = %s", late.message_id) == 1, (
+        "one log still contains a row"
+    )
     assert check(box.connection) == []
     run_all_jobs_once(box.connection)
     assert box.one("SELECT count(*) FROM spool WHERE message_id = %s", late.message_id) == 0
@@ -176,60 +178,60 @@ def test_a_writer_that_read_the_flag_before_the_flip_is_counted_later(subscribed
 
 
 def test_a_count_that_is_no_longer_zero_deletes_nothing(subscribed: Box) -> None:
-    """A message that was released and is referred to again, by a row that is not folded yet."""
+    """A released message has a new reference that is not folded yet."""
     box = subscribed
     (message,) = orders(1)
     box.agent().publish([message])
     box.connection.execute("INSERT INTO message_zero_sum VALUES (%s)", (message.message_id,))
-    assert box.one("SELECT message_cleanup()") == 0, "its references are still in the log"
+    assert box.one("SELECT message_cleanup()") == 0, "the references are still in the log"
     run_all_jobs_once(box.connection)
-    assert stored(box) == (1, 1, 0)
+    assert count_stored(box) == (1, 1, 0)
     assert box.count("message_zero_sum") == 0
 
 
 def test_under_load_no_count_is_lost_and_the_spool_returns_to_zero(subscribed: Box) -> None:
-    """ACC-80, with ACC-82 all the while: publishers, consumers, jobs and checks at the same time."""
+    """ACC-80, ACC-82: publishers, consumers, jobs and checks run at the same time."""
     box = subscribed
     done = threading.Event()
     published, completed = [0, 0], [0]
-    seen: set[int] = set()
-    alarms: list[Violation] = []
+    active_logs: set[int] = set()
+    violations: list[Violation] = []
 
     def publish(number: int) -> None:
-        with another(box) as connection:
+        with open_connection(box) as connection:
             agent = box.agent(connection=connection)
             for _ in range(30):
                 agent.publish(orders(5))
                 published[number] += 10
-                # Between the jobs' runs the same log may always be active: what counts is what publishers meet.
-                seen.update(log for (log,) in connection.execute("SELECT active FROM active_ref_count_log"))
+                # The jobs may flip the log twice between two checks, so the publishers record the active log.
+                active_logs.update(log for (log,) in connection.execute("SELECT active FROM active_ref_count_log"))
 
     def consume() -> None:
-        with another(box) as connection:
+        with open_connection(box) as connection:
             while not (done.is_set() and completed[0] == sum(published)):
                 completed[0] += complete(connection, 7)
 
-    def keep_house() -> None:
-        with another(box) as connection:
+    def run_jobs() -> None:
+        with open_connection(box) as connection:
             while not done.is_set():
                 assert [run.error for run in run_all_jobs_once(connection) if run.error] == []
 
-    def look() -> None:
-        with another(box) as connection:
+    def run_checks() -> None:
+        with open_connection(box) as connection:
             while not done.is_set():
-                alarms.extend(one for one in check(connection) if one.invariant != "claims_of_dead_instances")
+                violations.extend(one for one in check(connection) if one.invariant != "claims_of_dead_instances")
 
     failed: list[BaseException] = []
 
-    def guarded(work: object, *arguments: int) -> None:
+    def run_guarded(work: object, *arguments: int) -> None:
         try:
             work(*arguments)  # type: ignore[operator]
         except BaseException as error:
             failed.append(error)
             done.set()
 
-    publishers = [threading.Thread(target=guarded, args=(publish, number)) for number in range(2)]
-    others = [threading.Thread(target=guarded, args=(work,)) for work in (consume, keep_house, look)]
+    publishers = [threading.Thread(target=run_guarded, args=(publish, number)) for number in range(2)]
+    others = [threading.Thread(target=run_guarded, args=(work,)) for work in (consume, run_jobs, run_checks)]
     for thread in (*publishers, *others):
         thread.start()
     for thread in publishers:
@@ -239,14 +241,14 @@ def test_under_load_no_count_is_lost_and_the_spool_returns_to_zero(subscribed: B
     for thread in others:
         thread.join(PATIENCE)
     assert failed == []
-    assert alarms == []
-    assert seen == {1, 2}
+    assert violations == []
+    assert active_logs == {1, 2}
     run_all_jobs_once(box.connection)
-    assert stored(box) == (0, 0, 0)
+    assert count_stored(box) == (0, 0, 0)
     assert check(box.connection) == []
 
 
-def test_removed_subscriptions_lose_their_predicates_and_then_themselves(subscribed: Box) -> None:
+def test_a_removed_subscription_is_purged_after_its_predicates(subscribed: Box) -> None:
     """REF-11."""
     box = subscribed
     send_ports.unenlist(box.connection, "Europe")
@@ -263,7 +265,7 @@ def test_old_receipts_are_deleted(box: Box) -> None:
         "INSERT INTO receipts (unit, published_at) VALUES (gen_random_uuid(), now()),"
         " (gen_random_uuid(), now() - interval '8 days')"
     )
-    assert by_name(run_all_jobs_once(box.connection))["purge_receipts"] == 1
+    assert count_rows(run_all_jobs_once(box.connection))["purge_receipts"] == 1
     assert box.count("receipts") == 1
 
 
@@ -288,29 +290,29 @@ def test_a_job_is_due_when_its_interval_has_passed_since_any_host_ran_it(box: Bo
     def job(name: str, interval: timedelta) -> Job:
         return Job(name=name, interval=interval, run=lambda connection: ran.append(name) or 0)  # type: ignore[func-returns-value]
 
-    known = [job("rarely", timedelta(hours=1)), job("always", timedelta(0))]
-    run_due_jobs(box.connection, known)
-    run_due_jobs(box.connection, known)
-    with another(box) as connection:
-        run_due_jobs(connection, known)
+    jobs = [job("rarely", timedelta(hours=1)), job("always", timedelta(0))]
+    run_due_jobs(box.connection, jobs)
+    run_due_jobs(box.connection, jobs)
+    with open_connection(box) as connection:
+        run_due_jobs(connection, jobs)
     assert ran == ["rarely", "always", "always", "always"]
     box.connection.execute("UPDATE job_runs SET finished_at = now() - interval '2 hours'")
-    run_due_jobs(box.connection, known)
+    run_due_jobs(box.connection, jobs)
     assert ran[4:] == ["rarely", "always"]
 
 
 def test_one_session_at_a_time_runs_jobs(box: Box) -> None:
-    with another(box) as connection:
+    with open_connection(box) as connection:
         connection.execute("SELECT pg_advisory_lock(%s, %s)", JOB_LOCK)
         assert run_due_jobs(box.connection, build_jobs()) == []
         with pytest.raises(Unavailable, match="Another session"):
             run_all_jobs_once(box.connection, wait=timedelta(milliseconds=10))
     assert len(run_all_jobs_once(box.connection)) == len(build_jobs())
-    with another(box) as connection:
-        assert connection.execute("SELECT pg_try_advisory_lock(%s, %s)", JOB_LOCK).fetchone() == (True,), "given back"
+    with open_connection(box) as connection:
+        assert connection.execute("SELECT pg_try_advisory_lock(%s, %s)", JOB_LOCK).fetchone() == (True,), "released"
 
 
-def test_hosts_have_only_the_right_to_run_the_jobs(box: Box) -> None:
+def test_a_host_can_run_the_jobs_and_cannot_read_their_tables(box: Box) -> None:
     with connect(box.url, user=box.host().role_name) as connection:
         assert [run.error for run in run_all_jobs_once(connection) if run.error] == []
         with pytest.raises(NotAllowed):

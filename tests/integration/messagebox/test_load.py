@@ -1,4 +1,4 @@
-"""How much waits is measured from counters, seldom, and by one at a time."""
+"""The load is measured from the counters of PostgreSQL, at most once a second, by one session at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.box import Box
 from tests.support.waiting import wait_until
 
 
-def measured(connection: Connection, max_age: str = "0") -> tuple[int, int, datetime]:
+def measure(connection: Connection, max_age: str = "0") -> tuple[int, int, datetime]:
     row = connection.execute("SELECT queued, spooled, measured_at FROM current_load(%s::interval)", (max_age,))
     found = row.fetchone()
     assert found is not None
@@ -24,38 +24,38 @@ def test_a_host_is_throttled_until_the_load_is_below_the_threshold(box: Box) -> 
     location = box.add_location()
     store_thresholds(box.connection, box.host().host_id, Throttling(messages=50, longest_delay=10))
     with connect(box.url, user=box.host().role_name) as connection:
-        assert measured(connection)[:2] == (0, 0)
-        # Every message is queued twice: suspended ones count.
+        assert measure(connection)[:2] == (0, 0)
+        # Every message has two queue rows. Suspended messages count.
         box.receive(location, b"\n".join(b'{"region": "EU"}' for _ in range(40)))
-        wait_until(lambda: measured(connection)[:2] == (80, 40), what="80 rows in queues")
+        wait_until(lambda: measure(connection)[:2] == (80, 40), what="80 rows in queues")
         throttle = read_throttle(connection, box.host().host_id)
         assert throttle is not None
         assert throttle.reason.startswith("80 messages are in the queues; the threshold is 50")
         box.connection.execute("DELETE FROM work_queue")
         box.connection.execute("SELECT pg_stat_force_next_flush()")
-        wait_until(lambda: measured(connection)[0] == 40, what="40 rows in queues")
+        wait_until(lambda: measure(connection)[0] == 40, what="40 rows in queues")
         assert read_throttle(connection, box.host().host_id) is None
 
 
 def test_the_load_is_measured_at_most_once_a_second_by_one_session(box: Box) -> None:
-    first = measured(box.connection)
-    assert measured(box.connection, "1 hour") == first
-    assert measured(box.connection)[2] > first[2]
+    first = measure(box.connection)
+    assert measure(box.connection, "1 hour") == first
+    assert measure(box.connection)[2] > first[2]
     with connect(box.url) as other, other.transaction():
         other.execute("SELECT pg_advisory_xact_lock(7001, 2)")
         last = box.one("SELECT measured_at FROM load")
-        assert measured(box.connection)[2] == last
+        assert measure(box.connection)[2] == last
 
 
 def test_counters_that_a_crash_reset_are_corrected(box: Box) -> None:
     location = box.add_location()
     box.add_port("Started", "exists(Region)")
     box.receive(location, b"\n".join(b'{"region": "EU"}' for _ in range(40)))
-    wait_until(lambda: measured(box.connection)[:2] == (40, 40), what="40 rows in queues")
+    wait_until(lambda: measure(box.connection)[:2] == (40, 40), what="40 rows in queues")
     tables = "SELECT inhrelid FROM pg_inherits WHERE inhparent = 'work_queue'::regclass UNION SELECT 'spool'::regclass"
     for (table,) in box.connection.execute(tables.encode()).fetchall():
         box.connection.execute("SELECT pg_stat_reset_single_table_counters(%s)", (table,))
-    assert measured(box.connection)[:2] == (0, 0)
-    # What a crash does as well: the counters count from then on.
+    assert measure(box.connection)[:2] == (0, 0)
+    # A crash also changes the start of the counters.
     box.connection.execute("UPDATE load SET statistics_since = now() - interval '1 day'")
-    assert measured(box.connection)[:2] == (40, 40)
+    assert measure(box.connection)[:2] == (40, 40)

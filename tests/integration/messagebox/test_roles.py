@@ -1,4 +1,4 @@
-"""Who may do what, by logging in as each and trying it (SEC-13, ACC-72)."""
+"""The privileges of each role. The tests log in with each role and run the statements (SEC-13, ACC-72)."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from tests.support.publishers import is_waiting_for_lock
 from tests.support.waiting import wait_until
 
 ADMINISTRATOR, OPERATOR, HOST, OTHER_HOST, STRANGER = "adam", "olga", "main_service", "other_service", "sam"
-EVERYBODY = (ADMINISTRATOR, OPERATOR, HOST, OTHER_HOST, STRANGER)
-NOBODY: tuple[str, ...] = ()
+ALL_LOGINS = (ADMINISTRATOR, OPERATOR, HOST, OTHER_HOST, STRANGER)
+NO_LOGIN: tuple[str, ...] = ()
 HOSTS = (HOST, OTHER_HOST)
 ADMINISTRATORS_AND_HOSTS = (ADMINISTRATOR, *HOSTS)
-PEOPLE = (ADMINISTRATOR, OPERATOR)
+ADMINISTRATORS_AND_OPERATORS = (ADMINISTRATOR, OPERATOR)
 ALL_ROLES = (ADMINISTRATOR, OPERATOR, *HOSTS)
-WAITED_FOR = "a value that came with a message"
+CORRELATION_VALUE = "a value of a message"
 
-#: What is tried, and who may. Everybody else is refused.
-MAY: list[tuple[str, tuple[str, ...]]] = [
+#: Statements, and the logins that are allowed to run them. All other logins are rejected.
+PRIVILEGES: list[tuple[str, tuple[str, ...]]] = [
     # Messages: contexts and bodies
     ("SELECT context FROM spool", (ADMINISTRATOR,)),
     ("SELECT message_id FROM spool", (ADMINISTRATOR,)),
     ("SELECT body FROM parts", (ADMINISTRATOR,)),
     ("SELECT body FROM fragments", (ADMINISTRATOR,)),
     ("SELECT * FROM message_properties", ADMINISTRATORS_AND_HOSTS),
-    ("UPDATE spool SET context = context", NOBODY),
-    ("DELETE FROM parts WHERE false", NOBODY),
+    ("UPDATE spool SET context = context", NO_LOGIN),
+    ("DELETE FROM parts WHERE false", NO_LOGIN),
     (
         "INSERT INTO spool (message_id, part_ids, context) VALUES (gen_random_uuid(), '{}', '{}')",
         ADMINISTRATORS_AND_HOSTS,
@@ -57,10 +57,10 @@ MAY: list[tuple[str, tuple[str, ...]]] = [
         (ADMINISTRATOR,),
     ),
     ("SELECT replace_body(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'body')", (ADMINISTRATOR,)),
-    # What is going on
-    ("SELECT * FROM instances", PEOPLE),
-    ("SELECT count(*) FROM work_queue", PEOPLE),
-    ("SELECT * FROM suspended_queue", PEOPLE),
+    # Queues and instances
+    ("SELECT * FROM instances", ADMINISTRATORS_AND_OPERATORS),
+    ("SELECT count(*) FROM work_queue", ADMINISTRATORS_AND_OPERATORS),
+    ("SELECT * FROM suspended_queue", ADMINISTRATORS_AND_OPERATORS),
     ("SELECT * FROM default_q", (ADMINISTRATOR,)),
     ("SELECT * FROM file_claims", ALL_ROLES),
     ("SELECT * FROM host_instances", ALL_ROLES),
@@ -70,11 +70,11 @@ MAY: list[tuple[str, tuple[str, ...]]] = [
     ("SELECT correlation_hash FROM subscriptions", (ADMINISTRATOR,)),
     ("SELECT * FROM find_instance_subscriptions(ARRAY[1])", ADMINISTRATORS_AND_HOSTS),
     ("SELECT * FROM receipts", (ADMINISTRATOR,)),
-    # What is deployed
+    # Deployed artifacts
     ("SELECT name, uri, state, adapter_kind FROM send_ports", ALL_ROLES),
     ("SELECT adapter FROM send_ports", ADMINISTRATORS_AND_HOSTS),
     ("SELECT adapter FROM receive_locations", ADMINISTRATORS_AND_HOSTS),
-    ("SELECT name FROM applications", PEOPLE),
+    ("SELECT name FROM applications", ADMINISTRATORS_AND_OPERATORS),
     ("SELECT definition FROM applications", (ADMINISTRATOR,)),
     ("UPDATE applications SET name = name", (ADMINISTRATOR,)),
     ("UPDATE send_ports SET adapter = adapter", (ADMINISTRATOR,)),
@@ -84,51 +84,51 @@ MAY: list[tuple[str, tuple[str, ...]]] = [
     ("UPDATE receive_locations SET pipeline = pipeline", (ADMINISTRATOR,)),
     ("DELETE FROM send_ports WHERE false", (ADMINISTRATOR,)),
     ("INSERT INTO properties (key, value_type) VALUES ('A#b', 1)", (ADMINISTRATOR,)),
-    ("UPDATE hosts SET trusted = true", NOBODY),
-    ("UPDATE hosts SET role_name = role_name", NOBODY),
-    ("UPDATE hosts SET name = name", NOBODY),
-    ("INSERT INTO hosts (name, role_name) VALUES ('x', 'postgres')", NOBODY),
+    ("UPDATE hosts SET trusted = true", NO_LOGIN),
+    ("UPDATE hosts SET role_name = role_name", NO_LOGIN),
+    ("UPDATE hosts SET name = name", NO_LOGIN),
+    ("INSERT INTO hosts (name, role_name) VALUES ('x', 'postgres')", NO_LOGIN),
     ("UPDATE hosts SET throttle_messages = throttle_messages", (ADMINISTRATOR,)),
-    ("UPDATE message_box SET id = id", NOBODY),
-    ("UPDATE schema_version SET procedures = procedures", NOBODY),
+    ("UPDATE message_box SET id = id", NO_LOGIN),
+    ("UPDATE schema_version SET procedures = procedures", NO_LOGIN),
     ("INSERT INTO application_properties VALUES (1, 'Security#Thumbprint', 'T')", (ADMINISTRATOR,)),
     ("UPDATE application_properties SET value = 'T'", (ADMINISTRATOR,)),
     ("UPDATE service_classes SET dequeue_threads = 1", (ADMINISTRATOR,)),
     # Operating
-    ("UPDATE send_ports SET state = state WHERE state <> 1", PEOPLE),
-    ("UPDATE send_port_groups SET state = state WHERE state <> 1", PEOPLE),
+    ("UPDATE send_ports SET state = state WHERE state <> 1", ADMINISTRATORS_AND_OPERATORS),
+    ("UPDATE send_port_groups SET state = state WHERE state <> 1", ADMINISTRATORS_AND_OPERATORS),
     ("UPDATE send_port_groups SET filter = filter", (ADMINISTRATOR,)),
-    ("SELECT name, state FROM send_port_groups", PEOPLE),
-    ("UPDATE receive_locations SET enabled = enabled", PEOPLE),
-    ("SELECT change_routing()", PEOPLE),
+    ("SELECT name, state FROM send_port_groups", ADMINISTRATORS_AND_OPERATORS),
+    ("UPDATE receive_locations SET enabled = enabled", ADMINISTRATORS_AND_OPERATORS),
+    ("SELECT change_routing()", ADMINISTRATORS_AND_OPERATORS),
     ("SELECT set_subscription_state(0, 2::smallint)", (ADMINISTRATOR,)),
-    ("SELECT start_or_stop_subscription(0, 2::smallint)", PEOPLE),
-    ("SELECT resume_stopped(gen_random_uuid())", PEOPLE),
-    ("SELECT resume_stopped_group(gen_random_uuid())", PEOPLE),
-    ("SELECT resume_instances(ARRAY[gen_random_uuid()])", PEOPLE),
-    ("SELECT suspend_instances(ARRAY[gen_random_uuid()])", PEOPLE),
-    ("SELECT terminate_instances(ARRAY[gen_random_uuid()])", PEOPLE),
+    ("SELECT start_or_stop_subscription(0, 2::smallint)", ADMINISTRATORS_AND_OPERATORS),
+    ("SELECT resume_stopped(gen_random_uuid())", ADMINISTRATORS_AND_OPERATORS),
+    ("SELECT resume_stopped_group(gen_random_uuid())", ADMINISTRATORS_AND_OPERATORS),
+    ("SELECT resume_instances(ARRAY[gen_random_uuid()])", ADMINISTRATORS_AND_OPERATORS),
+    ("SELECT suspend_instances(ARRAY[gen_random_uuid()])", ADMINISTRATORS_AND_OPERATORS),
+    ("SELECT terminate_instances(ARRAY[gen_random_uuid()])", ADMINISTRATORS_AND_OPERATORS),
     ("SELECT remove_subscription(0)", (ADMINISTRATOR,)),
     ("SELECT create_subscription_default(4::smallint, gen_random_uuid(), 'x', '')", (ADMINISTRATOR, HOST)),
     ("SELECT create_subscription_other(4::smallint, gen_random_uuid(), 'x', '')", (ADMINISTRATOR, OTHER_HOST)),
     ("SELECT set_trust(1::smallint, true)", (ADMINISTRATOR,)),
     ("SELECT grant_role('x', 'y')", (ADMINISTRATOR,)),
     ("SELECT revoke_role('x', 'y')", (ADMINISTRATOR,)),
-    # A host's own work
+    # The work of a host
     ("SELECT * FROM dequeue_messages_default(gen_random_uuid(), 1, 4::smallint, 1)", (ADMINISTRATOR, HOST)),
     ("SELECT * FROM dequeue_messages_other(gen_random_uuid(), 1, 4::smallint, 1)", (ADMINISTRATOR, OTHER_HOST)),
     ("SELECT complete_messages_default(gen_random_uuid(), '{1}')", (ADMINISTRATOR, HOST)),
     ("SELECT * FROM lock_routing()", ADMINISTRATORS_AND_HOSTS),
     ("SELECT take_receipts(ARRAY[gen_random_uuid()], ARRAY[0], ARRAY['{}'::jsonb])", ADMINISTRATORS_AND_HOSTS),
     ("SELECT message_cleanup()", ADMINISTRATORS_AND_HOSTS),
-    # The owner's
-    ("CREATE TABLE messagebox.mine (a int)", NOBODY),
-    ("CREATE ROLE somebody_else", NOBODY),
-    ("DROP TABLE messagebox.spool", NOBODY),
-    ("ALTER TABLE management.send_ports DISABLE ROW LEVEL SECURITY", NOBODY),
-    ("SET ROLE postgres", NOBODY),
-    ("TRUNCATE receipts", NOBODY),
-    ("SELECT setval('queue_sequence', 1)", NOBODY),
+    # Privileges of the owner
+    ("CREATE TABLE messagebox.mine (a int)", NO_LOGIN),
+    ("CREATE ROLE somebody_else", NO_LOGIN),
+    ("DROP TABLE messagebox.spool", NO_LOGIN),
+    ("ALTER TABLE management.send_ports DISABLE ROW LEVEL SECURITY", NO_LOGIN),
+    ("SET ROLE postgres", NO_LOGIN),
+    ("TRUNCATE receipts", NO_LOGIN),
+    ("SELECT setval('queue_sequence', 1)", NO_LOGIN),
 ]
 
 RELATIONS = (
@@ -143,7 +143,7 @@ COLUMNS_OF_SUBSCRIPTIONS = (
 
 @pytest.fixture
 def logins(box: Box) -> Iterator[dict[str, Connection]]:
-    """Everybody's connection, while host Default has a port, a message, a location and an instance that waits."""
+    """Yield a connection for each login. Host Default has a port, a message, a location and a waiting instance."""
     box.add_host("Other")
     box.add_location()
     box.add_port("Europe", "Region == 'EU'", adapter={"kind": "http", "headers": {"Authorization": "secret"}})
@@ -152,12 +152,12 @@ def logins(box: Box) -> Iterator[dict[str, Connection]]:
         box.connection,
         SubscribingService(service_id=uuid.uuid4(), name="Collector"),
         uuid.uuid4(),
-        Region == WAITED_FOR,
+        Region == CORRELATION_VALUE,
     )
     roles = {ADMINISTRATOR: "administrators", OPERATOR: "operators", HOST: "host:Default", OTHER_HOST: "host:Other"}
     with ExitStack() as stack:
         connections = {}
-        for login in EVERYBODY:
+        for login in ALL_LOGINS:
             box.connection.execute(f"CREATE ROLE {login} LOGIN")
             if login in roles:
                 grant_role(box.connection, roles[login], login)
@@ -166,14 +166,14 @@ def logins(box: Box) -> Iterator[dict[str, Connection]]:
 
 
 @contextmanager
-def undone(connection: Connection) -> Iterator[None]:
+def roll_back(connection: Connection) -> Iterator[None]:
     with connection.transaction(force_rollback=True):
         yield
 
 
 def test_each_role_has_exactly_its_rights(logins: dict[str, Connection]) -> None:
     wrong = []
-    for statement, allowed in MAY:
+    for statement, allowed in PRIVILEGES:
         for login, connection in logins.items():
             may = is_allowed(connection, statement)
             if may is not (login in allowed):
@@ -183,10 +183,10 @@ def test_each_role_has_exactly_its_rights(logins: dict[str, Connection]) -> None
 
 def is_allowed(connection: Connection, statement: str) -> bool:
     try:
-        with undone(connection):
+        with roll_back(connection):
             connection.execute(statement)
     except (NotAllowed, DatabaseError):
-        # Who may not use a schema does not even find what is in it.
+        # A login without USAGE on the schema does not find its tables.
         return False
     except NotFound:
         pass
@@ -256,26 +256,28 @@ def test_functions_of_the_owner_find_only_objects_of_the_owner(box: Box) -> None
     assert box.connection.execute(unsafe).fetchall() == []
 
 
-def test_only_administrators_read_what_an_instance_waits_for(box: Box, logins: dict[str, Connection]) -> None:
-    """The values are those of messages: they stand in no column that operators and other hosts can read."""
+def test_only_administrators_read_the_values_of_instance_subscriptions(box: Box, logins: dict[str, Connection]) -> None:
+    """The values are values of messages. They are in no column that operators and other hosts can read."""
     columns = [name for (name,) in box.connection.execute(COLUMNS_OF_SUBSCRIPTIONS)]
-    seen = set()
+    readers = set()
     for login in ALL_ROLES:
         allowed = [name for name in columns if is_allowed(logins[login], f"SELECT {name} FROM subscriptions")]
         rows = logins[login].execute(f"SELECT {', '.join(allowed)} FROM subscriptions").fetchall()
         assert len(rows) == 2
-        if WAITED_FOR in str(rows):
-            seen.add(login)
-    assert seen == {ADMINISTRATOR}
-    for login in PEOPLE:
+        if CORRELATION_VALUE in str(rows):
+            readers.add(login)
+    assert readers == {ADMINISTRATOR}
+    for login in ADMINISTRATORS_AND_OPERATORS:
         [port] = list_subscriptions(logins[login], subscription_type="activation")
         assert format_filter(read_subscription_filters(logins[login], [port])[port.subscription_id]).endswith(
             "Orders.Region == 'EU'"
         )
     shown = {
-        login: one.filter for login in PEOPLE for one in list_subscriptions(logins[login], subscription_type="instance")
+        login: one.filter
+        for login in ADMINISTRATORS_AND_OPERATORS
+        for one in list_subscriptions(logins[login], subscription_type="instance")
     }
-    assert shown == {ADMINISTRATOR: f"Orders.Region == '{WAITED_FOR}'", OPERATOR: "Orders.Region == '(hidden)'"}
+    assert shown == {ADMINISTRATOR: f"Orders.Region == '{CORRELATION_VALUE}'", OPERATOR: "Orders.Region == '(hidden)'"}
     with pytest.raises(StorageFailure):
         box.connection.execute("UPDATE subscriptions SET filter = 'x' WHERE instance_id IS NOT NULL")
 
@@ -288,13 +290,13 @@ def test_a_host_reads_the_definitions_of_its_own_ports_and_locations_only(
         ("ports", "SELECT name FROM send_ports ORDER BY name"),
         ("locations", "SELECT name FROM receive_locations ORDER BY name"),
     ):
-        seen = {
+        readers = {
             login: [name for (name,) in connection.execute(query)]
             for login, connection in logins.items()
             if login != STRANGER
         }
         everything = ["Elsewhere", "Europe"] if table == "ports" else ["drop"]
-        assert seen == {
+        assert readers == {
             ADMINISTRATOR: everything,
             OPERATOR: everything,
             HOST: ["Europe"] if table == "ports" else ["drop"],
@@ -325,9 +327,7 @@ def test_an_operator_cannot_enlist_or_unenlist_a_group(box: Box, logins: dict[st
     assert box.one("SELECT array_agg(DISTINCT state) FROM subscriptions WHERE removed_at IS NULL") == [1]
 
 
-def test_an_operator_starts_and_stops_subscriptions_and_does_nothing_else_to_them(
-    box: Box, logins: dict[str, Connection]
-) -> None:
+def test_an_operator_can_only_start_and_stop_subscriptions(box: Box, logins: dict[str, Connection]) -> None:
     def change(subscription_id: int, state: int) -> None:
         logins[OPERATOR].execute("SELECT start_or_stop_subscription(%s, %s::smallint)", (subscription_id, state))
 
@@ -373,16 +373,16 @@ def test_a_login_cannot_get_a_trusted_host_and_another_host(box: Box, logins: di
         grant_role(logins[ADMINISTRATOR], "host:Other", HOST)
 
 
-@pytest.mark.parametrize("given_last", ["role of the group", "trust"])
+@pytest.mark.parametrize("last_change", ["role of the group", "trust"])
 def test_a_login_cannot_get_a_trusted_host_and_another_host_through_a_group(
-    box: Box, logins: dict[str, Connection], given_last: str
+    box: Box, logins: dict[str, Connection], last_change: str
 ) -> None:
-    """Whoever is a member of the group runs both hosts, though none of them was given one."""
+    """Each member of the group runs both hosts, although no host role was granted to the member itself."""
     adam = logins[ADMINISTRATOR]
     trust = ("SELECT set_trust(%s::smallint, true)", (box.host("Other").host_id,))
     box.connection.execute("CREATE ROLE services")
     box.connection.execute(f"GRANT services TO {HOST}")
-    if given_last == "trust":
+    if last_change == "trust":
         grant_role(adam, "host:Other", "services")
         with pytest.raises(NotAllowed, match="main_service also runs the host Default"):
             adam.execute(*trust)
@@ -397,13 +397,13 @@ def test_a_role_is_not_granted_while_trust_is_being_changed(box: Box, logins: di
     with ThreadPoolExecutor() as pool:
         with box.connection.transaction():
             box.connection.execute("SELECT set_trust(%s::smallint, true)", (box.host("Other").host_id,))
-            given = pool.submit(grant_role, adam, "host:Other", HOST)
-            wait_until(lambda: is_waiting_for_lock(box, adam), what="the grant to wait for the decision")
+            granted = pool.submit(grant_role, adam, "host:Other", HOST)
+            wait_until(lambda: is_waiting_for_lock(box, adam), what="the grant to wait for the change of trust")
         with pytest.raises(NotAllowed, match="main_service also runs the host Default"):
-            given.result(30)
+            granted.result(30)
 
 
-def test_a_host_that_a_port_was_moved_away_from_reads_it_until_its_queue_is_empty(
+def test_the_former_host_of_a_port_reads_the_port_until_its_queue_is_empty(
     box: Box, logins: dict[str, Connection]
 ) -> None:
     box.connection.execute(
@@ -412,7 +412,7 @@ def test_a_host_that_a_port_was_moved_away_from_reads_it_until_its_queue_is_empt
     )
     names = "SELECT name FROM send_ports"
     box.connection.execute("SELECT purge_subscriptions()")
-    assert logins[HOST].execute(names).fetchall() == [("Europe",)], "it has a message to send"
+    assert logins[HOST].execute(names).fetchall() == [("Europe",)], "the queue has a message"
     claim = uuid.uuid4()
     (seq,) = box.connection.execute(
         "SELECT seq FROM dequeue_messages_default(%s, 1, 4::smallint, 1)", (claim,)

@@ -1,4 +1,4 @@
-"""The tables, functions and grants of a fresh MessageBox with one host are those that were approved."""
+"""The tables, functions and grants of a new MessageBox with one host are the approved ones."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def test_the_approved_schema_is_current(database: str, assert_approved: AssertAp
         with connection.transaction():
             create_host(connection, "Main")
         lines = [text for (text,) in connection.execute(CATALOG_QUERY.read_text(encoding="utf-8").encode())]
-    # Each MessageBox has an id, which its roles have in their names.
+    # The names of the roles contain the id of the MessageBox.
     text = re.sub(r"\bpostroom_[0-9a-f]+_", "postroom_ID_", "\n".join(lines))
     assert_approved(text + "\n", "schema.txt")

@@ -28,13 +28,13 @@ def test_each_predicate_is_in_exactly_one_table(box: Box) -> None:
     for number, (table, filter) in enumerate(PREDICATE_TABLES.items()):
         before = box.count(table)
         box.add_port(f"P{number}", filter)
-        directed += 1  # every port subscribes to messages that name its transport
+        directed += 1  # every port subscribes to messages with its transport id
         written += filter.count(" and ") + 1
         assert box.count(table) > before
     assert sum(box.count(each) for each in PREDICATE_TABLES) == box.count("predicates") == written + directed
 
 
-def test_a_port_without_filter_subscribes_to_its_transport_alone(box: Box) -> None:
+def test_a_port_without_filter_subscribes_only_to_its_transport_id(box: Box) -> None:
     box.add_port("Plain")
     transport = box.one("SELECT transport_id FROM send_ports")
     assert box.one("SELECT filter FROM subscriptions") == f"BTS.SPTransportID == '{transport}'"
@@ -74,7 +74,7 @@ def test_unenlisting_keeps_queued_messages(box: Box) -> None:
     assert box.queued() == {"P": 1}
 
 
-def test_predicates_of_a_removed_subscription_are_purged_later_but_never_matched(box: Box) -> None:
+def test_a_removed_subscription_matches_no_message_and_is_purged_later(box: Box) -> None:
     box.add_port("P", "Region == 'EU'")
     box.add_port("Q", "exists(Region)")
     ports.unenlist(box.connection, "P")

@@ -1,4 +1,4 @@
-"""The evaluator, the index and find_subscriptions say the same: for the catalogue (ACC-05), and for whatever comes."""
+"""The evaluator, the index and find_subscriptions have the same results, for ACC-05 and for generated filters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.box import Box
 from tests.support.catalogue import COMPARISONS
 from tests.support.filter_strategies import PROPERTIES, contexts, filters
 
-Found = list[list[int]]
+Matches = list[list[int]]
 
 
 def deploy(box: Box, properties: Sequence[Property]) -> None:
@@ -37,7 +37,7 @@ def deploy(box: Box, properties: Sequence[Property]) -> None:
 
 
 def subscribe(box: Box, subscribed: Sequence[Filter]) -> list[int]:
-    """Stored subscriptions, started."""
+    """Store and start a subscription for each filter. Return their ids."""
     ids = [
         create_subscription(
             box.connection,
@@ -55,38 +55,40 @@ def subscribe(box: Box, subscribed: Sequence[Filter]) -> list[int]:
     return ids
 
 
-def by_function(connection: Connection, batch: Sequence[Context]) -> Found:
+def match_by_procedure(connection: Connection, batch: Sequence[Context]) -> Matches:
     messages = [Message(context=context) for context in batch]
     matches = ProcedureMatcher().match(connection, messages)
-    return _by_message(matches.rows, matches.subscription_ids, len(batch))
+    return _group_by_message(matches.rows, matches.subscription_ids, len(batch))
 
 
-def by_index(routing: RoutingTable, batch: Sequence[Context]) -> Found:
-    """As the streaming lane matches: all at once."""
-    return _by_message(*routing.match(build_columns([context.promoted for context in batch]), len(batch)), len(batch))
+def match_by_index(routing: RoutingTable, batch: Sequence[Context]) -> Matches:
+    """Match all messages at once, as the streaming lane does."""
+    return _group_by_message(
+        *routing.match(build_columns([context.promoted for context in batch]), len(batch)), len(batch)
+    )
 
 
-def _by_message(rows: npt.NDArray[np.int64], ids: npt.NDArray[np.int64], count: int) -> Found:
-    found: Found = [[] for _ in range(count)]
+def _group_by_message(rows: npt.NDArray[np.int64], ids: npt.NDArray[np.int64], count: int) -> Matches:
+    found: Matches = [[] for _ in range(count)]
     for row, id in zip(rows.tolist(), ids.tolist(), strict=True):
         found[row].append(id)
     return found
 
 
-def one_by_one(routing: RoutingTable, batch: Sequence[Context]) -> Found:
-    """As the direct lane matches."""
+def match_one_by_one(routing: RoutingTable, batch: Sequence[Context]) -> Matches:
+    """Match each message separately, as the direct lane does."""
     return [routing.match_one(context.promoted) for context in batch]
 
 
 @contextmanager
-def undone(connection: Connection) -> Iterator[None]:
-    """What happens inside is rolled back."""
+def roll_back(connection: Connection) -> Iterator[None]:
+    """Roll back all changes at the end."""
     with connection.transaction() as transaction:
         yield
         raise psycopg.Rollback(transaction)
 
 
-def loaded(connection: Connection) -> RoutingTable:
+def load_routing(connection: Connection) -> RoutingTable:
     routing = RoutingTable()
     routing.catch_up(connection)
     return routing
@@ -94,20 +96,20 @@ def loaded(connection: Connection) -> RoutingTable:
 
 def test_the_three_matchers_agree_on_the_catalogue_of_filters(box: Box) -> None:
     deploy(box, [comparison.prop for comparison in COMPARISONS])
-    with undone(box.connection):
+    with roll_back(box.connection):
         ids = subscribe(box, [comparison.filter for comparison in COMPARISONS])
         cases = [(id, case) for id, comparison in zip(ids, COMPARISONS, strict=True) for case in comparison.cases]
         batch = [case.context for _, case in cases]
-        wanted = [[id] if case.holds else [] for id, case in cases]
-        routing = loaded(box.connection)
-        assert by_function(box.connection, batch) == wanted
-        assert by_index(routing, batch) == wanted
-        assert one_by_one(routing, batch) == wanted
+        expected = [[id] if case.holds else [] for id, case in cases]
+        routing = load_routing(box.connection)
+        assert match_by_procedure(box.connection, batch) == expected
+        assert match_by_index(routing, batch) == expected
+        assert match_one_by_one(routing, batch) == expected
 
 
 @settings(
     max_examples=40,
-    # Shrinking against a database takes minutes; what is found is small as it is.
+    # Shrinking with a database takes minutes, and the generated examples are small.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -124,13 +126,13 @@ def test_the_three_matchers_agree_on_a_mixed_batch(
         Context(one, {key: value for key, value in other.items() if key not in one})
         for one, other in zip(promoted, written, strict=False)
     ]
-    with undone(box.connection):
+    with roll_back(box.connection):
         ids = subscribe(box, subscribed)
-        wanted = [
+        expected = [
             [id for id, filter in zip(ids, subscribed, strict=True) if matches(filter, context.promoted)]
             for context in batch
         ]
-        routing = loaded(box.connection)
-        assert by_function(box.connection, batch) == wanted
-        assert by_index(routing, batch) == wanted
-        assert one_by_one(routing, batch) == wanted
+        routing = load_routing(box.connection)
+        assert match_by_procedure(box.connection, batch) == expected
+        assert match_by_index(routing, batch) == expected
+        assert match_one_by_one(routing, batch) == expected

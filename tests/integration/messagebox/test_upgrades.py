@@ -1,4 +1,4 @@
-"""A MessageBox of an earlier release is upgraded; one of another origin is refused."""
+"""A MessageBox of an earlier release is upgraded. A MessageBox of an unreleased version is rejected."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ ADDED = {
 
 @pytest.fixture
 def next_release(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """A Postroom with one schema file and two procedures more than this one."""
+    """Simulate a later release with one more schema file and two more procedures."""
 
-    def all_names(folder: str) -> tuple[str, ...]:
+    def list_all_statements(folder: str) -> tuple[str, ...]:
         return (*list_statements(folder), *(name for name in ADDED if name.rpartition("/")[0] == folder))
 
-    monkeypatch.setattr(migrations, "list_statements", all_names)
+    monkeypatch.setattr(migrations, "list_statements", list_all_statements)
     monkeypatch.setattr(migrations, "statement", lambda name: ADDED.get(name) or statement(name))
     return monkeypatch
 
@@ -56,6 +56,6 @@ def test_a_messagebox_of_an_unreleased_version_is_rejected(box: Box) -> None:
     box.connection.execute("UPDATE schema_version SET name = 'schema/0006_instance_subscriptions' WHERE version = 6")
     for number in range(8, 31):
         box.connection.execute("INSERT INTO schema_version (version, name) VALUES (%s, 'schema/old')", (number,))
-    with pytest.raises(StateError, match="unreleased version") as refused:
+    with pytest.raises(StateError, match="unreleased version") as error:
         migrate(box.url)
-    assert refused.value.hint == "Use a new home folder or an empty database, and apply your applications there."
+    assert error.value.hint == "Use a new home folder or an empty database, and apply your applications there."

@@ -18,7 +18,7 @@ from tests.support.box import Box, Region
 
 @pytest.fixture
 def stopped(box: Box) -> Box:
-    """Two stopped ports, each with a suspended message."""
+    """Return a MessageBox with two stopped ports, each with a suspended message."""
     for name in ("Europe", "Audit"):
         box.add_port(name, "Region == 'EU'", state="stopped")
     box.agent().publish([Message.of(b"", promoted={Region: "EU"})])

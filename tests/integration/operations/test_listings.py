@@ -112,7 +112,7 @@ def test_an_ambiguous_subscription_name_is_rejected(box: Box) -> None:
         find_subscription(box.connection, "Europe")
 
 
-def test_a_message_has_everything_except_its_content(box: Box) -> None:
+def test_a_message_is_shown_without_its_content(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     note = Part(name="note", body=Bytes(b"n"), content_type="text/plain", charset="utf-8")
     message = Message.of(LARGE, promoted={Region: "EU", BTS.MessageType: "order"}, written={Total: 3}, parts=[note])
@@ -303,6 +303,6 @@ def test_no_operation_violates_an_invariant(box: Box, folded: bool) -> None:
     if folded:
         run_jobs(box.connection)
     assert check(box.connection) == []
-    # Counter-check: an unreleased reference is found.
+    # The check itself works: it finds an unreleased reference.
     box.connection.execute("DELETE FROM default_q WHERE ctid = (SELECT min(ctid) FROM default_q)")
     assert check(box.connection) != []

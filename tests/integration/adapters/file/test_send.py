@@ -1,4 +1,4 @@
-"""Files that send ports write, in real folders."""
+"""The file adapter of send ports writes to real folders."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Folder:
         return [file.read_bytes() for file in self.path.iterdir()] if self.path.exists() else []
 
     def break_down(self) -> None:
-        # A file where the folder should be stops root too, which a missing permission does not.
+        # A file with the name of the folder makes the send fail, also for root. Missing permissions do not stop root.
         if self.path.exists():
             self.path.rmdir()
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,7 @@ adapter.send(message, adapters.Attempt(instance_id=uuid.UUID(int=8)))
         ("replace", "after", "overwrite", 1),
     ],
 )
-def test_a_crash_leaves_a_whole_file_or_none_and_the_repeated_attempt_succeeds(
+def test_a_crash_leaves_a_complete_file_or_none_and_the_repeated_attempt_succeeds(
     tmp_path: Path, step: str, when: str, mode: str, visible: int
 ) -> None:
     crashed = subprocess.run(
@@ -116,7 +116,7 @@ def test_a_crash_leaves_a_whole_file_or_none_and_the_repeated_attempt_succeeds(
     files = [path for path in tmp_path.iterdir() if not path.name.startswith(".")]
     assert [file.stat().st_size for file in files] == [100_000] * visible
 
-    # Nothing in a send calls chmod, so this one does not crash.
+    # A send never calls chmod, so this process does not crash.
     repeat = subprocess.run(
         [sys.executable, "-c", CRASHES, str(tmp_path), "chmod", when, mode], check=False, timeout=PATIENCE
     )
@@ -138,7 +138,7 @@ def test_old_temporary_files_of_a_crash_are_removed(tmp_path: Path) -> None:
 def test_an_existing_file_of_another_message_is_kept_and_the_attempt_fails(tmp_path: Path) -> None:
     (tmp_path / "order.json").write_bytes(b"same")
     adapter = opened(tmp_path, name="order.json")
-    # The content is no proof: two equal orders are two orders.
+    # Equal content does not prove that it is the same message.
     for content in (b"same", b"other"):
         with pytest.raises(DeliveryFailure, match="File exists"):
             adapter.send(Message.of(content), attempt())
@@ -148,7 +148,7 @@ def test_an_existing_file_of_another_message_is_kept_and_the_attempt_fails(tmp_p
     assert (tmp_path / "order.json").read_bytes() == b"other"
 
 
-def test_a_file_with_the_messages_id_but_another_content_is_kept(tmp_path: Path) -> None:
+def test_a_file_with_the_id_of_the_message_and_another_content_is_kept(tmp_path: Path) -> None:
     adapter = opened(tmp_path)
     message = Message.of(b"mine")
     for there in (b"else", b"mine, and more", b"min", b""):

@@ -1,4 +1,4 @@
-"""Messages that send ports POST, to real servers on the loopback."""
+"""The HTTP adapter of send ports sends requests to real servers on the loopback interface."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ def test_a_request_has_headers_with_the_message_and_the_attempt(receiver: HttpRe
     assert (headers["X-Source"], headers["User-Agent"]) == ("postroom", "me")
 
 
-def test_a_declared_content_type_wins(receiver: HttpReceiver) -> None:
+def test_a_declared_content_type_overrides_that_of_the_message(receiver: HttpReceiver) -> None:
     adapter = opened(adapters.Http(receiver.url, headers={"content-type": "text/plain"}))
     adapter.send(Message.of(b"x", content_type="application/json"), attempt())
     adapter.close()
     assert receiver.accepted[0].headers["content-type"] == "text/plain"
 
 
-def test_a_content_type_cannot_smuggle_a_header_in(receiver: HttpReceiver) -> None:
+def test_a_content_type_cannot_add_a_header(receiver: HttpReceiver) -> None:
     adapter = opened(adapters.Http(receiver.url))
     adapter.send(Message.of(b"x", content_type="text/plain\r\nX-Evil: yes"), attempt())
     adapter.close()
@@ -105,7 +105,7 @@ def test_a_server_that_fails_three_times_gets_the_message_at_the_fourth(receiver
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204])
-def test_any_2xx_means_sent(receiver: HttpReceiver, status: int) -> None:
+def test_every_2xx_response_is_a_success(receiver: HttpReceiver, status: int) -> None:
     receiver.behave = lambda handler: handler.answer(status)
     adapter = opened(adapters.Http(receiver.url))
     adapter.send(Message.of(b"x"), attempt())
@@ -114,7 +114,7 @@ def test_any_2xx_means_sent(receiver: HttpReceiver, status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 408, 410, 422, 429, 500, 502, 504])
-def test_every_other_answer_is_left_to_the_ports_policy(receiver: HttpReceiver, status: int) -> None:
+def test_every_other_response_is_retried_by_the_policy_of_the_port(receiver: HttpReceiver, status: int) -> None:
     receiver.behave = lambda handler: handler.answer(status, b"no")
     adapter = opened(adapters.Http(receiver.url))
     with pytest.raises(DeliveryFailure, match=str(status)):
@@ -134,7 +134,7 @@ def test_a_redirect_is_not_followed(receiver: HttpReceiver, status: int) -> None
     assert len(receiver.requests) == 1
 
 
-def test_a_server_that_hangs_fails_the_attempt_after_the_timeout(receiver: HttpReceiver) -> None:
+def test_an_attempt_fails_after_the_timeout_if_the_server_does_not_answer(receiver: HttpReceiver) -> None:
     receiver.behave = Handler.hang
     adapter = opened(adapters.Http(receiver.url, timeout=0.2))
     with pytest.raises(DeliveryFailure) as caught:
@@ -143,7 +143,7 @@ def test_a_server_that_hangs_fails_the_attempt_after_the_timeout(receiver: HttpR
     receiver.behave = Handler.accept
 
     def is_sent() -> bool:
-        """On a slow machine it may take longer than that again."""
+        """Send again. On a slow machine the answer may take longer than the timeout."""
         with suppress(DeliveryFailure):
             adapter.send(Message.of(b"x"), attempt(2))
             return True
@@ -154,7 +154,7 @@ def test_a_server_that_hangs_fails_the_attempt_after_the_timeout(receiver: HttpR
     assert receiver.accepted
 
 
-def test_a_server_that_stops_reading_fails_the_attempt_after_the_timeout(receiver: HttpReceiver) -> None:
+def test_an_attempt_fails_after_the_timeout_if_the_server_stops_reading(receiver: HttpReceiver) -> None:
     receiver.behave = Handler.ignore
     adapter = opened(adapters.Http(receiver.url, timeout=0.2))
     with pytest.raises(DeliveryFailure):
@@ -163,7 +163,9 @@ def test_a_server_that_stops_reading_fails_the_attempt_after_the_timeout(receive
 
 
 @pytest.mark.parametrize("count", [0, 1_000, 500_000])
-def test_a_server_that_closes_in_the_middle_of_the_body_fails_the_attempt(receiver: HttpReceiver, count: int) -> None:
+def test_an_attempt_fails_if_the_server_closes_the_connection_during_the_body(
+    receiver: HttpReceiver, count: int
+) -> None:
     receiver.behave = lambda handler: handler.close_after(count)
     adapter = opened(adapters.Http(receiver.url))
     with pytest.raises(DeliveryFailure):
@@ -174,27 +176,27 @@ def test_a_server_that_closes_in_the_middle_of_the_body_fails_the_attempt(receiv
     assert [request.body for request in receiver.accepted] == [b"x"]
 
 
-def test_a_2xx_before_the_whole_message_was_read_is_a_failure(receiver: HttpReceiver) -> None:
-    def too_early(handler: Handler) -> None:
+def test_a_2xx_response_before_the_end_of_the_message_is_a_failure(receiver: HttpReceiver) -> None:
+    def respond_too_early(handler: Handler) -> None:
         handler.rfile.read(1_000)
         handler.respond(200)
         handler.close_after(1_000)
 
-    receiver.behave = too_early
+    receiver.behave = respond_too_early
     adapter = opened(adapters.Http(receiver.url, timeout=5))
     with pytest.raises(DeliveryFailure):
         adapter.send(Message.of(Pieces((b"y" * (1 << 20),) * 32)), attempt())
     adapter.close()
 
 
-def test_a_response_that_ends_after_its_status_counts(receiver: HttpReceiver) -> None:
-    def break_off(handler: Handler) -> None:
+def test_a_response_that_ends_after_its_status_is_valid(receiver: HttpReceiver) -> None:
+    def close_after_status(handler: Handler) -> None:
         handler.take()
         handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nten bytes")
         handler.wfile.flush()
         handler.close_after(0)
 
-    receiver.behave = break_off
+    receiver.behave = close_after_status
     adapter = opened(adapters.Http(receiver.url))
     adapter.send(Message.of(b"x"), attempt())
     receiver.behave = lambda handler: handler.answer(200, b"z" * 1_000_000)
@@ -223,7 +225,7 @@ def test_the_proxies_of_the_environment_are_used_only_if_selected(
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an authority's certificate, and one of its for 127.0.0.1, made for this run."""
+    """Return a folder with the certificate of a new authority and a certificate for 127.0.0.1."""
     folder = tmp_path_factory.mktemp("authority")
     authority = trustme.CA()
     authority.cert_pem.write_to_path(folder / "ca.pem")

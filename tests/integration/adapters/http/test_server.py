@@ -1,4 +1,4 @@
-"""The HTTP server by itself: it keeps to the protocol and to its limits, whatever a client does."""
+"""The HTTP server without a host: it follows the protocol and enforces its limits for every client."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.support.waiting import PATIENCE, wait_until
 
 
 def echo(request: Request) -> Response:
-    """Says what it has got."""
+    """Return the received request."""
     size = sum(map(len, request.body))
     content = {"method": request.method, "path": request.path, "query": request.query, "size": size}
     return Response(status=200, content={**content, "remote": request.remote})
 
 
 @contextmanager
-def serving(handle: Handler = echo, limits: Limits | None = None) -> Iterator[HttpServer]:
+def run_server(handle: Handler = echo, limits: Limits | None = None) -> Iterator[HttpServer]:
     server = HttpServer("127.0.0.1", 0, handle, limits=limits)
     server.start()
     try:
@@ -33,7 +33,7 @@ def serving(handle: Handler = echo, limits: Limits | None = None) -> Iterator[Ht
 
 
 def exchange(server: HttpServer, sent: bytes) -> bytes:
-    """What comes back until the server closes."""
+    """Send bytes and return the response up to the close of the connection."""
     with closing(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)) as client:
         client.sendall(sent)
         received = b""
@@ -42,8 +42,8 @@ def exchange(server: HttpServer, sent: bytes) -> bytes:
     return received
 
 
-def test_requests_on_one_connection_and_on_many() -> None:
-    with serving() as server:
+def test_requests_are_answered_on_one_connection_and_on_many() -> None:
+    with run_server() as server:
         connection = HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         for size in (0, 5, 300_000):
             connection.request("POST", "/a/b?c=d", body=b"x" * size)
@@ -58,7 +58,7 @@ def test_requests_on_one_connection_and_on_many() -> None:
 def test_pipelined_requests_are_answered_in_order() -> None:
     one = b"POST /1 HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab"
     last = b"GET /2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    with serving() as server:
+    with run_server() as server:
         received = exchange(server, one + last)
     assert received.count(b"HTTP/1.1 200") == 2
     assert received.index(b'"/1"') < received.index(b'"/2"')
@@ -78,14 +78,17 @@ def test_pipelined_requests_are_answered_in_order() -> None:
     ],
 )
 def test_invalid_http_is_rejected(sent: bytes, status: int) -> None:
-    with serving() as server:
+    with run_server() as server:
         received = exchange(server, sent)
         assert received.startswith(b"HTTP/1.1 %d " % status), received
         assert b'"error"' in received
 
 
 def test_a_body_that_is_shorter_than_announced_is_rejected() -> None:
-    with serving() as server, closing(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)) as client:
+    with (
+        run_server() as server,
+        closing(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)) as client,
+    ):
         client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc")
         client.shutdown(socket.SHUT_WR)
         assert client.recv(65536).startswith(b"HTTP/1.1 400 ")
@@ -95,13 +98,13 @@ def test_a_body_that_is_shorter_than_announced_is_rejected() -> None:
     "sent", [b"POST / HT", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc"], ids=["head", "body"]
 )
 def test_a_client_that_is_too_slow_gets_408(sent: bytes) -> None:
-    with serving(limits=Limits(timeout=0.2)) as server:
+    with run_server(limits=Limits(timeout=0.2)) as server:
         assert exchange(server, sent).startswith(b"HTTP/1.1 408 ")
 
 
 @pytest.mark.parametrize("limits", [Limits(timeout=20, whole=0.3), Limits(timeout=0.3)], ids=["whole", "slowest"])
 def test_a_body_below_the_minimum_rate_is_rejected(limits: Limits) -> None:
-    with serving(limits=limits) as server, closing(socket.create_connection(("127.0.0.1", server.port))) as client:
+    with run_server(limits=limits) as server, closing(socket.create_connection(("127.0.0.1", server.port))) as client:
         client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
         ended = threading.Event()
 
@@ -123,7 +126,7 @@ def test_an_answer_before_the_body_reaches_a_client_that_still_sends() -> None:
     def refuse(request: Request) -> Response:
         return Response(status=413)
 
-    with serving(refuse) as server:
+    with run_server(refuse) as server:
         connection = HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         connection.request("POST", "/", body=b"x" * 3_000_000)
         answer = connection.getresponse()
@@ -138,7 +141,7 @@ def test_100_continue_is_sent_only_if_the_body_is_read() -> None:
     def choose(request: Request) -> Response:
         return echo(request) if request.path == "/wanted" else Response(status=404)
 
-    with serving(choose) as server:
+    with run_server(choose) as server:
         assert exchange(server, head % b"/unwanted").startswith(b"HTTP/1.1 404 ")
         with closing(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)) as client:
             client.sendall(head % b"/wanted")
@@ -153,7 +156,7 @@ def test_an_exception_of_the_handler_is_a_500_and_the_server_continues() -> None
             raise RuntimeError("no")
         return echo(request)
 
-    with serving(fail) as server:
+    with run_server(fail) as server:
         connection = HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         for path, status in (("/fail", 500), ("/", 200)):
             connection.request("GET", path)
@@ -164,7 +167,7 @@ def test_an_exception_of_the_handler_is_a_500_and_the_server_continues() -> None
 
 
 def test_connections_above_the_limit_wait() -> None:
-    with serving(limits=Limits(connections=1, idle=20)) as server:
+    with run_server(limits=Limits(connections=1, idle=20)) as server:
         first = HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         first.request("GET", "/first")
         first.getresponse().read()

@@ -1,4 +1,4 @@
-"""Operators put aside and end instances while hosts claim their messages (INS-08, 09; ORC-21)."""
+"""Operators suspend and terminate instances while hosts claim their messages (INS-08, 09; ORC-21)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.support.waiting import wait_until
 
 SERVICE = SubscribingService(service_id=uuid.UUID(int=7), name="Collector")
 
-_GATE = 4711
+_LOCK = 4711
 
 
 @pytest.fixture
 def instance(box: Box, host: Connection, subscriptions: ServiceSubscriptions) -> uuid.UUID:
-    """An instance that collects by region, with one message."""
+    """Create an instance of a convoy with one message. Return its id."""
     with host.transaction():
         activation = subscriptions.activate(host, SERVICE, Region.exists(), convoy=[Region])
         subscriptions.set_state(host, activation, SubscriptionState.STARTED)
@@ -58,30 +58,32 @@ def test_operators_skip_an_instance_that_is_being_claimed(
     with ThreadPoolExecutor() as pool:
         with host.transaction():
             assert len(claim(host, limit=1)) == 1
-            operated = pool.submit(lambda: operator.execute(f"SELECT * FROM {operation}(%s)", ([instance],)).fetchall())
+            operation_result = pool.submit(
+                lambda: operator.execute(f"SELECT * FROM {operation}(%s)", ([instance],)).fetchall()
+            )
             wait_until(lambda: is_waiting_for_lock(box, operator), what="the operator to wait for the claim")
-        assert operated.result(30) == []
+        assert operation_result.result(30) == []
     assert (box.count("work_queue"), box.count("suspended_queue"), box.count("convoy_set_instances")) == (2, 0, 1)
 
 
 def test_a_message_is_not_claimed_while_its_predecessor_is_being_suspended(
     box: Box, host: Connection, operator: Connection, instance: uuid.UUID
 ) -> None:
-    """The first is put aside and not committed while the second is claimed, and committed before the claim looks again;
-    a gate behind the claim's first statement sees to that."""
+    """The suspension commits while the second message is being claimed. A trigger blocks the claim after its first
+    statement until then."""
     box.connection.execute(
-        f"CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS"
-        f" 'BEGIN PERFORM pg_advisory_xact_lock_shared({_GATE}); RETURN NULL; END'"
+        f"CREATE FUNCTION wait_for_lock() RETURNS trigger LANGUAGE plpgsql AS"
+        f" 'BEGIN PERFORM pg_advisory_xact_lock_shared({_LOCK}); RETURN NULL; END'"
     )
-    box.connection.execute("CREATE TRIGGER gate AFTER UPDATE ON default_q EXECUTE FUNCTION gate()")
+    box.connection.execute("CREATE TRIGGER wait_for_lock AFTER UPDATE ON default_q EXECUTE FUNCTION wait_for_lock()")
     with ThreadPoolExecutor() as pool:
         with operator.transaction():
             assert operator.execute("SELECT * FROM suspend_instances(%s)", ([instance],)).fetchall() == [(instance,)]
             publish(box)
-            box.connection.execute(f"SELECT pg_advisory_lock({_GATE})")
+            box.connection.execute(f"SELECT pg_advisory_lock({_LOCK})")
             claimed = pool.submit(claim, host)
-            wait_until(lambda: is_waiting_for_lock(box, host), what="the claim to stand at the gate")
-        box.connection.execute(f"SELECT pg_advisory_unlock({_GATE})")
+            wait_until(lambda: is_waiting_for_lock(box, host), what="the claim to wait for the lock")
+        box.connection.execute(f"SELECT pg_advisory_unlock({_LOCK})")
         assert claimed.result(30) == []
     assert box.count("work_queue WHERE claim_id IS NULL") == 1
     operator.execute("SELECT * FROM resume_instances(%s)", ([instance],))
