@@ -3,8 +3,7 @@
     {"Orders#Region": pa.array(["EU", None, "US"]), BTS.ReceivePortName.key: "OrdersIn"}
 
 A column is an Arrow array, or one value for all messages. A null means that the message does not have the property
-promoted. A column whose Arrow type is not one of its property's matches no filter, and neither does a single value of
-another type.
+promoted. A column or a single value whose type is not that of its property matches no filter.
 
 A *rank* is the position of a value among the constants that one property is compared with. The constants are sorted and
 distinct. A value that equals constant *i* has rank 2*i* + 1, a value between constants *i* - 1 and *i* has rank 2*i*,

@@ -57,7 +57,7 @@ _SYMBOLS = {
 }
 
 
-NO_NOT = 'There is no not. Write the opposite comparison, as in Region != "EU"; absence cannot be asked for.'
+NO_NOT = 'Filters have no operator not. Write the opposite comparison, as in Region != "EU".'
 
 
 @runtime_checkable
@@ -175,7 +175,7 @@ def _check_operand(property: Comparable, operator: Operator, value: object) -> V
     if value is None:
         raise BadFilter(
             f"{written}: there are no nulls in a context.",
-            hint="Use exists() to ask whether a property is there; its absence cannot be asked for.",
+            hint="Use exists() to test whether a message has a property. There is no test for its absence.",
         )
     if operator is Operator.BITAND and value_type is not ValueType.INT:
         raise BadFilter(f"{written}: a bitwise AND needs an int property, and this one is {_format_type(value_type)}.")

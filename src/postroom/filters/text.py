@@ -118,7 +118,7 @@ class _Parser:
         if token.kind is Kind.KEYWORD and token.text == "exists":
             return self._exists()
         if token.kind is not Kind.NAME:
-            hint = "There is no not; write the opposite comparison." if token.text == "not" else ""
+            hint = "Filters have no operator not. Write the opposite comparison." if token.text == "not" else ""
             raise self._unexpected_token(token, f"a {self._noun}, exists(...) or a parenthesis", hint)
         return self._comparison(token)
 

@@ -63,7 +63,7 @@ _MISSPELT = (
     ("||", "Write or."),
     ("<>", "Write !=."),
     ("=", "Write == to compare."),
-    ("!", "There is no not; write != to compare."),
+    ("!", "Filters have no operator not. Write != to compare."),
     ("'", "The quote is not closed."),
     ('"', "The quote is not closed."),
     ("{", "A namespace in braces is followed by the property's name, as in {http://example.org/orders}Region."),

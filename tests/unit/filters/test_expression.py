@@ -88,11 +88,11 @@ def test_the_same_property_twice_in_a_group_is_a_range() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "kept"),
+    ("value", "stored"),
     [(10_000, Decimal(10_000)), (Decimal("0.10"), Decimal("0.10"))],
 )
-def test_a_decimal_property_takes_ints_and_decimals(value: object, kept: Decimal) -> None:
-    assert only(Total == value).value == kept
+def test_a_decimal_property_takes_ints_and_decimals(value: object, stored: Decimal) -> None:
+    assert only(Total == value).value == stored
     assert type(only(Total == value).value) is Decimal
 
 

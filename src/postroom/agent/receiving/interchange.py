@@ -294,10 +294,10 @@ def _find_excess(
     count = max(limit, before) + 1
     number = failures[count - before - 1].number
     among = f"documents {since + 1:,} to {number:,}" if since else f"first {number:,} documents"
-    kept = f"What follows document {last:,} was not published" if last else "Nothing of it was published"
+    published = f"What follows document {last:,} was not published" if last else "Nothing of it was published"
     return PipelineFailure(
         f"{count:,} of the {among} are bad, and bad_documents allows {limit:,}.",
-        why=f"{kept}. The first bad one there: {failures[0].failure.what}",
+        why=f"{published}. The first bad document: {failures[0].failure.what}",
         hint="If it is of another format, terminate it. If not, fix it or raise bad_documents, and resume it.",
     )
 

@@ -115,7 +115,7 @@ def test_an_interchange_with_too_many_bad_documents_is_rejected_with_their_numbe
     (chunk,) = read_lines(GOOD + BAD * 2 + GOOD + BAD * 40)
     assert chunk.rejection is not None
     assert chunk.rejection.what == "4 of the first 6 documents are bad, and bad_documents allows 3."
-    assert chunk.rejection.why.startswith("Nothing of it was published. The first bad one there: Line 2")
+    assert chunk.rejection.why.startswith("Nothing of it was published. The first bad document: Line 2")
     assert "raise bad_documents, and resume it" in chunk.rejection.hint
     assert chunk.is_last
     assert chunk.resumable
