@@ -21,6 +21,9 @@ DIR ?= orders-home
 GROUP ?=
 TESTS ?= tests
 SEED ?=
+SECONDS ?= 60
+TARGET ?=
+INPUTS ?=
 
 .PHONY: demo
 demo: $(INSTALLED)  ## Run the example: a few hundred orders, delivered to every subscriber
@@ -38,6 +41,11 @@ test: check  ## Run what CI runs: check, then all tests (TESTS=tests/unit for so
 .PHONY: chaos
 chaos: $(INSTALLED)  ## Kill and restart everything while 100,000 orders pass, and count them (SEED=7 to repeat a run)
 	@exec $(PY) -m tests.support.chaos $(if $(SEED),--seed $(SEED))
+
+.PHONY: fuzz
+fuzz: $(INSTALLED)  ## Try damaged inputs on every parser (SECONDS=60 for each, TARGET=json for one, SEED=7 to repeat a run)
+	@exec $(PY) -m tests.support.fuzzing --seconds $(SECONDS) \
+	    $(if $(TARGET),--target $(TARGET)) $(if $(SEED),--seed $(SEED)) $(if $(INPUTS),--inputs $(INPUTS))
 
 .PHONY: check
 check: $(INSTALLED)  ## Check style, types and layers: ruff, mypy --strict, import-linter
@@ -70,7 +78,7 @@ dist: $(INSTALLED)  ## Build the source distribution and the wheel, into dist
 .PHONY: clean
 clean:  ## Remove the environment, the caches, the website and the folder of the demo
 	rm -rf .docs .cache site
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-home spark-warehouse dist build
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .fuzz .import_linter_cache demo-home spark-warehouse dist build
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf src/postroom.egg-info
 

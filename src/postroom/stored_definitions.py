@@ -19,7 +19,7 @@ def read_stored(what: str, expected: TypeAdapter[_T], stored: Mapping[str, Any])
         return expected.validate_python(dict(stored))
     except ValidationError as error:
         why = wrong_fields(error)
-    except TypeError as error:  # an argument is missing, or not known
+    except (TypeError, AttributeError) as error:  # an argument is missing, not known or of another type
         why = str(error)
     raise DefinitionError(
         f"This is not a stored {what}.",

@@ -12,7 +12,7 @@ from pydantic import (
     InstanceOf,
     PlainSerializer,
     PlainValidator,
-    ValidationError,
+    TypeAdapter,
     field_serializer,
     model_validator,
 )
@@ -22,13 +22,12 @@ from postroom.application.place import Place
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
 from postroom.application.throttling import Throttling
-from postroom.errors import DefinitionError
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse
 from postroom.maps.port_maps import NO_MAPS, PortMaps
 from postroom.pipelines.receive.definition import StoredPipeline
 from postroom.properties import Property
-from postroom.stored_definitions import wrong_fields
+from postroom.stored_definitions import read_stored
 from postroom.system_properties import SYSTEM_PROPERTIES
 from postroom.values import Value, ValueType, value_from_json, value_to_json
 
@@ -157,11 +156,12 @@ class ApplicationDefinition(_Placed):
     def _read_filters(cls, source: Any) -> Any:
         if not isinstance(source, Mapping):
             return source
-        known = [*SYSTEM_PROPERTIES.values(), *map(_read_property, source.get("properties", ()))]
-        filtered = {
-            field: [_with_filter(one, known) for one in source.get(field, ())]
-            for field in ("send_ports", "send_port_groups")
-        }
+        properties = source.get("properties", ())
+        declared = {field: source.get(field, ()) for field in ("send_ports", "send_port_groups")}
+        if not all(isinstance(listed, list | tuple) for listed in (properties, *declared.values())):
+            return source  # its fields are reported as wrong
+        known = [*SYSTEM_PROPERTIES.values(), *map(_read_property, properties)]
+        filtered = {field: [_with_filter(one, known) for one in listed] for field, listed in declared.items()}
         return {**source, **filtered}
 
     def stored(self) -> dict[str, Any]:
@@ -171,14 +171,10 @@ class ApplicationDefinition(_Placed):
     @classmethod
     def from_stored(cls, stored: Mapping[str, Any]) -> ApplicationDefinition:
         """The inverse of ``stored``."""
-        try:
-            return cls.model_validate(stored)
-        except ValidationError as error:
-            raise DefinitionError(
-                f"This is not a stored application: {stored.get('name')!r}.",
-                why=wrong_fields(error),
-                hint="It may have been written by another version; apply the application again.",
-            ) from None
+        return read_stored(f"application: {stored.get('name')!r}", _STORED, stored)
+
+
+_STORED: TypeAdapter[ApplicationDefinition] = TypeAdapter(ApplicationDefinition)
 
 
 def _with_filter(filtered: Any, known: list[Property]) -> Any:

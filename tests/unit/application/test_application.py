@@ -111,7 +111,20 @@ def test_a_definition_cannot_be_changed() -> None:
         orders().definition().name = "other"
 
 
-@pytest.mark.parametrize("change", [{"name": 5}, {"hosts": [{"name": "A", "colour": "red"}]}, {"properties": ["x"]}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": 5},
+        {"hosts": [{"name": "A", "colour": "red"}]},
+        {"properties": ["x"]},
+        {"properties": 1},
+        {"properties": [{"key": {}, "type": 1}]},
+        {"send_ports": True},
+        {"send_ports": [{"name": "A", "host": "Main", "adapter": {"kind": "sink", "unknown": 1}}]},
+        {"receive_ports": [{"name": "A", "locations": [{"pipeline": {"kind": "receive", "files": {"a": 1}}}]}]},
+        {"receive_ports": [{"name": "A", "locations": [{"pipeline": {"kind": "receive", "files": {"a": "bm8="}}}]}]},
+    ],
+)
 def test_invalid_stored_applications_are_rejected(change: dict[str, object]) -> None:
     with pytest.raises(DefinitionError, match="not a stored application"):
         ApplicationDefinition.from_stored({**orders().definition().stored(), **change})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import logging
 import math
 import uuid
@@ -116,7 +115,7 @@ def _parse_user(authorization: str | None) -> str | None:
         return None
     try:
         return base64.b64decode(credentials.strip(), validate=True).decode().partition(":")[0] or None
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # not ASCII, not base64 or not UTF-8
         return None
 
 

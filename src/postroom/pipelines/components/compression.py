@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ _MIN_CHECKED_SIZE = 16 << 20
 
 #: zipfile supports other methods, but decompresses their blocks as a whole: 400 bytes of bzip2 are 300 MB.
 _STREAMED_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+#: What zipfile raises for damaged archives: for names that are not UTF-8 or empty, too.
+_DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, IndexError)
 #: The maximum size of a directory entry of an archive.
 _ENTRY_SIZE = 1 << 10
 
@@ -123,7 +126,7 @@ class Zip(_Expanding):
                     return spool(self._check_size(pieces, compressed), max_size=self.max_size)
         except PipelineFailure:
             raise
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+        except _DAMAGED as error:
             if is_environment_error(error):
                 raise
             why = f"{str(error) or 'It is truncated'}."

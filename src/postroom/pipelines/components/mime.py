@@ -161,7 +161,12 @@ def _decode_content(leaf: email.message.Message) -> bytes:
     if leaf.is_multipart():  # the part is a message itself
         inner = leaf.get_payload(0)
         assert isinstance(inner, email.message.Message)
-        return inner.as_bytes()
+        try:
+            return inner.as_bytes()
+        except (LookupError, ValueError) as error:  # the email package cannot write everything that it reads
+            raise PipelineFailure(
+                "A part of the MIME message cannot be decoded.", why=f"{type(error).__name__}.", hint=_AGAIN
+            ) from None
     content = leaf.get_payload(decode=True)
     damaged = [one for one in leaf.defects if not isinstance(one, _TOLERATED)]
     if not isinstance(content, bytes) or damaged:

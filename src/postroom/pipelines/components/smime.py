@@ -10,6 +10,7 @@ import email.policy
 import os
 import re
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,12 +131,10 @@ class SMime(Decoder):
             ) from None
 
     def _private_key(self) -> Any:
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
         assert self.key is not None
         password = os.environ.get(self.password) if self.password is not None else None
         try:
-            return load_pem_private_key(_read(self.key), None if password is None else password.encode())
+            return _load_private_key(_read(self.key), None if password is None else password.encode())
         except (ValueError, TypeError) as error:
             raise _unusable_failure(self.key, error) from None
 
@@ -161,6 +160,14 @@ def thumbprint(certificate: x509.Certificate) -> str:
     from cryptography.hazmat.primitives import hashes
 
     return certificate.fingerprint(hashes.SHA256()).hex()
+
+
+@lru_cache(maxsize=8)
+def _load_private_key(pem: bytes, password: bytes | None) -> Any:
+    # Cached, because the check of an RSA key takes longer than all other steps of a message together.
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    return load_pem_private_key(pem, password)
 
 
 def _find_smime_type(parsed: email.message.Message) -> str | None:

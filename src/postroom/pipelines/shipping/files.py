@@ -77,10 +77,12 @@ class ShippedFiles:
     def from_stored(cls, stored: object) -> ShippedFiles:
         if isinstance(stored, ShippedFiles):
             return stored
-        if not isinstance(stored, Mapping):
+        if not isinstance(stored, Mapping) or not all(isinstance(text, str) for text in stored.values()):
             raise ValueError(f"{stored!r} is not a stored set of files")
-        contents = {str(name): zlib.decompress(base64.b64decode(text)) for name, text in stored.items()}
-        return cls(contents)
+        try:
+            return cls({str(name): zlib.decompress(base64.b64decode(text)) for name, text in stored.items()})
+        except zlib.error as error:
+            raise ValueError(f"the stored files are damaged: {error}") from None
 
 
 NO_FILES = ShippedFiles()

@@ -72,6 +72,8 @@ BAD: list[tuple[components.Decoder, bytes, str]] = [
     (components.Gzip(max_size=1000), gzip.compress(TEXT), "Gzip: The decoded content has more than 1,000 bytes"),
     (components.Zip(), b"plain text", "Zip: The content is not a zip archive"),
     (components.Zip(), archive({"a": TEXT})[:-30], "Zip: The content is not a zip archive"),
+    (components.Zip(), archive({"é": TEXT}).replace(b"\xc3\xa9", b"\xc3\xc3"), "Zip: The content is not a zip archive"),
+    (components.Zip(), archive({"qqq": TEXT}).replace(b"qqq", b"\0qq"), "Zip: The content is not a zip archive"),
     (components.Zip(), archive({"a": bytes(32 << 20)}), "Zip: The decompressed content has more than 200 times"),
     (components.Zip(), archive({"a": b"", "b": b""}), "Zip: The archive has 2 files that match"),
     (components.Zip(), archive({}), "Zip: The archive has no files that match"),

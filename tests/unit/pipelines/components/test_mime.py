@@ -98,6 +98,7 @@ def test_other_content_passes_only_with_allow_non_mime() -> None:
     assert decode(components.Mime(allow_non_mime=True), ORDERS).data == ORDERS
 
 
+_MAIL_HEAD = b"Content-Type: message/rfc822\n\n"
 _HEAD = b"MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n"
 
 
@@ -108,6 +109,7 @@ _HEAD = b"MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n
         (components.Mime(), _HEAD + b"nothing", "StartBoundaryNotFound"),
         (components.Mime(), b"Content-Type: multipart/mixed\n\n--b\n\n1\n--b--", "NoBoundaryInMultipart"),
         (components.Mime(), b"Content-Transfer-Encoding: base64\nContent-Type: a/b\n\nYSx%iCg=\n", "InvalidBase64"),
+        (components.Mime(), _MAIL_HEAD + b"Content-Type: multipart/x; x=b\nX*\xa0\xf5--b--", "UnicodeEncodeError"),
         (components.Mime(max_size=100), mail().as_bytes(), "maximum of this pipeline is 100"),
         (components.Mime(max_parts=2), mail().as_bytes(), "The message has 3 parts."),
         (components.Mime(body_index=4), mail().as_bytes(), "It has 3 parts, and body_index is 4."),

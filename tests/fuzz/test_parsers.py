@@ -1,0 +1,22 @@
+"""Every parser rejects or accepts damaged inputs without a crash, a hang or a lost document."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.support.fuzzing.targets import TARGETS
+from tests.support.fuzzing.watch import fuzz
+
+#: The time for each parser. `make fuzz` takes more.
+SECONDS = 5.0
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_damaged_inputs_are_rejected_or_read_completely(target: str) -> None:
+    seed = random.SystemRandom().randrange(1_000_000)
+    result = fuzz(target, seed=seed, seconds=SECONDS)
+    found = "\n".join(f"{problem.kind}: {problem.input}\n{problem.text}" for problem in result.problems)
+    assert not result.problems, f"make fuzz TARGET={target} SEED={seed}\n{found}"
+    assert result.inputs > 0

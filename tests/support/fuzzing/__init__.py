@@ -1,0 +1,1 @@
+"""Fuzzing of the parsers: a target per parser, mutations of valid inputs, and a process that runs a target."""
