@@ -29,10 +29,10 @@ from postroom.messagebox.streams.throttle import store_thresholds
 from postroom.operations.ports import receive_locations as locations
 from postroom.pipelines.components import key_hash
 from postroom.pipelines.documents.spool import Spool
-from postroom.spark.executor import drop_executor
 from postroom.spark.intake.intake import InboxNumbering
 from postroom.spark.receive.sources import Inbox
 from postroom.spark.receive.task import ReceiveTask
+from postroom.spark.worker import close_worker
 from postroom.system_properties import BTS, HTTP
 from tests.support.box import Box
 from tests.support.inbox_location import add_inbox_location
@@ -78,7 +78,7 @@ def publish(box: Box, location: ReceiveLocation) -> None:
         InboxNumbering(connection, location).scan()
     rows = inbox.between(box.connection, location.location_id, 0, 1 << 60)
     ReceiveTask(source=Inbox(location=location, login=login), login=login).receive(rows)
-    drop_executor(login)
+    close_worker(login)
 
 
 def test_an_unreadable_location_does_not_affect_other_locations(

@@ -16,8 +16,8 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Login
 from postroom.messagebox.streams.throttle import Pace
 from postroom.spark.bulk.read_plan import rows_pipeline, rows_reader
-from postroom.spark.executor import Executor, drop_executor, get_executor
 from postroom.spark.receive.task import make_tally
+from postroom.spark.worker import Worker, close_worker, get_worker
 
 #: Maximum seconds that a task waits in total while receiving is throttled.
 _MAX_WAIT_SECONDS = 30.0
@@ -40,22 +40,22 @@ class RowStreamTask:
     def receive(self, unit_id: uuid.UUID, batches: Iterator[pa.RecordBatch]) -> Received:
         """Publish the rows of a unit that are not published yet. Raise if there are too many bad rows, or if the
         MessageBox does not answer."""
-        executor = get_executor(self.login)
+        worker = get_worker(self.login)
         try:
             limit = PartitionLimit(rows_reader(self.location).bad_rows)
             rows = receive_rows(
-                executor.receiver,
+                worker.receiver,
                 self.location,
                 rows_pipeline(self.location),
                 RowUnit(unit_id=unit_id),
                 (batch for batch in batches if batch.num_rows),
-                progress=read_progress(executor.connection, [unit_id])[unit_id],
+                progress=read_progress(worker.connection, [unit_id])[unit_id],
                 bad_content_type="application/octet-stream",
                 limit=limit,
-                pace=self._pace(executor),
+                pace=self._pace(worker),
             )
         except BaseException:
-            drop_executor(self.login)
+            close_worker(self.login)
             raise
         if rows.stopped:
             raise StateError(
@@ -64,12 +64,12 @@ class RowStreamTask:
             )
         return Received(interchange_id=unit_id, published=rows.published, suspended=rows.suspended, routed=rows.routed)
 
-    def _pace(self, executor: Executor) -> Callable[[], bool]:
+    def _pace(self, worker: Worker) -> Callable[[], bool]:
         """Return the pace. A batch of a stream cannot end early, so the task waits a little longer and then
         continues."""
         if not self.paced:
             return lambda: True
-        pace = Pace(executor.connection, self.location.host_id, max_wait=_MAX_WAIT_SECONDS)
+        pace = Pace(worker.connection, self.location.host_id, max_wait=_MAX_WAIT_SECONDS)
         return lambda: pace() or True
 
 

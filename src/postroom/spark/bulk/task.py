@@ -24,8 +24,8 @@ from postroom.messagebox.connection import Connection, Login
 from postroom.properties import Property
 from postroom.spark.bulk.decoding_errors import TextEncoding, mark_undecoded
 from postroom.spark.bulk.read_plan import FILE, LENGTH, START, rows_pipeline, rows_reader
-from postroom.spark.executor import drop_executor, get_executor, make_pace
 from postroom.spark.intake import file_claims
+from postroom.spark.worker import close_worker, get_worker, make_pace
 from postroom.system_properties import BTS
 from postroom.system_properties import FILE as FILE_PROPERTIES
 
@@ -88,13 +88,13 @@ class BulkTask:
 
     def receive(self, split: Split) -> ReceivedRows:
         """Publish the rows of a split that are not published yet. Raise if the MessageBox does not answer."""
-        executor = get_executor(self.login)
+        worker = get_worker(self.login)
         unit_id = unit_for_split(split.interchange_id, split.start)
         try:
-            progress = read_progress(executor.connection, [unit_id])[unit_id]
+            progress = read_progress(worker.connection, [unit_id])[unit_id]
             if progress.done:
                 return ReceivedRows(unit_id=unit_id)
-            if not self._start_split(executor.connection, unit_id, split):
+            if not self._start_split(worker.connection, unit_id, split):
                 return ReceivedRows(unit_id=unit_id, stopped=True)
             context = (
                 Context()
@@ -103,9 +103,9 @@ class BulkTask:
                 .write(SPLIT_START, split.start)
             )
             reader = rows_reader(self.location)
-            limit = FileLimit(executor.connection, reader, split.interchange_id)
+            limit = FileLimit(worker.connection, reader, split.interchange_id)
             received = receive_rows(
-                executor.receiver,
+                worker.receiver,
                 self.location,
                 rows_pipeline(self.location),
                 RowUnit(unit_id=unit_id, context=context),
@@ -113,13 +113,13 @@ class BulkTask:
                 progress=progress,
                 bad_content_type=_BAD_CONTENT_TYPES.get(reader.format, "application/octet-stream"),
                 limit=limit,
-                pace=make_pace(executor, self.location, paced=self.paced),
+                pace=make_pace(worker, self.location, paced=self.paced),
             )
             if received.stopped:
-                file_claims.stop_reading(executor.connection, split.interchange_id, limit.problem)
+                file_claims.stop_reading(worker.connection, split.interchange_id, limit.problem)
             return received
         except BaseException:
-            drop_executor(self.login)
+            close_worker(self.login)
             raise
 
     def _check_encoding(self, split: Split) -> Iterator[pa.RecordBatch]:

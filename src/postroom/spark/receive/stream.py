@@ -12,9 +12,9 @@ from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Login
 from postroom.spark.intake import file_claims
-from postroom.spark.poison_messages import GRACE
 from postroom.spark.receive.sources import ClaimedFiles, Inbox
 from postroom.spark.receive.task import TALLIED, TALLY, TALLY_SCHEMA, ReceiveTask
+from postroom.spark.worker import GRACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

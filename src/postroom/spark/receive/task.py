@@ -23,8 +23,16 @@ from postroom.agent.receiving.interchange import Interchange, to_message_failure
 from postroom.errors import PipelineFailure, is_environment_error
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
-from postroom.spark.executor import Executor, drop_executor, get_executor, make_pace
-from postroom.spark.poison_messages import GRACE, attempt_alone, guard_worker, worker_death
+from postroom.spark.worker import (
+    GRACE,
+    Worker,
+    attempt_alone,
+    close_worker,
+    get_worker,
+    guard_worker,
+    make_pace,
+    worker_death,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -114,7 +122,7 @@ class ReceiveTask:
     def __call__(self, rows: Sequence[Identified]) -> Iterator[pa.RecordBatch]:
         timeout = self.location.pipeline.call_seconds + self.grace
         with guard_worker(timeout) as is_retry:
-            get_executor(self.login)  # also for no rows, so that the worker is warm
+            get_worker(self.login)  # also for no rows, so that the worker is warm
             yield make_tally(self.receive(rows, isolated=is_retry))
 
     def receive(self, rows: Sequence[Identified], *, isolated: bool = False) -> list[Received]:
@@ -124,45 +132,45 @@ class ReceiveTask:
         """
         if not rows:
             return []
-        executor = get_executor(self.login)
+        worker = get_worker(self.login)
         try:
             if self._is_ordered:
-                return self._receive_in_order(executor, rows, isolated=isolated)
+                return self._receive_in_order(worker, rows, isolated=isolated)
             if isolated:
-                return [received for row in rows for received in self._receive_isolated(executor, row)]
-            return self._receive_batch(executor, rows)
+                return [received for row in rows for received in self._receive_isolated(worker, row)]
+            return self._receive_batch(worker, rows)
         except BaseException:
-            drop_executor(self.login)
+            close_worker(self.login)
             raise
 
-    def _receive_in_order(self, executor: Executor, rows: Sequence[Identified], *, isolated: bool) -> list[Received]:
+    def _receive_in_order(self, worker: Worker, rows: Sequence[Identified], *, isolated: bool) -> list[Received]:
         """Receive one interchange after the commit of the one before. One that is not ready holds up the rest."""
         done: list[Received] = []
         for row in rows:
-            received = self._receive_isolated(executor, row) if isolated else self._receive_batch(executor, [row])
+            received = self._receive_isolated(worker, row) if isolated else self._receive_batch(worker, [row])
             done += received
             if any(one.unfinished for one in received) or (not received and self.source.is_waiting(row)):
                 break
         return done
 
-    def _receive_isolated(self, executor: Executor, row: Identified) -> list[Received]:
-        one, connection = row.interchange_id, executor.connection
+    def _receive_isolated(self, worker: Worker, row: Identified) -> list[Received]:
+        one, connection = row.interchange_id, worker.connection
         return attempt_alone(
             self.login,
             record=lambda: self.source.record_attempt(connection, one),
             undo=lambda another: self.source.undo_attempt(another, one),
-            process=lambda: self._receive_batch(executor, [row]),
-            suspend=lambda: self._receive_batch(executor, [row], partial(self._suspend_poison, executor)),
+            process=lambda: self._receive_batch(worker, [row]),
+            suspend=lambda: self._receive_batch(worker, [row], partial(self._suspend_poison, worker)),
         )
 
     def _receive_batch(
-        self, executor: Executor, rows: Sequence[Identified], receive: _Receive | None = None
+        self, worker: Worker, rows: Sequence[Identified], receive: _Receive | None = None
     ) -> list[Received]:
-        source, connection = self.source, executor.connection
+        source, connection = self.source, worker.connection
         items = source.read(connection, rows)
         if not items:
             return []
-        received = self._receive_all(executor, items, receive or partial(self._publish, executor))
+        received = self._receive_all(worker, items, receive or partial(self._publish, worker))
         unfinished = [one.interchange_id for one in received.values() if one.unfinished]
         if unfinished:
             source.give_back(connection, unfinished)
@@ -177,7 +185,7 @@ class ReceiveTask:
             source.finish(connection, done)
         return list(received.values())
 
-    def _receive_all(self, executor: Executor, items: Sequence[Any], receive: _Receive) -> dict[uuid.UUID, Received]:
+    def _receive_all(self, worker: Worker, items: Sequence[Any], receive: _Receive) -> dict[uuid.UUID, Received]:
         """Receive items together. If one of them makes that fail, receive each alone, and suspend the one that fails.
 
         Raise errors that are not caused by an item."""
@@ -187,32 +195,32 @@ class ReceiveTask:
             if is_environment_error(error):
                 raise
             if len(items) > 1:
-                each = [self._receive_all(executor, [item], receive) for item in items]
+                each = [self._receive_all(worker, [item], receive) for item in items]
                 return {interchange_id: one for received in each for interchange_id, one in received.items()}
-            suspended = self._suspend_or_quarantine(executor, items[0], error)
+            suspended = self._suspend_or_quarantine(worker, items[0], error)
             return {} if suspended is None else {suspended.interchange_id: suspended}
 
-    def _publish(self, executor: Executor, items: Sequence[Any]) -> dict[uuid.UUID, Received]:
+    def _publish(self, worker: Worker, items: Sequence[Any]) -> dict[uuid.UUID, Received]:
         interchanges = [self.source.interchange(item) for item in items]
-        pace = make_pace(executor, self.location, paced=self.paced)
-        return {one.interchange_id: one for one in executor.receiver.receive(self.location, interchanges, pace=pace)}
+        pace = make_pace(worker, self.location, paced=self.paced)
+        return {one.interchange_id: one for one in worker.receiver.receive(self.location, interchanges, pace=pace)}
 
-    def _suspend_poison(self, executor: Executor, items: Sequence[Any]) -> dict[uuid.UUID, Received]:
+    def _suspend_poison(self, worker: Worker, items: Sequence[Any]) -> dict[uuid.UUID, Received]:
         hint = "Correct the message and send it again, or correct the component and resume."
         failure = worker_death(PipelineFailure, hint=hint)
         for item in items:
             _log.error("%s: %s is suspended: %s", self.location.name, self.source.describe(item), failure.what)
-        suspended = [executor.receiver.reject(self.location, self.source.interchange(item), failure) for item in items]
+        suspended = [worker.receiver.reject(self.location, self.source.interchange(item), failure) for item in items]
         return {one.interchange_id: one for one in suspended}
 
-    def _suspend_or_quarantine(self, executor: Executor, item: Any, error: Exception) -> Received | None:
-        source, connection = self.source, executor.connection
+    def _suspend_or_quarantine(self, worker: Worker, item: Any, error: Exception) -> Received | None:
+        source, connection = self.source, worker.connection
         if not source.is_unchanged(item):
             source.give_back(connection, [item.interchange_id])
             return None
         _log.error("%s: %s could not be received", self.location.name, source.describe(item), exc_info=error)
         try:
-            return executor.receiver.reject(self.location, source.interchange(item), to_message_failure(error))
+            return worker.receiver.reject(self.location, source.interchange(item), to_message_failure(error))
         except Exception as another:
             if is_environment_error(another):
                 raise

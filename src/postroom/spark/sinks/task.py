@@ -25,8 +25,8 @@ from postroom.messagebox.queues import ClaimedMessage, HostQueues, StoredPart, S
 from postroom.messagebox.storage.stored_messages import build_message
 from postroom.messagebox.streams.sink_batches import SinkMessage, SinkQueue
 from postroom.pipelines.definition import FORMAT_SECONDS
-from postroom.spark.poison_messages import GRACE, attempt_alone, guard_worker, worker_death
 from postroom.spark.sinks.rows import RowFormat, to_row_failure
+from postroom.spark.worker import GRACE, attempt_alone, guard_worker, worker_death
 
 _log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.spark.bulk.row_counts import RowCounts
 from postroom.spark.bulk.task import BulkTask, Split
-from postroom.spark.executor import drop_executor
+from postroom.spark.worker import close_worker
 from postroom.system_properties import BTS
 from tests.support.box import Box, Priority, Region, interchange
 from tests.support.bulk_location import add_bulk_location
@@ -186,7 +186,7 @@ def task(box: Box, location: ReceiveLocation) -> Iterator[BulkTask]:
     )
     login = Login(url=box.url, user=box.host().role_name)
     yield BulkTask(login=login, location=location, origins={uuid.UUID(int=1): "in/a"})
-    drop_executor(login)
+    close_worker(login)
 
 
 def split(start: int, *batches: pa.RecordBatch) -> Split:

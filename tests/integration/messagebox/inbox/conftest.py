@@ -11,10 +11,10 @@ from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.inbox import InboxRow
-from postroom.spark.executor import drop_executor
 from postroom.spark.intake.intake import InboxNumbering
 from postroom.spark.receive.sources import Inbox
 from postroom.spark.receive.task import ReceiveTask
+from postroom.spark.worker import close_worker
 from tests.support.box import Box
 from tests.support.inbox_location import add_inbox_location
 
@@ -49,7 +49,7 @@ def numbering(connect_as_host: Connect, location: ReceiveLocation) -> InboxNumbe
 def task(login: Login, location: ReceiveLocation) -> Iterator[ReceiveTask]:
     """Return the task that Spark runs."""
     yield ReceiveTask(source=Inbox(location=location, login=login), login=login)
-    drop_executor(login)
+    close_worker(login)
 
 
 @pytest.fixture

@@ -20,13 +20,13 @@ from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.streams.throttle import Pace, store_thresholds
-from postroom.spark import executor
+from postroom.spark import worker
 from postroom.spark.intake.intake import InboxNumbering
 from postroom.spark.intake.intake_once import receive_all
-from postroom.spark.poison_messages import MAX_ATTEMPTS
 from postroom.spark.receive.sources import Inbox
 from postroom.spark.receive.stream_source import NumberedReader, StreamSettings
 from postroom.spark.receive.task import ReceiveTask
+from postroom.spark.worker import MAX_ATTEMPTS
 from postroom.system_properties import BTS
 from tests.integration.messagebox.inbox.conftest import Connect, StoreInterchange, rows_of, waiting
 from tests.support.box import PROMOTE, Box
@@ -327,7 +327,7 @@ def test_a_throttled_interchange_continues_where_it_was_left(
     location = add_inbox_location(box, name="lines", pipeline=pipelines.JsonLines(promote=PROMOTE))
     store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=300))
     set_load(box, queued=100)
-    monkeypatch.setattr(executor, "Pace", partial(Pace, sleep=lambda seconds: None))
+    monkeypatch.setattr(worker, "Pace", partial(Pace, sleep=lambda seconds: None))
     task = replace(task, source=Inbox(location=location, login=task.login), paced=True)
     ids = [store_interchange(b'{"region": "EU"}\n' * 25), store_interchange(b'{"region": "EU"}\n' * 5)]
     numbers = "SELECT array_agg(number ORDER BY handed_over_at) FROM inbox"

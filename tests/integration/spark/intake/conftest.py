@@ -9,12 +9,12 @@ import pytest
 
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
-from postroom.spark.executor import drop_executor
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim
 from postroom.spark.receive.sources import ClaimedFiles
 from postroom.spark.receive.task import ReceiveTask
+from postroom.spark.worker import close_worker
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
 
@@ -75,7 +75,7 @@ def task(box: Box, location: ReceiveLocation, tmp_path: Path) -> Iterator[Receiv
     """Return the receive task. Tests run it without Spark."""
     login = Login(url=box.url, user=box.host().role_name)
     yield ReceiveTask(source=ClaimedFiles(location=location, home=tmp_path), login=login)
-    drop_executor(login)
+    close_worker(login)
 
 
 @pytest.fixture

@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 from postroom import pipelines
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
-from postroom.spark import executor
-from postroom.spark.executor import drop_executor
+from postroom.spark import worker
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.claim_folders import ClaimFolders
 from postroom.spark.intake.file_claimer import FileClaimer
@@ -30,6 +29,7 @@ from postroom.spark.intake.file_claims import FileClaim, FileClaimState
 from postroom.spark.intake.location_lock import ORDER_LOCK
 from postroom.spark.receive.sources import ClaimedFiles
 from postroom.spark.receive.task import ReceiveTask
+from postroom.spark.worker import close_worker
 from tests.integration.spark.intake.conftest import MovedClock
 from tests.integration.spark.intake.test_ordered_locations import published
 from tests.support.box import PROMOTE, Box
@@ -72,7 +72,7 @@ class OrderedLocation:
 
     def close(self) -> None:
         self._connection.close()
-        drop_executor(self.login)
+        close_worker(self.login)
 
     def claimed(self) -> list[FileClaim]:
         return file_claims.between(self.box.connection, self.location.location_id, 0, 1 << 60)
@@ -144,7 +144,7 @@ def open_location(box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def pace(*_: object) -> Callable[[], bool]:
         return lambda: not opened[-1].throttled
 
-    monkeypatch.setattr(executor, "Pace", pace)
+    monkeypatch.setattr(worker, "Pace", pace)
     monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", CHUNK)
     monkeypatch.setattr("postroom.agent.receiving.receiver.CHUNK_ROWS", CHUNK)
 

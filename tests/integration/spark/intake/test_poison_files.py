@@ -14,8 +14,8 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim
-from postroom.spark.poison_messages import MAX_ATTEMPTS
 from postroom.spark.receive.task import ReceiveTask
+from postroom.spark.worker import MAX_ATTEMPTS
 from tests.integration.spark.intake.conftest import MovedClock
 from tests.integration.spark.intake.test_file_claimer import scan_until_settled
 from tests.support.box import Box

@@ -18,13 +18,13 @@ from postroom import pipelines
 from postroom.agent.receiving.receiver import Receiver
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
-from postroom.spark.executor import drop_executor
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState
 from postroom.spark.intake.published_files import finish_files
 from postroom.spark.receive.sources import ClaimedFiles
 from postroom.spark.receive.task import ReceiveTask
+from postroom.spark.worker import close_worker
 from tests.integration.spark.intake.conftest import MakeClaimer, MovedClock
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
@@ -371,7 +371,7 @@ def test_an_empty_task_connects_the_worker(task: ReceiveTask, box: Box) -> None:
                    WHERE application_name = 'postroom receive' AND datname = current_database()"""
     assert [tally.num_rows for _ in range(2) for tally in task([])] == [0, 0]
     assert box.one(sessions) == 1
-    drop_executor(Login(url=box.url, user=box.host().role_name))
+    close_worker(Login(url=box.url, user=box.host().role_name))
     wait_until(lambda: box.one(sessions) == 0, what="no session left over")
 
 
@@ -391,7 +391,7 @@ def test_a_file_without_documents_is_removed_and_logged(
     try:
         [received] = task.receive(file_claims.between(box.connection, location.location_id, 0, 1 << 60))
     finally:
-        drop_executor(login)
+        close_worker(login)
     assert received.empty
     assert "nightly: monday.jsonl is empty (2 bytes)" in caplog.text
     assert not [path for path in folder.rglob("*.jsonl") if path.is_file()]

@@ -10,12 +10,12 @@ import pytest
 
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
-from postroom.spark.executor import drop_executor
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim
 from postroom.spark.receive.sources import ClaimedFiles
 from postroom.spark.receive.task import ReceiveTask
+from postroom.spark.worker import close_worker
 from tests.integration.spark.intake.conftest import MovedClock
 from tests.integration.spark.intake.killed_claimer import COPY_POINTS, POINTS, main
 from tests.support.box import Box
@@ -48,7 +48,7 @@ def run_until_done(box: Box, location: ReceiveLocation, home: Path, folder: Path
         try:
             wait_until(is_done, what="an empty folder and an empty table")
         finally:
-            drop_executor(login)
+            close_worker(login)
 
 
 @pytest.mark.parametrize("point", [point for point in POINTS if "archive" not in point])

@@ -12,7 +12,7 @@ import pytest
 from postroom import Throttling, pipelines
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.streams.throttle import MAX_WAIT, Pace, store_thresholds
-from postroom.spark import executor
+from postroom.spark import worker
 from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim
 from postroom.spark.receive.task import ReceiveTask
@@ -38,7 +38,7 @@ def location(box: Box, folder: Path, request: pytest.FixtureRequest) -> ReceiveL
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return the pauses of tasks, which take no time in the test. Chunks are small."""
     recorded: list[float] = []
-    monkeypatch.setattr(executor, "Pace", partial(Pace, sleep=recorded.append))
+    monkeypatch.setattr(worker, "Pace", partial(Pace, sleep=recorded.append))
     monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", 10)
     monkeypatch.setattr("postroom.agent.receiving.receiver.CHUNK_ROWS", 10)
     return recorded

@@ -26,7 +26,6 @@ from postroom.spark import pipeline_once, pipeline_process
 from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.bulk.progress import BulkProgress
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
-from postroom.spark.executor import drop_executor, get_executor
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState
 from postroom.spark.once_report import OnceReport
@@ -35,6 +34,7 @@ from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.receive import running_location
 from postroom.spark.receive.running_location import RunningLocation
 from postroom.spark.receive.task import TALLIED, TALLY
+from postroom.spark.worker import close_worker, get_worker
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
 from tests.support.file_location import add_file_location
@@ -336,15 +336,15 @@ def test_once_reports_its_progress(box: Box, login: Login, tmp_path: Path, monke
 
 
 def test_a_worker_that_reconnects_releases_its_old_routing_table(box: Box, login: Login) -> None:
-    before = get_executor(login)
+    before = get_worker(login)
     routing = RoutingTable()
     routing.itself = routing  # type: ignore[attr-defined]
-    gc.freeze()  # as the executor freezes everything that the first connection has created
+    gc.freeze()  # as a worker freezes everything that the first connection has created
     left = weakref.ref(routing)
     del routing
     before.connection.close()
     try:
-        assert get_executor(login) is not before
+        assert get_worker(login) is not before
         assert left() is None
     finally:
-        drop_executor(login)
+        close_worker(login)

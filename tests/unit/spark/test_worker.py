@@ -9,11 +9,11 @@ import sys
 import pytest
 
 from postroom.errors import Unavailable
-from postroom.spark import poison_messages
+from postroom.spark import worker
 
 BEGIN = """
 import re, time
-from postroom.spark.poison_messages import kill_if_frozen
+from postroom.spark.worker import kill_if_frozen
 
 def keep(letters):  # each letter more takes twice as long
     re.match(r'(a+)+$', 'a' * letters + 'b')
@@ -53,8 +53,8 @@ while time.monotonic() - began < 1.0:
 
 
 def test_a_worker_with_too_many_abandoned_threads_fails_its_next_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(poison_messages, "count_abandoned_threads", lambda: poison_messages.MAX_LEAKED_THREADS)
-    poison_messages.fail_if_threads_leaked()
-    monkeypatch.setattr(poison_messages, "count_abandoned_threads", lambda: poison_messages.MAX_LEAKED_THREADS + 1)
+    monkeypatch.setattr(worker, "count_abandoned_threads", lambda: worker.MAX_LEAKED_THREADS)
+    worker.fail_if_threads_leaked()
+    monkeypatch.setattr(worker, "count_abandoned_threads", lambda: worker.MAX_LEAKED_THREADS + 1)
     with pytest.raises(Unavailable, match="9 abandoned threads"):
-        poison_messages.fail_if_threads_leaked()
+        worker.fail_if_threads_leaked()

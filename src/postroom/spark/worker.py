@@ -1,10 +1,16 @@
-"""Isolate messages that kill a Spark worker.
+"""The Python worker that runs the tasks of Spark: what it keeps from one task to the next, and its guard against
+messages that kill it.
 
-A segmentation fault, an out-of-memory kill or a hung C extension ends the worker without an exception. When Spark
-retries the task, every message is processed alone, and the attempt is recorded in the MessageBox first. A message that
-was attempted MAX_ATTEMPTS times without finishing is suspended instead of being tried again (ADR 0029).
+A worker keeps a connection and a routing table. This is module-level state, because Spark has no other place for it: a
+worker runs many tasks, one at a time, and each of them would connect and load all subscriptions. A worker is forked
+before this module is imported, so that no two workers share a connection.
+
+A segmentation fault, an out-of-memory kill or a hung C extension ends a worker without an exception. When Spark retries
+the task, every message is processed alone, and the attempt is recorded in the MessageBox first. A poison message, which
+was attempted MAX_ATTEMPTS times without finishing, is suspended instead of being tried again (ADR 0029).
 
     with guard_worker(timeout=300) as is_retry:
+        worker = get_worker(login)
         ...
         attempt_alone(login, record=..., undo=..., process=..., suspend=...)
 """
@@ -12,16 +18,23 @@ was attempted MAX_ATTEMPTS times without finishing is suspended instead of being
 from __future__ import annotations
 
 import faulthandler
+import gc
+import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from io import UnsupportedOperation
 from typing import TypeVar
 
+from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.routing.table import RoutingTable
 from postroom.errors import MessageFailure, PostroomError, Unavailable
+from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
+from postroom.messagebox.streams.throttle import Pace
 from postroom.time_limit import count_abandoned_threads
 
 _T = TypeVar("_T")
@@ -35,6 +48,57 @@ MAX_LEAKED_THREADS = 8
 GRACE = 30.0
 
 _HEARTBEAT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """What this worker process keeps from one task to the next."""
+
+    connection: Connection
+    receiver: Receiver
+
+
+_workers: dict[Login, Worker] = {}
+
+
+def get_worker(login: Login) -> Worker:
+    """Return the connection and the receiver of this process. Connect again if the connection has died since the last
+    task."""
+    worker = _workers.get(login)
+    if worker is not None:
+        try:
+            worker.connection.execute("SELECT 1")
+            return worker
+        except PostroomError:
+            pass
+    # Workers log to the same place as the driver, where the time is needed.
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for other in list(_workers):
+        close_worker(other)
+    connection = login.connect("receive")
+    routing = RoutingTable()
+    routing.catch_up(connection)
+    worker = Worker(connection=connection, receiver=Receiver(connection, routing))
+    _workers[login] = worker
+    # Spark runs the garbage collector after every task. To visit every module and subscription is ten times the work of
+    # a small task, so they are frozen.
+    gc.unfreeze()  # release the worker before this one
+    gc.collect()
+    gc.freeze()
+    return worker
+
+
+def close_worker(login: Login) -> None:
+    """Close the connection of this process, so that the next task connects again."""
+    worker = _workers.pop(login, None)
+    if worker is not None:
+        worker.connection.close()
+
+
+def make_pace(worker: Worker, location: ReceiveLocation, *, paced: bool) -> Callable[[], bool]:
+    """Return what a task calls between two transactions. If it is ``paced``, it waits while receiving is throttled, and
+    returns False if the task has to end."""
+    return Pace(worker.connection, location.host_id) if paced else lambda: True
 
 
 @contextmanager
