@@ -143,7 +143,7 @@ def _start_default_query(login: Login, home: Path) -> Iterator[StreamingQuery]:
     from pyspark.sql import SparkSession
 
     from bench.claims_source import load_claims, read_claims
-    from postroom.spark.receive.sources import ClaimedFiles
+    from postroom.spark.intake.claimed_files import ClaimedFiles
     from postroom.spark.receive.task import TALLY_SCHEMA, ReceiveTask
 
     with connect(login.url) as connection:

@@ -29,8 +29,7 @@ from postroom.messagebox.streams.throttle import store_thresholds
 from postroom.operations.ports import receive_locations as locations
 from postroom.pipelines.components import key_hash
 from postroom.pipelines.documents.spool import Spool
-from postroom.spark.intake.intake import InboxNumbering
-from postroom.spark.receive.sources import Inbox
+from postroom.spark.intake.inbox_rows import Inbox, InboxNumbering
 from postroom.spark.receive.task import ReceiveTask
 from postroom.spark.worker import close_worker
 from postroom.system_properties import BTS, HTTP

@@ -25,8 +25,8 @@ from postroom.spark.bulk.row_counts import RowCounts
 from postroom.spark.bulk.task import TALLY_SCHEMA, BulkTask
 from postroom.spark.error_reasons import find_fault, format_reason
 from postroom.spark.intake import file_claims
+from postroom.spark.intake.claimed_files import finish_files, is_unchanged
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState
-from postroom.spark.intake.published_files import finish_files, is_unchanged
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -36,11 +36,10 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.file_pause import lock_files
 from postroom.safe_files import remove_leftovers
 from postroom.spark.intake import file_claims
-from postroom.spark.intake.claim_folders import ClaimFolders, open_claim_folders
+from postroom.spark.intake.claimed_files import KEPT_FOLDER, finish_files
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState, SettledFile, UnfinishedClaim
 from postroom.spark.intake.location_lock import LocationLock
-from postroom.spark.intake.published_files import KEPT_FOLDER, finish_files
-from postroom.spark.intake.settling import FileStatus, SettlingFiles
+from postroom.spark.intake.watched_folder import ClaimFolders, FileStatus, SettlingFiles, open_claim_folders
 
 _log = logging.getLogger(__name__)
 

@@ -14,10 +14,8 @@ from postroom.messagebox.configuration import Host, ReceiveLocation, read_receiv
 from postroom.messagebox.connection import Connection
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claimer import FileClaimer, Scan
+from postroom.spark.intake.inbox_rows import InboxNumbering
 from postroom.spark.intake.location_lock import LocationLock
-
-#: Maximum number of rows of the inbox in one transaction.
-_BATCH_SIZE = 5_000
 
 
 class Intake(Protocol):
@@ -34,33 +32,6 @@ class Intake(Protocol):
     def release(self) -> None:
         """Let another process serve the location."""
         ...
-
-
-class InboxNumbering:
-    """The intake of the inbox. It numbers the committed rows while it holds the lock of the location."""
-
-    def __init__(self, connection: Connection, location: ReceiveLocation, *, batch_size: int = _BATCH_SIZE) -> None:
-        self._connection = connection
-        self._batch_size = batch_size
-        self._location_id = location.location_id
-        self._lock = LocationLock(connection, location.location_id)
-        self._is_first_scan = True
-
-    def scan(self) -> Scan:
-        """Number new rows. The first scan releases the quarantined rows, too."""
-        if not self._lock.acquire():
-            return Scan(active=False)
-        if self._is_first_scan:
-            inbox.release_quarantined(self._connection, self._location_id)
-            self._is_first_scan = False
-        numbered = inbox.assign_numbers(self._connection, self._location_id, self._batch_size)
-        return Scan(active=True, claimed=numbered, more=numbered == self._batch_size)
-
-    def next_scan_in(self, longest: timedelta) -> timedelta:
-        return longest
-
-    def release(self) -> None:
-        self._lock.release()
 
 
 class PassiveIntake:

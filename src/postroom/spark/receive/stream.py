@@ -12,7 +12,8 @@ from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Login
 from postroom.spark.intake import file_claims
-from postroom.spark.receive.sources import ClaimedFiles, Inbox
+from postroom.spark.intake.claimed_files import ClaimedFiles
+from postroom.spark.intake.inbox_rows import Inbox
 from postroom.spark.receive.task import TALLIED, TALLY, TALLY_SCHEMA, ReceiveTask
 from postroom.spark.worker import GRACE
 

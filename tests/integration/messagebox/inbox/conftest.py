@@ -11,8 +11,7 @@ from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.inbox import InboxRow
-from postroom.spark.intake.intake import InboxNumbering
-from postroom.spark.receive.sources import Inbox
+from postroom.spark.intake.inbox_rows import Inbox, InboxNumbering
 from postroom.spark.receive.task import ReceiveTask
 from postroom.spark.worker import close_worker
 from tests.support.box import Box

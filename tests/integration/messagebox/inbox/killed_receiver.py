@@ -10,8 +10,7 @@ from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import read_receive_locations
 from postroom.messagebox.connection import Login, connect
-from postroom.spark.intake.intake import InboxNumbering
-from postroom.spark.receive.sources import Inbox
+from postroom.spark.intake.inbox_rows import Inbox, InboxNumbering
 from postroom.spark.receive.task import ReceiveTask
 from tests.support.killed_process import kill_after, kill_self
 

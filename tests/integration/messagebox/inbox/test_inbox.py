@@ -21,9 +21,8 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.streams.throttle import Pace, store_thresholds
 from postroom.spark import worker
-from postroom.spark.intake.intake import InboxNumbering
+from postroom.spark.intake.inbox_rows import Inbox, InboxNumbering
 from postroom.spark.intake.intake_once import receive_all
-from postroom.spark.receive.sources import Inbox
 from postroom.spark.receive.stream_source import NumberedReader, StreamSettings
 from postroom.spark.receive.task import ReceiveTask
 from postroom.spark.worker import MAX_ATTEMPTS

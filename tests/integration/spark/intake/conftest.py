@@ -10,9 +10,9 @@ import pytest
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
 from postroom.spark.intake import file_claims
+from postroom.spark.intake.claimed_files import ClaimedFiles
 from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim
-from postroom.spark.receive.sources import ClaimedFiles
 from postroom.spark.receive.task import ReceiveTask
 from postroom.spark.worker import close_worker
 from tests.support.box import Box

@@ -10,11 +10,10 @@ from typing import BinaryIO
 
 from postroom.messagebox.configuration import read_receive_locations
 from postroom.messagebox.connection import Login, connect
-from postroom.spark.intake import archiving, file_claims, published_files
-from postroom.spark.intake.claim_folders import ClaimFolders
+from postroom.spark.intake import archiving, claimed_files, file_claims
+from postroom.spark.intake.claimed_files import ClaimedFiles
 from postroom.spark.intake.file_claimer import FileClaimer
-from postroom.spark.receive import sources
-from postroom.spark.receive.sources import ClaimedFiles
+from postroom.spark.intake.watched_folder import ClaimFolders
 from postroom.spark.receive.task import ReceiveTask
 from tests.support.file_systems import refuse_links_into
 from tests.support.killed_process import kill_after, kill_self
@@ -28,7 +27,7 @@ POINTS: dict[str, Callable[[], None]] = {
     "before the claim is complete": lambda: setattr(file_claims, "number_claims", kill_self),
     "after the claim is complete": lambda: setattr(file_claims, "number_claims", kill_after(file_claims.number_claims)),
     "before the publish": lambda: setattr(ReceiveTask, "_publish", kill_self),
-    "after the publish": lambda: setattr(sources, "finish_files", kill_self),
+    "after the publish": lambda: setattr(claimed_files, "finish_files", kill_self),
     "after the first removal": lambda: setattr(Path, "unlink", kill_after(Path.unlink)),
     "after the removals": lambda: setattr(file_claims, "delete_file_claims", kill_self),
     "after the claim is deleted": lambda: setattr(
@@ -37,9 +36,7 @@ POINTS: dict[str, Callable[[], None]] = {
     "before the archive has the file": lambda: setattr(os, "link", kill_self),
     "while the archive and the location have it": lambda: setattr(os, "link", kill_after(os.link)),
     "before the archive is synced": lambda: setattr(archiving, "sync_folder", kill_self),
-    "after the original of a copy in the archive is removed": lambda: setattr(
-        published_files, "sync_folder", kill_self
-    ),
+    "after the original of a copy in the archive is removed": lambda: setattr(claimed_files, "sync_folder", kill_self),
     "while the file is copied to the archive": lambda: setattr(shutil, "copyfileobj", _copy_half_and_kill),
     "after the file is copied to the archive": lambda: setattr(shutil, "copystat", kill_after(shutil.copystat)),
 }

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark.intake.claim_folders import ClaimFolders
 from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim
+from postroom.spark.intake.watched_folder import ClaimFolders
 from postroom.spark.receive.task import ReceiveTask
 from tests.integration.spark.intake.conftest import MakeClaimer, MovedClock
 from tests.integration.spark.intake.test_file_claimer import scan_until_settled

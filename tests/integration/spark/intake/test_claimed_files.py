@@ -19,10 +19,9 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.spark.intake import file_claims
+from postroom.spark.intake.claimed_files import ClaimedFiles, finish_files
 from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState
-from postroom.spark.intake.published_files import finish_files
-from postroom.spark.receive.sources import ClaimedFiles
 from postroom.spark.receive.task import ReceiveTask
 from postroom.spark.worker import close_worker
 from tests.integration.spark.intake.conftest import MakeClaimer, MovedClock

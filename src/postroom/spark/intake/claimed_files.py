@@ -1,28 +1,36 @@
-"""The two sources of receive tasks: claimed files, and the inbox."""
+"""The claimed files of a receive location, as a source of receive tasks.
+
+After its messages are committed a file is removed or archived. A file that was written to after it was published is not
+removed. It is moved to the folder ``kept``.
+"""
 
 from __future__ import annotations
 
 import logging
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from postroom.adapters import File
 from postroom.agent.idempotency import read_progress
 from postroom.agent.receiving.interchange import Interchange
 from postroom.message import Context, FileSlice
-from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.connection import Connection, Login
-from postroom.messagebox.inbox import InboxRow, StoredInterchange
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.file_pause import lock_files_in_transaction
+from postroom.safe_files import sync_folder
 from postroom.spark.intake import file_claims
+from postroom.spark.intake.archiving import add_to_archive, remove_marker
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState
-from postroom.spark.intake.published_files import finish_files, is_unchanged
+from postroom.spark.intake.watched_folder import FileStatus
 from postroom.system_properties import FILE
 
 _log = logging.getLogger(__name__)
+
+#: The folder next to the private folders of the locations, for files that were written to after they were published.
+KEPT_FOLDER = "kept"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,42 +127,82 @@ class ClaimedFiles:
         file_claims.undo_attempt(connection, interchange_id)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Inbox:
-    """The rows that adapters have stored in the inbox. A row is deleted after it was received."""
+def finish_files(connection: Connection, published: Sequence[FileClaim], archive: Path | None) -> list[str]:
+    """Remove or archive published files and delete their claims. Return the problems. The claims of files with a
+    problem stay.
 
-    location: ReceiveLocation
-    login: Login
+    This can be repeated after a crash at any point, because a missing file has been finished before. While a backup
+    copies the files, the claims are only marked as published. The next scan of the location finishes them.
+    """
+    with connection.transaction():
+        if lock_files_in_transaction(connection):
+            return _finish(connection, published, archive)
+        file_claims.mark_published(connection, [claim.interchange_id for claim in published])
+        return []
 
-    def read(self, connection: Connection, rows: Sequence[InboxRow]) -> list[StoredInterchange]:
-        return inbox.read_interchanges(
-            connection, [row.interchange_id for row in rows], partial(self.login.connect, "inbox")
-        )
 
-    def interchange(self, item: StoredInterchange) -> Interchange:
-        return Interchange(interchange_id=item.interchange_id, body=item.body, context=item.context)
+def _finish(connection: Connection, published: Sequence[FileClaim], archive: Path | None) -> list[str]:
+    done, problems = [], []
+    for claim in published:
+        try:
+            kept = _remove_or_keep(claim, archive)
+        except OSError as error:
+            problem = f"{claim.path} is published but cannot be removed: {error.strerror or error}."
+            file_claims.store_problem(connection, claim, FileClaimState.PUBLISHED, problem)
+            problems.append(problem)
+            continue
+        if kept is None:
+            done.append(claim.interchange_id)
+        else:
+            problem = f"{claim.name} was written to after it was published. The changed file is kept as {kept}."
+            file_claims.store_problem(connection, replace(claim, path=kept), FileClaimState.PUBLISHED, problem)
+            problems.append(problem)
+    if done:
+        file_claims.delete_file_claims(connection, done)
+    return problems
 
-    def describe(self, item: StoredInterchange) -> str:
-        return f"interchange {item.interchange_id}"
 
-    def is_unchanged(self, item: StoredInterchange) -> bool:
-        return True
+def is_unchanged(claim: FileClaim) -> bool:
+    """Return True if the file has not changed since it was claimed. Raise FileNotFoundError if it is gone."""
+    status = FileStatus.from_stat(claim.path.lstat())
+    return (
+        status.is_regular
+        and (status.size, status.modified_ns) == (claim.size, claim.modified_ns)
+        and claim.inode in (None, status.inode)
+    )
 
-    def is_waiting(self, row: InboxRow) -> bool:
-        return True
 
-    def finish(self, connection: Connection, items: Sequence[StoredInterchange]) -> None:
-        inbox.delete_interchanges(connection, [item.interchange_id for item in items])
+def _remove_or_keep(claim: FileClaim, archive: Path | None) -> Path | None:
+    """Remove or archive a file. If it has changed, move it and return its new path."""
+    try:
+        if not is_unchanged(claim):
+            return _keep(claim)
+        if archive is None:
+            claim.path.unlink()
+            return None
+        copied = add_to_archive(claim, archive)
+        kept = None
+        if is_unchanged(claim):
+            claim.path.unlink()
+        else:
+            kept = _keep(claim)  # the copy may lack what was written during the copy
+        if copied:
+            # A crash of the machine must not restore the original without the marker: it would be archived again.
+            sync_folder(claim.path.parent)
+            remove_marker(claim, archive)
+        return kept
+    except FileNotFoundError:
+        # It was finished before a crash, or by another attempt of the same task.
+        if claim.path.exists():
+            raise
+        if archive is not None:
+            remove_marker(claim, archive)
+    return None
 
-    def give_back(self, connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> None:
-        inbox.return_to_inbox(connection, interchange_ids)
 
-    def quarantine(self, connection: Connection, item: StoredInterchange, error: Exception) -> None:
-        problem = f"Interchange {item.interchange_id} could not be received: {type(error).__name__}: {error}"
-        inbox.quarantine(connection, item.interchange_id, problem)
-
-    def record_attempt(self, connection: Connection, interchange_id: uuid.UUID) -> int:
-        return inbox.record_attempt(connection, interchange_id)
-
-    def undo_attempt(self, connection: Connection, interchange_id: uuid.UUID) -> None:
-        inbox.undo_attempt(connection, interchange_id)
+def _keep(claim: FileClaim) -> Path:
+    folder = claim.path.parent.parent / KEPT_FOLDER
+    folder.mkdir(0o700, exist_ok=True)
+    kept = folder / claim.path.name
+    claim.path.rename(kept)
+    return kept
