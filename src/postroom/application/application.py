@@ -19,8 +19,8 @@ from postroom.application.declarations import (
 )
 from postroom.application.define import define
 from postroom.application.definition import DEFAULT_HOST, ApplicationDefinition, Authentication, SendPortState
-from postroom.application.place import here
 from postroom.application.retry import Retry
+from postroom.application.source_position import get_caller_position
 from postroom.application.throttling import Throttling
 from postroom.filters.expression import Filter
 from postroom.maps import Map
@@ -39,7 +39,7 @@ class Application(Declarations):
     """
 
     def __init__(self, name: str) -> None:
-        super().__init__(name=name, place=here())
+        super().__init__(name=name, position=get_caller_position())
 
     def host(
         self,
@@ -57,14 +57,16 @@ class Application(Declarations):
         Arguments that are left out may be set by another application that declares the host.
         """
         self.hosts.append(
-            DeclaredHost(name=name, properties=properties, trusted=trusted, throttling=throttling, place=here())
+            DeclaredHost(
+                name=name, properties=properties, trusted=trusted, throttling=throttling, position=get_caller_position()
+            )
         )
 
     def property(self, *properties: Property) -> None:
         """Declare properties for filters that no pipeline of this application promotes, because programs or other
         applications do."""
-        place = here()
-        self.properties += [DeclaredProperty(property=each, place=place) for each in properties]
+        position = get_caller_position()
+        self.properties += [DeclaredProperty(property=each, position=position) for each in properties]
 
     def schemas(self, *paths: str | os.PathLike[str]) -> Schemas:
         """Load message types from XSD files, with BizTalk's annotations. A folder means the files ``*.xsd`` in it.
@@ -77,12 +79,12 @@ class Application(Declarations):
         # lxml is needed to read schemas, not to declare an application.
         from postroom.schemas.load import load_schemas
 
-        place = here()
-        folder = Path(place.file).parent
+        position = get_caller_position()
+        folder = Path(position.file).parent
         for path in paths:
             if not (folder / path).exists():
                 text = f"There is no file or folder {os.fspath(path)!r} next to this file to load schemas from."
-                self.schema_problems.append(place.problem(text))
+                self.schema_problems.append(position.problem(text))
         loaded = load_schemas(folder / path for path in paths if (folder / path).exists())
         self.schema_problems += loaded.problems
         return loaded.schemas
@@ -101,7 +103,11 @@ class Application(Declarations):
         being suspended. ``authentication="drop"`` discards messages without an authenticated originator, ``"keep"``
         suspends them. ``maps`` run after the receive pipeline, each for one message type."""
         port = ReceivePort(
-            name=name, place=here(), route_failures=route_failures, authentication=authentication, maps=maps
+            name=name,
+            position=get_caller_position(),
+            route_failures=route_failures,
+            authentication=authentication,
+            maps=maps,
         )
         self.receive_ports.append(port)
         return port
@@ -136,7 +142,7 @@ class Application(Declarations):
             route_failures=route_failures,
             description=description,
             maps=maps,
-            place=here(),
+            position=get_caller_position(),
         )
         self.send_ports.append(port)
         return port
@@ -175,7 +181,7 @@ class Application(Declarations):
             route_failures=route_failures,
             description=description,
             maps=maps,
-            place=here(),
+            position=get_caller_position(),
         )
         self.send_ports.append(port)
         return port
@@ -197,7 +203,12 @@ class Application(Declarations):
         # An argument that is not a list becomes the only member, so that it is reported with the other problems.
         given = tuple(members) if isinstance(members, list | tuple | set | frozenset) else (members,)
         group = DeclaredSendPortGroup(
-            name=name, members=given, filter=filter, state=state, description=description, place=here()
+            name=name,
+            members=given,
+            filter=filter,
+            state=state,
+            description=description,
+            position=get_caller_position(),
         )
         self.send_port_groups.append(group)
         return group

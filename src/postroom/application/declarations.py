@@ -1,6 +1,6 @@
-"""What a user has declared, exactly as it was written, with its file and line.
+"""The declarations of a user as they were written, each with its file and line.
 
-Nothing is rejected here, so that everything that is wrong with an application can be reported at once.
+Nothing is rejected here, so that all problems of an application can be reported together.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from postroom.adapters import PortAdapter, ReceiveAdapter
 from postroom.application.definition import DEFAULT_HOST, Authentication, SendPortState
-from postroom.application.place import Place, here
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
+from postroom.application.source_position import SourcePosition, get_caller_position
 from postroom.application.throttling import Throttling
 from postroom.errors import Problem
 from postroom.filters.expression import Filter
@@ -27,13 +27,13 @@ class DeclaredHost:
     properties: Mapping[Property, object] | None
     trusted: bool | None
     throttling: Throttling | None
-    place: Place
+    position: SourcePosition
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredProperty:
     property: Property
-    place: Place
+    position: SourcePosition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class DeclaredLocation:
     host: str
     enabled: bool
     schedule: Schedule | None
-    place: Place
+    position: SourcePosition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class DeclaredSendPort:
     route_failures: bool
     description: str
     maps: Sequence[Map]
-    place: Place
+    position: SourcePosition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,15 +69,15 @@ class DeclaredSendPortGroup:
     filter: Filter | str | None
     state: SendPortState
     description: str
-    place: Place
+    position: SourcePosition
 
 
 @dataclass(kw_only=True)
 class ReceivePort:
-    """A receive port while it is being declared; ``location`` can be called again on what it returns."""
+    """A receive port while it is being declared. Calls of ``location`` can be chained."""
 
     name: str
-    place: Place
+    position: SourcePosition
     route_failures: bool = False
     authentication: Authentication = "none"
     maps: Sequence[Map] = ()
@@ -93,8 +93,8 @@ class ReceivePort:
         enabled: bool = True,
         schedule: Schedule | None = None,
     ) -> ReceivePort:
-        """A place where messages come in; without a pipeline they pass through unread. With a ``schedule`` it takes
-        them in at those times only."""
+        """Add a receive location. Without a pipeline its messages pass through unread. With a ``schedule`` it receives
+        messages only at these times."""
         self.locations.append(
             DeclaredLocation(
                 name=name,
@@ -103,7 +103,7 @@ class ReceivePort:
                 host=host,
                 enabled=enabled,
                 schedule=schedule,
-                place=here(),
+                position=get_caller_position(),
             )
         )
         return self
@@ -114,7 +114,7 @@ class Declarations:
     """Everything that an application declares."""
 
     name: str
-    place: Place
+    position: SourcePosition
     hosts: list[DeclaredHost] = field(default_factory=list)
     properties: list[DeclaredProperty] = field(default_factory=list)
     schema_problems: list[Problem] = field(default_factory=list)

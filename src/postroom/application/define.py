@@ -1,4 +1,4 @@
-"""Turn what a user declared into the definition that is stored."""
+"""Converts the declarations of a user to the definition that is stored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from postroom.properties import Property
 
 
 def define(application: Declarations) -> ApplicationDefinition:
-    """Return the definition of an application. Raises DefinitionRefused with every problem if there is one."""
+    """Return the definition of an application. Raise DefinitionRefused with every problem if it has any."""
     problems = problems_of(application)
     if problems:
         raise DefinitionRefused(f"The application {application.name!r}", problems)
@@ -41,10 +41,10 @@ def define(application: Declarations) -> ApplicationDefinition:
     receive_ports = tuple(
         ReceivePortDefinition(
             name=port.name,
-            place=port.place,
+            position=port.position,
             route_failures=port.route_failures,
             authentication=port.authentication,
-            maps=PortMaps.pack(port.maps, port.place.folder),
+            maps=PortMaps.pack(port.maps, port.position.folder),
             locations=tuple(_location_definition(location, spelling) for location in port.locations),
         )
         for port in application.receive_ports
@@ -54,10 +54,12 @@ def define(application: Declarations) -> ApplicationDefinition:
     used = {location.host for port in receive_ports for location in port.locations} | {p.host for p in send_ports}
     return ApplicationDefinition(
         name=application.name,
-        place=application.place,
+        position=application.position,
         properties=own_properties(application),
         hosts=tuple(
-            _host_definition(declared[name]) if name in declared else HostDefinition(name=name, place=application.place)
+            _host_definition(declared[name])
+            if name in declared
+            else HostDefinition(name=name, position=application.position)
             for name in sorted({*declared, *used})
         ),
         receive_ports=receive_ports,
@@ -76,7 +78,7 @@ def _host_definition(host: DeclaredHost) -> HostDefinition:
         }
         properties = tuple(values[key] for key in sorted(values))
     return HostDefinition(
-        name=host.name, properties=properties, trusted=host.trusted, throttling=host.throttling, place=host.place
+        name=host.name, properties=properties, trusted=host.trusted, throttling=host.throttling, position=host.position
     )
 
 
@@ -88,7 +90,7 @@ def _location_definition(location: DeclaredLocation, spelling: dict[str, str]) -
         host=spelling[location.host.lower()],
         enabled=location.enabled,
         schedule=location.schedule,
-        place=location.place,
+        position=location.position,
     )
 
 
@@ -101,7 +103,7 @@ def _pipeline(location: DeclaredLocation) -> ReceivePipeline:
         columns = tuple(column.name for column in location.adapter.known_columns or ())
         return rows.with_columns(columns, location.adapter.body_column)
     pipeline = location.pipeline or PassThrough()
-    return pipeline.pack(location.place.folder) if isinstance(pipeline, Receive) else pipeline
+    return pipeline.pack(location.position.folder) if isinstance(pipeline, Receive) else pipeline
 
 
 def _send_port_definition(
@@ -117,8 +119,8 @@ def _send_port_definition(
         state=port.state,
         route_failures=port.route_failures,
         description=port.description,
-        maps=PortMaps.pack(port.maps, port.place.folder),
-        place=port.place,
+        maps=PortMaps.pack(port.maps, port.position.folder),
+        position=port.position,
     )
 
 
@@ -130,7 +132,7 @@ def _group_definition(group: DeclaredSendPortGroup, known: list[Property]) -> Se
         filter=_filter(group.filter, known),
         state=group.state,
         description=group.description,
-        place=group.place,
+        position=group.position,
     )
 
 

@@ -18,9 +18,9 @@ from pydantic import (
 )
 
 from postroom.adapters.kinds import StoredPortAdapter, StoredReceiveAdapter
-from postroom.application.place import Place
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
+from postroom.application.source_position import SourcePosition
 from postroom.application.throttling import Throttling
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse
@@ -31,10 +31,10 @@ from postroom.stored_definitions import read_stored
 from postroom.system_properties import SYSTEM_PROPERTIES
 from postroom.values import Value, ValueType, value_from_json, value_to_json
 
-#: The host of every location and port that names no other.
+#: The host of locations and ports that have no other host.
 DEFAULT_HOST = "Main"
 
-#: Of what comes in at a receive port: none is required, drop what fails it, keep (suspend) what fails it.
+#: What a receive port does with messages without an authenticated originator: accept, discard or suspend them.
 Authentication = Literal["none", "drop", "keep"]
 
 SendPortState = Literal["bound", "stopped", "started"]
@@ -44,8 +44,8 @@ class _Definition(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class _Placed(_Definition):
-    place: Place = Field(default=Place(), exclude=True, repr=False)
+class _Positioned(_Definition):
+    position: SourcePosition = Field(default=SourcePosition(), exclude=True, repr=False)
 
 
 def _read_property(source: object) -> Property:
@@ -71,14 +71,14 @@ StoredValue = Annotated[Any, PlainValidator(_read_value), PlainSerializer(value_
 
 
 class ApplicationProperty(_Definition):
-    """One thing that a host can show for itself."""
+    """A value of an application property of a host."""
 
     property: StoredProperty
     value: StoredValue
 
 
-class HostDefinition(_Placed):
-    """A host. None is what the application leaves to others to say."""
+class HostDefinition(_Positioned):
+    """A host. A field is None if the application does not set it. Another application may set it."""
 
     name: str
     properties: tuple[ApplicationProperty, ...] | None = None
@@ -86,18 +86,18 @@ class HostDefinition(_Placed):
     throttling: Throttling | None = None
 
 
-class ReceiveLocationDefinition(_Placed):
+class ReceiveLocationDefinition(_Positioned):
     name: str
     adapter: StoredReceiveAdapter
     pipeline: StoredPipeline
     host: str
     enabled: bool = True
     schedule: Schedule | None = None
-    """None leaves it to the operator, as it is."""
+    """None keeps the schedule that the operator has set."""
 
 
-class ReceivePortDefinition(_Placed):
-    """A receive port with its locations; the first is the primary one (ORS-07)."""
+class ReceivePortDefinition(_Positioned):
+    """A receive port with its locations. The first location is the primary location (ORS-07)."""
 
     name: str
     route_failures: bool = False
@@ -106,7 +106,7 @@ class ReceivePortDefinition(_Placed):
     locations: tuple[ReceiveLocationDefinition, ...] = ()
 
 
-class SendPortDefinition(_Placed):
+class SendPortDefinition(_Positioned):
     name: str
     adapter: StoredPortAdapter
     filter: InstanceOf[Filter] | None = None
@@ -123,7 +123,7 @@ class SendPortDefinition(_Placed):
         return None if filter is None else format_filter(filter)
 
 
-class SendPortGroupDefinition(_Placed):
+class SendPortGroupDefinition(_Positioned):
     """A send port group; ``members`` are names of send ports of the same application."""
 
     name: str
@@ -137,11 +137,11 @@ class SendPortGroupDefinition(_Placed):
         return None if filter is None else format_filter(filter)
 
 
-class ApplicationDefinition(_Placed):
+class ApplicationDefinition(_Positioned):
     """Everything that one application declares.
 
-    ``properties`` are its property schemas: what its pipelines promote, what its filters compare and what it declares
-    itself, system properties left out. Filters are stored as text over them, and are ``Filter`` objects in memory.
+    ``properties`` are its property schemas: the properties that its pipelines promote, that its filters compare and
+    that it declares, without system properties. Filters are stored as text, and are ``Filter`` objects in memory.
     """
 
     name: str
@@ -165,12 +165,12 @@ class ApplicationDefinition(_Placed):
         return {**source, **filtered}
 
     def stored(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return the definition as JSON values."""
         return self.model_dump(mode="json")
 
     @classmethod
     def from_stored(cls, stored: Mapping[str, Any]) -> ApplicationDefinition:
-        """The inverse of ``stored``."""
+        """Parse what ``stored`` returned. Raise DefinitionError if it is not valid."""
         return read_stored(f"application: {stored.get('name')!r}", _STORED, stored)
 
 

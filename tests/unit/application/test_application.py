@@ -90,13 +90,17 @@ def test_a_definition_can_be_stored_and_read() -> None:
 def test_the_source_location_is_neither_stored_nor_compared() -> None:
     definition = orders().definition()
     lines, first_line = inspect.getsourcelines(orders)
-    declared = [definition.place, definition.receive_ports[0].locations[1].place, definition.send_ports[1].place]
-    assert {place.file for place in declared} == {__file__}
-    source_lines = [lines[place.line - first_line].strip() for place in declared]
+    declared = [
+        definition.position,
+        definition.receive_ports[0].locations[1].position,
+        definition.send_ports[1].position,
+    ]
+    assert {position.file for position in declared} == {__file__}
+    source_lines = [lines[position.line - first_line].strip() for position in declared]
     assert source_lines[0] == 'app = Application("orders")'
     assert source_lines[1].endswith(".location(")
     assert source_lines[2] == "app.send_port("
-    assert "place" not in json.dumps(definition.stored())
+    assert "position" not in json.dumps(definition.stored())
     assert "app.py" not in json.dumps(load(EXAMPLE).stored())
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from postroom.application.definition import ApplicationDefinition, HostDefinition
-from postroom.application.place import Place
+from postroom.application.source_position import SourcePosition
 from postroom.errors import Problem
 from postroom.filters.authorisation import ApplicationProperties, comparable_text
 
@@ -22,10 +22,10 @@ def conflicts(new: ApplicationDefinition, deployed: Iterable[ApplicationDefiniti
         if other.name != new.name:
             taken = {(kind.shared_with, name): kind.what for kind, name, _ in _names(other)}
             found += [
-                place.problem(
+                position.problem(
                     f"the application {other.name!r} has a {taken[kind.shared_with, name]} named {name!r} already."
                 )
-                for kind, name, place in _names(new)
+                for kind, name, position in _names(new)
                 if (kind.shared_with, name) in taken
             ]
             found += _type_conflicts(new, other)
@@ -43,15 +43,15 @@ _RECEIVE_PORT, _LOCATION = _Kind("receive port", "receive port"), _Kind("receive
 _SEND_PORT, _GROUP = _Kind("send port", "send port"), _Kind("send port group", "send port")
 
 
-def _names(application: ApplicationDefinition) -> Iterator[tuple[_Kind, str, Place]]:
+def _names(application: ApplicationDefinition) -> Iterator[tuple[_Kind, str, SourcePosition]]:
     for receive_port in application.receive_ports:
-        yield _RECEIVE_PORT, receive_port.name, receive_port.place
+        yield _RECEIVE_PORT, receive_port.name, receive_port.position
         for location in receive_port.locations:
-            yield _LOCATION, location.name, location.place
+            yield _LOCATION, location.name, location.position
     for send_port in application.send_ports:
-        yield _SEND_PORT, send_port.name, send_port.place
+        yield _SEND_PORT, send_port.name, send_port.position
     for group in application.send_port_groups:
-        yield _GROUP, group.name, group.place
+        yield _GROUP, group.name, group.position
 
 
 def _host_conflicts(new: ApplicationDefinition, other: ApplicationDefinition) -> Iterator[Problem]:
@@ -64,17 +64,17 @@ def _host_conflicts(new: ApplicationDefinition, other: ApplicationDefinition) ->
         if None not in (host.trusted, there.trusted) and host.trusted is not there.trusted:
             said = "trusted" if there.trusted else "not trusted"
             text = f"host {host.name!r}: the application {other.name!r} says that it is {said}."
-            yield host.place.problem(text)
+            yield host.position.problem(text)
         if None not in (host.throttling, there.throttling) and host.throttling != there.throttling:
             text = f"host {host.name!r}: the application {other.name!r} says that it throttles {there.throttling}."
-            yield host.place.problem(text)
+            yield host.position.problem(text)
         if (
             host.properties is not None
             and there.properties is not None
             and properties_of_host(host) != properties_of_host(there)
         ):
             text = f"host {host.name!r}: the application {other.name!r} says that it has other properties."
-            yield host.place.problem(text)
+            yield host.position.problem(text)
 
 
 def properties_of_host(host: HostDefinition) -> ApplicationProperties:
@@ -91,4 +91,4 @@ def _type_conflicts(new: ApplicationDefinition, other: ApplicationDefinition) ->
                 f"{prop.dotted} has the type {prop.value_type.python_type.__name__} here, "
                 f"but {there.python_type.__name__} in the application {other.name!r}."
             )
-            yield new.place.problem(text)
+            yield new.position.problem(text)

@@ -21,12 +21,12 @@ def group_problems(application: Declarations, known: list[Property]) -> Iterator
             *name_problems("send port group", group.name),
         ]
         if isinstance(group.name, str) and group.name in ports:
-            place = ports[group.name].place
+            position = ports[group.name].position
             texts.append(
                 f"a send port and a send port group are both named {group.name!r}; the port is in "
-                f"{place.file}:{place.line}. Give one of them another name."
+                f"{position.file}:{position.line}. Give one of them another name."
             )
-        yield from map(group.place.problem, texts)
+        yield from map(group.position.problem, texts)
 
 
 def _problems(group: DeclaredSendPortGroup, ports: dict[str, DeclaredSendPort], known: list[Property]) -> Iterator[str]:

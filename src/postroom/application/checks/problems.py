@@ -20,9 +20,9 @@ from postroom.application.checks.groups import group_problems
 from postroom.application.checks.properties import known_properties, property_problems
 from postroom.application.declarations import Declarations, DeclaredHost, DeclaredLocation, DeclaredSendPort
 from postroom.application.definition import DEFAULT_HOST, Authentication
-from postroom.application.place import Place
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
+from postroom.application.source_position import SourcePosition
 from postroom.application.throttling import Throttling
 from postroom.errors import BadValue, Problem
 from postroom.maps.port_maps import map_problems
@@ -34,21 +34,21 @@ def problems_of(application: Declarations) -> list[Problem]:
     """Return every problem, by file and line."""
     found: list[Problem] = []
 
-    def add(place: Place, texts: Iterable[str]) -> None:
-        found.extend(map(place.problem, texts))
+    def add(position: SourcePosition, texts: Iterable[str]) -> None:
+        found.extend(map(position.problem, texts))
 
     found += application.schema_problems
-    add(application.place, name_problems("application", application.name))
+    add(application.position, name_problems("application", application.name))
     hosts = {DEFAULT_HOST.lower()}
     for host in application.hosts:
         unusable = list(host_name_problems(host.name))
-        add(host.place, unusable)
+        add(host.position, unusable)
         if not unusable:
             hosts.add(host.name.lower())
-        add(host.place, (f"{_label('host', host)}: {text}" for text in _host_statement_problems(host)))
+        add(host.position, (f"{_label('host', host)}: {text}" for text in _host_statement_problems(host)))
     for declared in application.properties:
         if not isinstance(declared.property, Property):
-            add(declared.place, [f"{declared.property!r} is not a property; write app.property(Region)."])
+            add(declared.position, [f"{declared.property!r} is not a property; write app.property(Region)."])
 
     locations = [location for port in application.receive_ports for location in port.locations]
     for receive_port in application.receive_ports:
@@ -56,17 +56,20 @@ def problems_of(application: Declarations) -> list[Problem]:
         if receive_port.authentication not in get_args(Authentication):
             choices = ", ".join(get_args(Authentication))
             texts.append(f"authentication is {receive_port.authentication!r}, but must be one of {choices}.")
-        texts += map_problems(receive_port.maps, receive_port.place.folder)
+        texts += map_problems(receive_port.maps, receive_port.position.folder)
         texts += bulk_map_problems(receive_port)
-        add(receive_port.place, (f"{_label('receive port', receive_port)}: {text}" for text in texts))
-        add(receive_port.place, name_problems("receive port", receive_port.name))
+        add(receive_port.position, (f"{_label('receive port', receive_port)}: {text}" for text in texts))
+        add(receive_port.position, name_problems("receive port", receive_port.name))
     for location in locations:
-        add(location.place, (f"{_label('location', location)}: {text}" for text in _location_problems(location, hosts)))
-        add(location.place, name_problems("location", location.name))
+        add(
+            location.position,
+            (f"{_label('location', location)}: {text}" for text in _location_problems(location, hosts)),
+        )
+        add(location.position, name_problems("location", location.name))
     known = known_properties(application)
     for port in application.send_ports:
-        add(port.place, (f"{_label('send port', port)}: {text}" for text in _send_port_problems(port, hosts, known)))
-        add(port.place, name_problems("send port", port.name))
+        add(port.position, (f"{_label('send port', port)}: {text}" for text in _send_port_problems(port, hosts, known)))
+        add(port.position, name_problems("send port", port.name))
     found += group_problems(application, known)
 
     found += _duplicate_names("hosts", application.hosts, "Declare it once.", lower=True)
@@ -113,7 +116,7 @@ class _Declared(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def place(self) -> Place: ...
+    def position(self) -> SourcePosition: ...
 
 
 def _label(what: str, declared: _Declared) -> str:
@@ -129,8 +132,8 @@ def _duplicate_names(
             continue
         other = first.setdefault(each.name.lower() if lower else each.name, each)
         if other is not each:
-            where = f"{other.place.file}:{other.place.line}"
-            yield each.place.problem(f"there are two {what} named {each.name!r}; the other is in {where}. {advice}")
+            where = f"{other.position.file}:{other.position.line}"
+            yield each.position.problem(f"there are two {what} named {each.name!r}; the other is in {where}. {advice}")
 
 
 def _location_problems(location: DeclaredLocation, hosts: Collection[str]) -> Iterator[str]:
@@ -139,7 +142,7 @@ def _location_problems(location: DeclaredLocation, hosts: Collection[str]) -> It
         if isinstance(location.pipeline, ReceivePipeline):
             texts = location.pipeline.problems()
             if not texts and isinstance(location.pipeline, Receive):
-                texts = location.pipeline.packing_problems(location.place.folder)
+                texts = location.pipeline.packing_problems(location.position.folder)
             yield from (f"pipeline: {text}" for text in texts)
         else:
             yield f"{location.pipeline!r} is not a pipeline, such as pipelines.Json(...)."
@@ -166,7 +169,7 @@ def _send_port_problems(port: DeclaredSendPort, hosts: Collection[str], known: l
     yield from state_problems(port.state)
     yield from description_problems(port.description)
     yield from _route_failures_problems(port.route_failures)
-    yield from map_problems(port.maps, port.place.folder)
+    yield from map_problems(port.maps, port.position.folder)
 
 
 def _route_failures_problems(route_failures: object) -> Iterator[str]:

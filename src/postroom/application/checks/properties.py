@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from postroom.adapters import AnySink
 from postroom.application.declarations import Declarations, DeclaredSendPort, DeclaredSendPortGroup
-from postroom.application.place import Place
+from postroom.application.source_position import SourcePosition
 from postroom.errors import Problem
 from postroom.filters.expression import Filter
 from postroom.maps import Map
@@ -27,7 +27,7 @@ class Use:
     """One mention of a property. Only some make it known."""
 
     property: Property
-    place: Place
+    position: SourcePosition
     makes_known: bool
 
 
@@ -35,34 +35,34 @@ def uses(application: Declarations) -> Iterator[Use]:
     """Return every use of a property in the application: declared, given to a host, promoted, compared."""
     for declared in application.properties:
         if isinstance(declared.property, Property):
-            yield Use(property=declared.property, place=declared.place, makes_known=True)
+            yield Use(property=declared.property, position=declared.position, makes_known=True)
     for host in application.hosts:
         # What hosts show is what messages may ask for, and then of this type.
         for prop in host.properties if isinstance(host.properties, Mapping) else ():
             if isinstance(prop, Property) and not isinstance(prop, DistinguishedField):
-                yield Use(property=prop, place=host.place, makes_known=True)
+                yield Use(property=prop, position=host.position, makes_known=True)
     for receive_port in application.receive_ports:
         # What is no list, or no map, is a problem that is told elsewhere.
         for one in receive_port.maps if isinstance(receive_port.maps, list | tuple) else ():
             for prop in one.may_promote if isinstance(one, Map) else ():
                 if not isinstance(prop, DistinguishedField):
-                    yield Use(property=prop, place=receive_port.place, makes_known=True)
+                    yield Use(property=prop, position=receive_port.position, makes_known=True)
         for location in receive_port.locations:
             if isinstance(location.pipeline, ReceivePipeline):
                 for prop in location.pipeline.promotes:
                     if isinstance(prop, DistinguishedField):
                         continue  # written, so that no filter can see it
-                    yield Use(property=prop, place=location.place, makes_known=True)
+                    yield Use(property=prop, position=location.position, makes_known=True)
     for port in application.send_ports:
         if isinstance(port.adapter, AnySink):
             for prop in port.adapter.properties:
                 if not isinstance(prop, DistinguishedField):
-                    yield Use(property=prop, place=port.place, makes_known=False)
+                    yield Use(property=prop, position=port.position, makes_known=False)
     filters: list[DeclaredSendPort | DeclaredSendPortGroup] = [*application.send_ports, *application.send_port_groups]
     for filtered in filters:
         if isinstance(filtered.filter, Filter):
             for prop in compared_properties(filtered.filter):
-                yield Use(property=prop, place=filtered.place, makes_known=False)
+                yield Use(property=prop, position=filtered.position, makes_known=False)
 
 
 def compared_properties(filter: Filter) -> Iterator[Property]:
@@ -93,17 +93,21 @@ def property_problems(application: Declarations) -> Iterator[Problem]:
     dotted = sorted(use.property.dotted for use in mentions if use.makes_known)
     for use in mentions:
         if use.property.key not in known:
-            yield use.place.problem(_describe_unknown(use.property, dotted))
+            yield use.position.problem(_describe_unknown(use.property, dotted))
     yield from _type_problems(mentions)
 
 
 def _type_problems(mentions: list[Use]) -> Iterator[Problem]:
-    first = {key: Use(property=prop, place=Place(), makes_known=True) for key, prop in SYSTEM_PROPERTIES.items()}
+    first = {
+        key: Use(property=prop, position=SourcePosition(), makes_known=True) for key, prop in SYSTEM_PROPERTIES.items()
+    }
     for use in mentions:
         other = first.setdefault(use.property.key, use)
         if other.property.value_type is not use.property.value_type:
-            there = f" in {other.place.file}:{other.place.line}" if other.place.line else ", as a system property"
-            yield use.place.problem(
+            there = (
+                f" in {other.position.file}:{other.position.line}" if other.position.line else ", as a system property"
+            )
+            yield use.position.problem(
                 f"{use.property.dotted} has the type {_type_name(use.property)} here, "
                 f"but {_type_name(other.property)}{there}."
             )

@@ -70,7 +70,7 @@ def _http_port_problems(new: ApplicationDefinition, others: Sequence[Application
             text = f"the path {ours.path} of port {ours.port} is taken"
         else:
             continue
-        yield location.place.problem(f"location {location.name!r}: {text} (location {other.name!r}).")
+        yield location.position.problem(f"location {location.name!r}: {text} (location {other.name!r}).")
 
 
 def _watching(application: ApplicationDefinition) -> Iterator[tuple[ReceiveLocationDefinition, File]]:
@@ -85,7 +85,7 @@ def _watched_folder_problems(
     """A file is for one location: which of two that watch for it takes it would be chance."""
     for (location, file), (other, theirs) in _pairs(_watching, new, others):
         if _folder(file, home) == _folder(theirs, home) and can_match_same_name(file.pattern, theirs.pattern):
-            yield location.place.problem(
+            yield location.position.problem(
                 f"receive location {location.name!r}: {other.name!r} watches the same folder {file.path!r} for "
                 f"names that may be the same ({theirs.pattern!r} and {file.pattern!r}), so that it would be chance "
                 "which of them takes a file. Give each a folder or a pattern of its own."
@@ -101,7 +101,7 @@ def _archive_problems(
         archive = file.archive_folder(home)
         for other, theirs in watching:
             if archive is not None and location is not other and normpath(archive) == _folder(theirs, home):
-                yield location.place.problem(
+                yield location.position.problem(
                     f"receive location {location.name!r}: its archive {file.archive!r} is the folder that "
                     f"{other.name!r} watches, so that what is archived would come in again. Archive elsewhere."
                 )
@@ -115,7 +115,7 @@ def _unprotected_folder_problems(new: ApplicationDefinition, home: Path) -> Iter
             continue
         with suppress(OSError):
             if not is_protected(file.folder(home), any_owner=True):
-                yield location.place.problem(
+                yield location.position.problem(
                     f"receive location {location.name!r}: other accounts can write to the watched folder "
                     f"{file.path!r}, and could make Postroom read any file of its account. Set the sticky bit of the "
                     "folder (chmod +t), set private_folder= to a folder that only Postroom's account can write to, or "
@@ -141,7 +141,7 @@ def _file_name_problems(
             continue
         if can_coincide(file.name, port.name, theirs.name, other.name):
             distinct = file.name.replace("%MessageID%", "%MessageID%-%SendPort%", 1)
-            yield port.place.problem(
+            yield port.position.problem(
                 f"send port {port.name!r}: send port {other.name!r} writes into the same folder {file.path!r} "
                 f"under the same names, so each would take files of the other for its own. Tell them apart: "
                 f"name={distinct!r}, or give each a folder."
@@ -154,7 +154,7 @@ def _table_problems(new: ApplicationDefinition, others: Sequence[ApplicationDefi
     for port, other in _pairs(_send_ports, new, others):
         ours, theirs = port.adapter, other.adapter
         if isinstance(ours, SparkTable) and isinstance(theirs, SparkTable) and _table(ours) == _table(theirs):
-            yield port.place.problem(
+            yield port.position.problem(
                 f"send port {port.name!r}: {other.name!r} writes into the same table {theirs.table!r}, which has "
                 "one row for each message: what reaches both ports would be written for one of them only. Use "
                 "one port with both filters and the maps of both, or a table for each."

@@ -1,4 +1,4 @@
-"""Load the application that a user's file declares."""
+"""Loads the application that a user's file declares."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from postroom.errors import DefinitionRefused, Problem
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """What a file declares, and what is wrong with it."""
+    """The application of a file, and its problems."""
 
     path: Path
     problems: tuple[Problem, ...]
     definition: ApplicationDefinition | None
-    """All of it if there are no problems, otherwise the part that is valid. None if there is no such part."""
+    """The whole application if there are no problems, otherwise its valid subset. None if there is no such subset."""
 
-    def refusal(self, further: Iterable[Problem] = ()) -> DefinitionRefused:
-        """An error with every problem, those in the file itself first."""
+    def build_error(self, further: Iterable[Problem] = ()) -> DefinitionRefused:
+        """Return an error with every problem, problems in the file itself first."""
         problems = dict.fromkeys([*self.problems, *further])
         path = str(self.path)
         return DefinitionRefused(path, sorted(problems, key=lambda one: (one.file != path, one.file, one.line)))
 
 
 def load(path: Path) -> ApplicationDefinition:
-    """Return the one application in the file. Raises DefinitionRefused with every problem, each with file and line.
+    """Return the one application in the file. Raise DefinitionRefused with every problem, each with file and line.
 
-    Runs the file in this process, one at a time: while it runs, ``sys.path`` begins with its folder.
+    The file runs in this process. While it runs, ``sys.path`` starts with its folder, so load one file at a time.
 
     >>> load(Path("examples/orders/app.py")).name
     'orders'
     """
     loaded = read(path)
     if loaded.problems or loaded.definition is None:
-        raise loaded.refusal()
+        raise loaded.build_error()
     return loaded.definition
 
 
 def read(path: Path) -> Loaded:
-    """Like ``load``, but return the problems together with the part that is valid."""
+    """Like ``load``, but return the problems together with the valid subset."""
     run = run_file(path)
     found = {id(value): value for value in run.names.values() if isinstance(value, Application)}
     applications = list(found.values())
@@ -55,8 +55,8 @@ def read(path: Path) -> Loaded:
     if not applications and not problems:
         problems.append(Problem('it declares no application; write app = Application("name").', str(path)))
     problems += [
-        application.place.problem(
-            f"there is another application, {application.name!r}; put each into a file of its own."
+        application.position.problem(
+            f"there is another application, {application.name!r}; put each application into its own file."
         )
         for application in applications[1:]
     ]

@@ -1,4 +1,4 @@
-"""Execute a user's file as Python executes a module, and leave no trace in this process."""
+"""Executes a user's file as Python executes a module, and restores the import state of this process."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from postroom.application.place import here, is_ours
+from postroom.application.source_position import get_caller_position, is_postroom_module
 from postroom.errors import BadFilter, NotFound, PostroomError, Problem
 from postroom.filters.bad_filters import collect_bad_filters
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileRun:
-    """The names that a file has defined, none if it failed, and what went wrong while it ran."""
+    """The names that a file has defined (none if it failed), and the problems that occurred."""
 
     names: Mapping[str, Any]
     problems: list[Problem]
 
 
 def run_file(path: Path) -> FileRun:
-    """Run the file to its end, or to its first exception. That is a problem, and so is each comparison of a property
-    with a value that it cannot have: a filter takes its place, so that the file runs on."""
+    """Run the file to its end, or to its first exception, which is a problem. A wrong comparison of a property is also
+    a problem, but the file continues with another filter."""
     try:
         path.read_bytes()
     except OSError as error:
-        raise NotFound(f"{path} cannot be read.", why=f"{error.strerror}.", hint="Give the path of a file.") from None
+        raise NotFound(f"{path} cannot be read.", why=f"{error.strerror}.", hint="Write the path of a file.") from None
     problems: list[Problem] = []
     with (
-        _module_beside(path) as (loader, module),
-        collect_bad_filters(lambda error: problems.append(_comparison(error))),
+        _create_module(path) as (loader, module),
+        collect_bad_filters(lambda error: problems.append(_to_problem(error))),
     ):
         try:
             loader.exec_module(module)
@@ -49,11 +49,11 @@ def run_file(path: Path) -> FileRun:
 
 
 @contextmanager
-def _module_beside(path: Path) -> Iterator[tuple[SourceFileLoader, ModuleType]]:
+def _create_module(path: Path) -> Iterator[tuple[SourceFileLoader, ModuleType]]:
     """Yield a new module for the file at ``path``.
 
-    Until the end, ``import schemas`` and ``from .schemas import Region`` find ``schemas.py`` in the same folder;
-    afterwards nothing of it is left in ``sys``.
+    Inside this context ``import schemas`` and ``from .schemas import Region`` find ``schemas.py`` in the same folder.
+    At the end the imported modules are removed from ``sys``.
     """
     folder = path.resolve().parent
     package = f"_application_{uuid.uuid4().hex}"
@@ -74,17 +74,17 @@ def _module_beside(path: Path) -> Iterator[tuple[SourceFileLoader, ModuleType]]:
         sys.path[:] = search_path
         sys.dont_write_bytecode = without_bytecode
         sys.path_importer_cache.pop(str(folder), None)
-        for name in [name for name in sys.modules if name not in loaded and _is_beside(name, package, folder)]:
+        for name in [name for name in sys.modules if name not in loaded and _is_in_folder(name, package, folder)]:
             del sys.modules[name]
 
 
-def _is_beside(name: str, package: str, folder: Path) -> bool:
+def _is_in_folder(name: str, package: str, folder: Path) -> bool:
     top = name.partition(".")[0]
-    return top == package or (not is_ours(name) and _container(sys.modules.get(top)) == folder)
+    return top == package or (not is_postroom_module(name) and _get_parent_folder(sys.modules.get(top)) == folder)
 
 
-def _container(module: ModuleType | None) -> Path | None:
-    """The folder in which a top-level module or package was found."""
+def _get_parent_folder(module: ModuleType | None) -> Path | None:
+    """Return the folder that contains a top-level module or package."""
     spec = getattr(module, "__spec__", None)
     if spec is None:
         return None
@@ -93,34 +93,34 @@ def _container(module: ModuleType | None) -> Path | None:
 
 
 def _problems(error: BaseException, path: Path) -> Iterator[Problem]:
-    file, line = _where(error, path)
+    file, line = _find_position(error, path)
     if isinstance(error, SyntaxError):
         yield Problem(f"{type(error).__name__}: {error.msg}", error.filename or file, error.lineno or line)
     elif isinstance(error, ValidationError):
         for item in error.errors():
             yield Problem(": ".join([error.title, *map(str, item["loc"]), item["msg"]]) + ".", file, line)
     elif isinstance(error, PostroomError):
-        yield Problem(_in_words(error), file, line)
+        yield Problem(_format_error(error), file, line)
     elif isinstance(error, SystemExit):
         yield Problem("the file ends the program here.", file, line)
     else:
         yield Problem(f"{type(error).__name__}: {error}", file, line)
 
 
-def _where(error: BaseException, path: Path) -> tuple[str, int]:
-    """The innermost line of the user's own that was being run."""
+def _find_position(error: BaseException, path: Path) -> tuple[str, int]:
+    """Return the innermost line in the application's folder that was running."""
     folder = path.resolve().parent
-    place = str(path), 0
+    position = str(path), 0
     for frame, line in traceback.walk_tb(error.__traceback__):
         file = frame.f_code.co_filename
         if file == str(path) or Path(file).parent == folder:
-            place = file, line
-    return place
+            position = file, line
+    return position
 
 
-def _comparison(error: BadFilter) -> Problem:
-    return here().problem(_in_words(error))
+def _to_problem(error: BadFilter) -> Problem:
+    return get_caller_position().problem(_format_error(error))
 
 
-def _in_words(error: PostroomError) -> str:
+def _format_error(error: PostroomError) -> str:
     return " ".join(text for text in (error.what, error.why, error.hint) if text)

@@ -1,4 +1,4 @@
-"""The valid part of an application, which can be compared with what is deployed although the rest is not valid."""
+"""The valid subset of an application. It is compared with what is deployed although the rest has problems."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from postroom.application.checks.properties import uses
 from postroom.application.declarations import Declarations, DeclaredProperty
 from postroom.application.define import define
 from postroom.application.definition import ApplicationDefinition
-from postroom.application.place import Place
+from postroom.application.source_position import SourcePosition
 
-_Places = set[tuple[str, int]]
+_Positions = set[tuple[str, int]]
 
 
 def valid_subset(application: Declarations) -> ApplicationDefinition | None:
-    """Return what is declared without a problem and needs nothing that has one. None if the problem is with all of it.
+    """Return what has no problem and needs nothing that has one, or None if the application itself has a problem.
 
-    Properties that any part makes known stay known, so that a location with a problem does not remove every filter.
+    All properties stay known, so that a location with a problem does not remove every filter.
     """
     part = copy.copy(application)
     part.schema_problems = []
@@ -34,31 +34,36 @@ def valid_subset(application: Declarations) -> ApplicationDefinition | None:
 
 def _known_properties(application: Declarations) -> Iterable[DeclaredProperty]:
     known = {use.property.key: use for use in uses(application) if use.makes_known}
-    return [DeclaredProperty(property=use.property, place=application.place) for use in known.values()]
+    return [DeclaredProperty(property=use.property, position=application.position) for use in known.values()]
 
 
-def _remove_at(part: Declarations, places: _Places) -> None:
-    gone = {str(host.name).lower() for host in part.hosts if _at(host.place) in places}
-    part.hosts = [host for host in part.hosts if _at(host.place) not in places]
-    part.properties = [each for each in part.properties if _at(each.place) not in places]
-    # A port may stand in the line of its location; if the problem is its own, it comes again.
-    located = {_at(one.place) for port in part.receive_ports for one in port.locations}
+def _remove_at(part: Declarations, positions: _Positions) -> None:
+    removed = {str(host.name).lower() for host in part.hosts if _to_line(host.position) in positions}
+    part.hosts = [host for host in part.hosts if _to_line(host.position) not in positions]
+    part.properties = [each for each in part.properties if _to_line(each.position) not in positions]
+    # A port may be in the line of its location. A problem of the port itself is found again in the next round.
+    located = {_to_line(one.position) for port in part.receive_ports for one in port.locations}
     part.receive_ports = [
-        replace(port, locations=[one for one in port.locations if not _is_removed(one.place, one.host, places, gone)])
+        replace(
+            port,
+            locations=[one for one in port.locations if not _is_removed(one.position, one.host, positions, removed)],
+        )
         for port in part.receive_ports
-        if _at(port.place) not in places - located
+        if _to_line(port.position) not in positions - located
     ]
-    part.send_ports = [port for port in part.send_ports if not _is_removed(port.place, port.host, places, gone)]
-    part.send_port_groups = [group for group in part.send_port_groups if _at(group.place) not in places]
+    part.send_ports = [
+        port for port in part.send_ports if not _is_removed(port.position, port.host, positions, removed)
+    ]
+    part.send_port_groups = [group for group in part.send_port_groups if _to_line(group.position) not in positions]
 
 
-def _is_removed(place: Place, host: object, places: _Places, hosts: set[str]) -> bool:
-    """What is said of a host that is left out is not known: nor is what becomes of who needs it."""
-    return _at(place) in places or str(host).lower() in hosts
+def _is_removed(position: SourcePosition, host: object, positions: _Positions, hosts: set[str]) -> bool:
+    """Return True if the object itself has a problem, or if its host was removed."""
+    return _to_line(position) in positions or str(host).lower() in hosts
 
 
-def _at(place: Place) -> tuple[str, int]:
-    return place.file, place.line
+def _to_line(position: SourcePosition) -> tuple[str, int]:
+    return position.file, position.line
 
 
 def _count(part: Declarations) -> int:

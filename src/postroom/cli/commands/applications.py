@@ -118,7 +118,7 @@ def _load(options: CommandOptions, app: Path) -> ApplicationDefinition:
         # If the MessageBox cannot be reached, the error is reported after the other problems are fixed.
         with suppress(PostroomError), open_messagebox(options) as connection:
             conflicts = deployment.find_deployment_problems(connection, loaded.definition, home=options.home.absolute())
-    raise loaded.refusal(conflicts)
+    raise loaded.build_error(conflicts)
 
 
 def _format_difference(step: Step, difference: Difference) -> str:

@@ -85,18 +85,18 @@ def _find_type_problems(definition: ApplicationDefinition, deployed: Deployed) -
         if deployed_type is prop.value_type:
             continue
         if prop.key not in declared_elsewhere:
-            yield definition.place.problem(
+            yield definition.position.problem(
                 f"{prop.dotted} has the type {_format_type(prop.value_type)} here, but is deployed as "
                 f"{_format_type(deployed_type)}. The type of a property cannot change. Use another name."
             )
         filters = [
-            *(("send port", port.name, port.filter, port.place) for port in definition.send_ports),
-            *(("send port group", group.name, group.filter, group.place) for group in definition.send_port_groups),
+            *(("send port", port.name, port.filter, port.position) for port in definition.send_ports),
+            *(("send port group", group.name, group.filter, group.position) for group in definition.send_port_groups),
         ]
-        for what, name, filter, place in filters:
+        for what, name, filter, position in filters:
             groups = () if filter is None else filter.groups
             if any(predicate.property.key == prop.key for group in groups for predicate in group):
-                yield place.problem(
+                yield position.problem(
                     f"{what} {name!r}: the filter compares {prop.dotted} with values of type "
                     f"{_format_type(prop.value_type)}, but it is deployed as {_format_type(deployed_type)}."
                 )
@@ -124,7 +124,7 @@ def find_removal_problems(definition: ApplicationDefinition, deployed: Deployed)
             change = "removed" if new_kind is None else f"changed to the kind {new_kind!r}"
             unit = deployed.locations[name].adapter_type.intake_unit
             received = f"1 received {unit} is" if count == 1 else f"{count} received {unit}s are"
-            yield definition.place.problem(
+            yield definition.position.problem(
                 f"location {name!r} cannot be {change}: {received} not published yet. Let the pipeline finish first; "
                 "'postroom pipeline show' shows what is quarantined."
             )
@@ -139,7 +139,7 @@ def _find_kind_problems(definition: ApplicationDefinition, deployed: Deployed) -
         before, after = _get_port_kind(known.adapter_type), _get_port_kind(type(port.adapter))
         if before != after:
             deployed_as = before if before == _SINK else f"a {before} one"
-            yield port.place.problem(
+            yield port.position.problem(
                 f"send port {port.name!r} is deployed as {deployed_as} and cannot become {after}. Use another name, "
                 "or apply the application without the port first."
             )
@@ -155,7 +155,7 @@ def _find_authentication_problems(definition: ApplicationDefinition, deployed: D
         for location in port.locations if port.authentication != "none" else ():
             trusted, *_ = resolve_host_settings(definition, deployed, location.host)
             if not trusted:
-                yield location.place.problem(
+                yield location.position.problem(
                     f"location {location.name!r}: the receive port {port.name!r} requires authentication, but the host "
                     f"{location.host!r} is not trusted. Declare it: app.host({location.host!r}, trusted=True)."
                 )

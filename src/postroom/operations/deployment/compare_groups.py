@@ -70,7 +70,7 @@ def find_group_problems(definition: ApplicationDefinition, deployed: Deployed) -
         known = deployed.send_port_groups.get(group.name)
         texts = _check_new_group(group, states) if known is None else _check_changed_group(group, known, states)
         for text in texts:
-            yield Problem(f"send port group {group.name!r}: {text}", group.place.file, group.place.line)
+            yield Problem(f"send port group {group.name!r}: {text}", group.position.file, group.position.line)
 
 
 def _get_new_state(name: str, declared: str, deployed: Deployed) -> PortState:
