@@ -31,8 +31,8 @@ def stale_box(box: Box) -> Box:
     execute(_MESSAGES, {"count": MANY, "delta": 1})
     for kind, _, _ in KINDS:
         box.one("SELECT fold_ref_count_log(%s, 1::smallint)", kind)
-    execute("INSERT INTO message_ref_count_log_1 SELECT message_id, -1 FROM spool")
-    execute("INSERT INTO part_ref_count_log_1 SELECT part_id, -1 FROM parts")
+    for kind, _, _ in KINDS:
+        execute(f"INSERT INTO {kind}_ref_count_log_1 SELECT {kind}_id, -1, counted_in FROM {kind}_ref_count_log_totals")
     execute(_MESSAGES, {"count": MANY, "delta": 1})
     return box
 

@@ -18,7 +18,6 @@ from typing import Any
 
 from postroom.errors import LockTimeout, PostroomError, Unavailable
 from postroom.messagebox.connection import Connection, transaction
-from postroom.messagebox.statements import statement
 
 #: The advisory lock under which jobs run.
 JOB_LOCK = (7001, 1)
@@ -146,7 +145,7 @@ def _run(connection: Connection, job: Job) -> JobRun:
     with connection.transaction():
         # A record that is lost in a crash does no harm, so do not wait for the disk.
         connection.execute("SET LOCAL synchronous_commit = off")
-        connection.execute(statement("queries/record_job_run"), (run.name, started_at, run.rows, run.error or None))
+        connection.execute("SELECT record_job_run(%s, %s, %s, %s)", (run.name, started_at, run.rows, run.error or None))
     return run
 
 

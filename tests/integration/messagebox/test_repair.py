@@ -33,11 +33,11 @@ DAMAGES = {
     "DELETE FROM message_ref_count_log_totals; INSERT INTO message_zero_sum SELECT message_id FROM spool": {
         ("message reference counts", "too low")
     },
-    "INSERT INTO message_ref_count_log_totals VALUES (gen_random_uuid(), 2)": {
+    "INSERT INTO message_ref_count_log_totals VALUES (gen_random_uuid(), '3', 2)": {
         ("message reference counts", "left over")
     },
     "INSERT INTO part_ref_count_log_1 VALUES (gen_random_uuid(), -1)": {("part reference counts", "left over")},
-    "INSERT INTO message_ref_count_log_totals VALUES (gen_random_uuid(), 0)": {
+    "INSERT INTO message_ref_count_log_totals VALUES (gen_random_uuid(), '3', 0)": {
         ("message reference counts", "left over")
     },
     "INSERT INTO parts VALUES (gen_random_uuid(), 'body', 'text/plain', NULL, 1, 'x')": {
@@ -161,7 +161,7 @@ def test_counts_that_are_damaged_under_load_are_repaired_under_load(loaded: Box)
         "UPDATE part_ref_count_log_totals SET total = total - 1",
         "DELETE FROM message_ref_count_log_totals",
         "INSERT INTO message_ref_count_log_1 SELECT message_id, -2 FROM spool LIMIT 20",
-        "INSERT INTO part_ref_count_log_totals VALUES (gen_random_uuid(), 4)",
+        "INSERT INTO part_ref_count_log_totals VALUES (gen_random_uuid(), '3', 4)",
     )
     workers: list[Callable[[], None]] = [publish, deliver, run_jobs]
     with ThreadPoolExecutor() as threads:

@@ -10,7 +10,7 @@ GRANT EXECUTE ON FUNCTION
     messagebox.insert_message, messagebox.addressees, messagebox.take_receipts, messagebox.read_receipts, messagebox.record_outcome,
     messagebox.report_of, messagebox.serves_location, messagebox.runs_host, messagebox.own_hosts,
     messagebox.own_locations, messagebox.current_load, messagebox.is_trusted, messagebox.insert_part, messagebox.flip_ref_count_log,
-    messagebox.fold_ref_count_log, messagebox.message_cleanup, messagebox.parts_cleanup,
+    messagebox.fold_ref_count_log, messagebox.message_cleanup, messagebox.record_job_run, messagebox.parts_cleanup,
     messagebox.purge_subscriptions, messagebox.dead_processes_cleanup, messagebox.operate_on_instances,
     messagebox.purge_receipts, messagebox.find_stalled_sessions, messagebox.terminate_stalled_session,
     messagebox.find_instance_subscriptions, messagebox.lock_instance_subscriptions, messagebox.locate_convoy_instances,
@@ -21,9 +21,12 @@ GRANT EXECUTE ON FUNCTION
 -- can write the originator (ADR 0034).
 GRANT INSERT (message_id, part_ids, body_part_id, body_part_name, context) ON messagebox.spool TO __HOSTS_ROLE__;
 GRANT INSERT (originator_sid, originator_pid) ON messagebox.spool TO __TRUSTED_ROLE__;
-GRANT INSERT ON messagebox.parts, messagebox.fragments, messagebox.message_ref_count_log_1,
-    messagebox.message_ref_count_log_2, messagebox.part_ref_count_log_1, messagebox.part_ref_count_log_2,
-    messagebox.message_properties, messagebox.message_predicates TO __HOSTS_ROLE__;
+GRANT INSERT ON messagebox.parts, messagebox.fragments, messagebox.message_properties, messagebox.message_predicates
+    TO __HOSTS_ROLE__;
+-- A host counts for its own transactions only: counted_in is not in the grant.
+GRANT INSERT (message_id, delta) ON messagebox.message_ref_count_log_1, messagebox.message_ref_count_log_2
+    TO __HOSTS_ROLE__;
+GRANT INSERT (part_id, delta) ON messagebox.part_ref_count_log_1, messagebox.part_ref_count_log_2 TO __HOSTS_ROLE__;
 GRANT SELECT, DELETE ON messagebox.message_properties, messagebox.message_predicates TO __HOSTS_ROLE__;
 GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.file_claim_number, messagebox.inbox_number TO __HOSTS_ROLE__;
 
@@ -50,7 +53,7 @@ GRANT SELECT, INSERT ON messagebox.inbox_fragments TO __HOSTS_ROLE__;
 GRANT SELECT ON management.message_box, management.schema_version, management.service_classes, management.hosts,
     management.properties, management.receive_ports, management.receive_locations, management.send_ports,
     management.host_instances, management.job_runs TO __HOSTS_ROLE__;
-GRANT INSERT, UPDATE, DELETE ON management.host_instances, management.job_runs TO __HOSTS_ROLE__;
+GRANT INSERT, UPDATE, DELETE ON management.host_instances TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT, UPDATE, DELETE ON management.running_locations TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT, UPDATE ON management.running_sinks TO __HOSTS_ROLE__;
 

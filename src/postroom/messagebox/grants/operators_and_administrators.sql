@@ -21,12 +21,14 @@ GRANT UPDATE (restart_requested) ON messagebox.streams TO __ADMINISTRATORS_ROLE_
 -- An administrator's process publishes and receives like a host, for every location, and may name the originator.
 GRANT INSERT (message_id, part_ids, body_part_id, body_part_name, context, originator_sid, originator_pid)
     ON messagebox.spool TO __ADMINISTRATORS_ROLE__;
-GRANT INSERT ON messagebox.parts, messagebox.fragments, messagebox.message_ref_count_log_1,
-    messagebox.message_ref_count_log_2, messagebox.part_ref_count_log_1, messagebox.part_ref_count_log_2
+GRANT INSERT ON messagebox.parts, messagebox.fragments TO __ADMINISTRATORS_ROLE__;
+GRANT INSERT (message_id, delta) ON messagebox.message_ref_count_log_1, messagebox.message_ref_count_log_2
+    TO __ADMINISTRATORS_ROLE__;
+GRANT INSERT (part_id, delta) ON messagebox.part_ref_count_log_1, messagebox.part_ref_count_log_2
     TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT, DELETE ON messagebox.message_properties, messagebox.message_predicates TO __ADMINISTRATORS_ROLE__;
-GRANT INSERT, UPDATE, DELETE ON messagebox.file_claims, management.host_instances, management.job_runs,
-    management.running_locations, management.running_sinks TO __ADMINISTRATORS_ROLE__;
+GRANT INSERT, UPDATE, DELETE ON messagebox.file_claims, management.host_instances, management.running_locations,
+    management.running_sinks TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT (interchange_id, location_id, context, size, body), DELETE,
     UPDATE (number, problem, size, attempts, attempts_since) ON messagebox.inbox TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT ON messagebox.inbox_fragments TO __ADMINISTRATORS_ROLE__;

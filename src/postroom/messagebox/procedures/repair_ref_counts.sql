@@ -20,51 +20,62 @@ BEGIN
     keep_parts := EXISTS (
         SELECT 1 FROM instances i WHERE NOT EXISTS (SELECT 1 FROM spool s WHERE s.message_id = i.message_id));
     FOREACH counted_kind IN ARRAY ARRAY['message', 'part'] LOOP
+        -- The references by id and by the transaction that counted them. The rows with transaction 0 list the known ids.
         IF counted_kind = 'message' THEN
-            referenced := 'SELECT id, count(i.message_id) AS n
-                             FROM (SELECT message_id AS id FROM spool UNION SELECT message_id FROM instances) known
-                             LEFT JOIN instances i ON i.message_id = id
-                            GROUP BY id';
+            referenced := 'SELECT id, counted_in, sum(n)::bigint AS n
+                             FROM (SELECT message_id AS id, ''0''::xid8 AS counted_in, 0 AS n FROM spool
+                                   UNION ALL SELECT message_id, counted_in, 1 FROM instances) r
+                            GROUP BY id, counted_in';
         ELSE
-            referenced := 'SELECT id, coalesce(sum(n), 0)::bigint AS n
-                             FROM (SELECT part_id AS id, 0 AS n FROM parts
+            referenced := 'SELECT id, counted_in, sum(n)::bigint AS n
+                             FROM (SELECT part_id AS id, ''0''::xid8 AS counted_in, 0 AS n FROM parts
                                    UNION ALL
-                                   SELECT unnest(s.part_ids), i.n
-                                     FROM (SELECT message_id, count(*) AS n FROM instances GROUP BY message_id) i
+                                   SELECT unnest(s.part_ids), i.counted_in, i.n
+                                     FROM (SELECT message_id, counted_in, count(*) AS n FROM instances GROUP BY 1, 2) i
                                      JOIN spool s USING (message_id)) r
-                            GROUP BY id';
+                            GROUP BY id, counted_in';
         END IF;
         DROP TABLE IF EXISTS pg_temp.wrong_ref_counts;
         EXECUTE format($sql$
             CREATE TEMPORARY TABLE wrong_ref_counts ON COMMIT DROP AS
             WITH referenced AS (%3$s),
-                 pending AS (SELECT %1$I_id AS id FROM %1$I_zero_sum
-                             UNION SELECT %1$I_id FROM %1$I_ref_count_log_1
-                             UNION SELECT %1$I_id FROM %1$I_ref_count_log_2)
-            SELECT id, c.total AS counted, coalesce(r.n, 0) AS referenced,
-                   CASE WHEN r.id IS NULL THEN 'left over'
-                        WHEN c.total IS NULL THEN 'missing'
-                        WHEN c.total < r.n THEN 'too low'
-                        WHEN c.total > r.n THEN 'too high'
+                 logged AS (SELECT %1$I_id AS id, counted_in, delta FROM %1$I_ref_count_log_1
+                            UNION ALL SELECT %1$I_id, counted_in, delta FROM %1$I_ref_count_log_2),
+                 counted AS (SELECT id, counted_in, sum(total)::bigint AS total
+                               FROM (SELECT %1$I_id AS id, counted_in, total FROM %1$I_ref_count_log_totals
+                                     UNION ALL SELECT id, counted_in, delta FROM logged
+                                     UNION ALL SELECT %1$I_id, '0', 0 FROM %1$I_zero_sum) c
+                              GROUP BY id, counted_in),
+                 pending AS (SELECT %1$I_id AS id FROM %1$I_zero_sum UNION SELECT id FROM logged),
+                 compared AS (SELECT id, coalesce(r.n, 0) AS n, coalesce(c.total, 0) AS total,
+                                     r.id IS NOT NULL AS is_known, c.id IS NOT NULL AS is_counted
+                                FROM referenced r FULL JOIN counted c USING (id, counted_in))
+            SELECT id, sum(total)::bigint AS counted, sum(n)::bigint AS referenced,
+                   CASE WHEN NOT bool_or(is_known) THEN 'left over'
+                        WHEN NOT bool_or(is_counted) THEN 'missing'
+                        WHEN bool_or(total < n) THEN 'too low'
+                        WHEN bool_or(total > n) THEN 'too high'
                         ELSE 'not scheduled for cleanup' END AS problem
-              FROM referenced r
-              FULL JOIN (SELECT %1$I_id AS id, total FROM %1$I_ref_counts) c USING (id)
+              FROM compared
               LEFT JOIN pending USING (id)
-             WHERE (c.total IS DISTINCT FROM coalesce(r.n, 0) OR coalesce(r.n, 0) = 0 AND pending.id IS NULL)
-               AND NOT (%2$L AND coalesce(r.n, 0) <= coalesce(c.total, 0)) $sql$,
+             GROUP BY id
+            HAVING (bool_or(total <> n) OR NOT bool_or(is_known) OR NOT bool_or(is_counted)
+                    OR sum(n) = 0 AND count(pending.id) = 0)
+               AND NOT (%2$L AND sum(n) <= sum(total)) $sql$,
             counted_kind, keep_parts AND counted_kind = 'part', referenced);
         EXECUTE format($sql$
             DELETE FROM %1$I_ref_count_log_1 USING wrong_ref_counts w WHERE %1$I_id = w.id;
             DELETE FROM %1$I_ref_count_log_2 USING wrong_ref_counts w WHERE %1$I_id = w.id;
             DELETE FROM %1$I_ref_count_log_totals USING wrong_ref_counts w WHERE %1$I_id = w.id;
             DELETE FROM %1$I_zero_sum USING wrong_ref_counts w WHERE %1$I_id = w.id;
-            INSERT INTO %1$I_ref_count_log_totals SELECT id, referenced FROM wrong_ref_counts WHERE referenced > 0;
+            INSERT INTO %1$I_ref_count_log_totals (%1$I_id, counted_in, total)
+            SELECT r.id, r.counted_in, r.n FROM (%2$s) r JOIN wrong_ref_counts w USING (id) WHERE r.n > 0;
             INSERT INTO %1$I_zero_sum
-            SELECT id FROM wrong_ref_counts WHERE referenced = 0 AND wrong_ref_counts.problem <> 'left over' $sql$,
-            counted_kind);
+            SELECT id FROM wrong_ref_counts w WHERE w.referenced = 0 AND w.problem <> 'left over' $sql$,
+            counted_kind, referenced);
         RETURN QUERY EXECUTE format($sql$
             SELECT %1$L::text, w.problem, count(*),
-                   (array_agg(format('%%s %%s, %%s counted, %%s in the queues', %1$L::text, w.id, coalesce(w.counted, 0),
+                   (array_agg(format('%%s %%s, %%s counted, %%s in the queues', %1$L::text, w.id, w.counted,
                                      w.referenced) ORDER BY w.id))[1:%2$s]
               FROM wrong_ref_counts w
              GROUP BY w.problem

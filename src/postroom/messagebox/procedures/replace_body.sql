@@ -9,9 +9,10 @@ DECLARE
     message_log smallint := (SELECT active FROM active_ref_count_log WHERE kind = 'message');
     part_log smallint := (SELECT active FROM active_ref_count_log WHERE kind = 'part');
     old_message uuid;
+    old_count xid8;
     new_parts uuid[];
 BEGIN
-    SELECT message_id INTO old_message FROM suspended_queue
+    SELECT message_id, counted_in INTO old_message, old_count FROM suspended_queue
      WHERE instance_id = p_instance_id AND resumable FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
@@ -23,7 +24,8 @@ BEGIN
            p_part_id, p_part_name, s.context, coalesce(s.originator_sid, s.published_by), s.originator_pid
       FROM spool s WHERE s.message_id = old_message
     RETURNING part_ids INTO STRICT new_parts;
-    UPDATE suspended_queue SET message_id = p_message_id WHERE instance_id = p_instance_id;
+    UPDATE suspended_queue SET message_id = p_message_id, counted_in = pg_current_xact_id()
+     WHERE instance_id = p_instance_id;
     -- The new reference before the old one goes: parts that both messages have are never without one.
     IF message_log = 1 THEN
         INSERT INTO message_ref_count_log_1 VALUES (p_message_id, 1);
@@ -35,6 +37,6 @@ BEGIN
     ELSE
         INSERT INTO part_ref_count_log_2 SELECT p, 1 FROM unnest(new_parts) p;
     END IF;
-    PERFORM int_release(ARRAY[old_message]);
+    PERFORM int_release(ARRAY[old_message], ARRAY[old_count]);
     RETURN true;
 END $$;

@@ -9,8 +9,9 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management,
         DELETE FROM suspended_queue q WHERE q.instance_id = ANY (p_instance_ids) AND q.resumable RETURNING q.*
     )
     INSERT INTO work_queue AS w (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
-                                 priority, task, attempt, enqueued_at)
-    SELECT seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task, 0, p_now
+                                 priority, task, attempt, enqueued_at, counted_in)
+    SELECT seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task, 0, p_now,
+           counted_in
       FROM resumed ORDER BY seq
     RETURNING w.instance_id, w.host_id;
 $$;

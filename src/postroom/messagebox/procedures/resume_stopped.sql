@@ -17,9 +17,9 @@ BEGIN
         RETURNING *
     )
     INSERT INTO work_queue (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
-                            priority, task, attempt, enqueued_at)
+                            priority, task, attempt, enqueued_at, counted_in)
     SELECT seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task, attempt,
-           enqueued_at
+           enqueued_at, counted_in
       FROM resumed ORDER BY seq;
     GET DIAGNOSTICS resumed_count = ROW_COUNT;
     RETURN resumed_count;

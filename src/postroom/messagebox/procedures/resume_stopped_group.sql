@@ -11,9 +11,9 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management,
         RETURNING *
     ), queued AS (
         INSERT INTO work_queue AS w (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
-                                     priority, task, attempt, enqueued_at)
+                                     priority, task, attempt, enqueued_at, counted_in)
         SELECT seq, r.host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task,
-               attempt, enqueued_at
+               attempt, enqueued_at, counted_in
           FROM resumed r ORDER BY seq
         RETURNING w.host_id
     )

@@ -13,6 +13,7 @@ DECLARE
     waiting_instance record;
     terminated uuid[];
     released uuid[];
+    released_counts xid8[];
 BEGIN
     -- A claim that is just being made is seen below, once it is committed; no other one comes in between.
     PERFORM 1 FROM work_queue WHERE instance_id = ANY (p_instance_ids) ORDER BY host_id, seq FOR UPDATE;
@@ -32,16 +33,18 @@ BEGIN
         terminated := terminated || waiting_instance.instance_id;
     END LOOP;
     WITH suspended AS (
-        DELETE FROM suspended_queue WHERE instance_id = ANY (idle) RETURNING instance_id, message_id
+        DELETE FROM suspended_queue WHERE instance_id = ANY (idle) RETURNING instance_id, message_id, counted_in
     ), waiting AS (
-        DELETE FROM scheduled_queue WHERE instance_id = ANY (idle) RETURNING instance_id, message_id
+        DELETE FROM scheduled_queue WHERE instance_id = ANY (idle) RETURNING instance_id, message_id, counted_in
     ), ready AS (
-        DELETE FROM work_queue WHERE instance_id = ANY (idle) AND claim_id IS NULL RETURNING instance_id, message_id
+        DELETE FROM work_queue WHERE instance_id = ANY (idle) AND claim_id IS NULL
+        RETURNING instance_id, message_id, counted_in
     )
-    SELECT terminated || array_agg(instance_id), array_agg(message_id) INTO terminated, released
+    SELECT terminated || array_agg(instance_id), array_agg(message_id), array_agg(counted_in)
+      INTO terminated, released, released_counts
       FROM (TABLE suspended UNION ALL TABLE waiting UNION ALL TABLE ready) gone;
     IF released IS NOT NULL THEN
-        PERFORM int_release(released);
+        PERFORM int_release(released, released_counts);
     END IF;
     RETURN QUERY SELECT DISTINCT unnest(terminated);
 END $$;

@@ -19,6 +19,7 @@ CREATE TABLE messagebox.work_queue (
     task             smallint NOT NULL DEFAULT 1,
     attempt          integer NOT NULL DEFAULT 0,
     enqueued_at      timestamptz NOT NULL DEFAULT now(),
+    counted_in       xid8 NOT NULL DEFAULT pg_current_xact_id(),  -- the transaction that counted the reference (0005)
     claim_id         uuid,                               -- null: not claimed
     claimed_by       integer                             -- the host instance
 ) PARTITION BY LIST (host_id);
@@ -47,6 +48,7 @@ CREATE TABLE messagebox.scheduled_queue (
     task               smallint NOT NULL DEFAULT 1,
     attempt            integer NOT NULL DEFAULT 0,
     enqueued_at        timestamptz NOT NULL,
+    counted_in         xid8 NOT NULL DEFAULT pg_current_xact_id(),
     valid_from         timestamptz NOT NULL,             -- when it is due
     error_code         text,                             -- of the last attempt
     error_description  text
@@ -69,6 +71,7 @@ CREATE TABLE messagebox.suspended_queue (
     task                 smallint NOT NULL DEFAULT 1,
     attempt              integer NOT NULL DEFAULT 0,
     enqueued_at          timestamptz NOT NULL DEFAULT now(),
+    counted_in           xid8 NOT NULL DEFAULT pg_current_xact_id(),  -- the transaction that counted the reference (0005)
     suspended_at         timestamptz NOT NULL DEFAULT now(),
     resumable            boolean NOT NULL DEFAULT true,
     cause                smallint NOT NULL,             -- 1 stopped port, 2 failure, 3 routing failure report, 4 operator
@@ -98,16 +101,16 @@ CREATE VIEW messagebox.instances AS
            CASE WHEN claim_id IS NULL THEN 1 ELSE 2 END::smallint AS state, enqueued_at,
            NULL::timestamptz AS valid_from, NULL::timestamptz AS suspended_at, NULL::smallint AS cause,
            NULL::text AS error_code, NULL::text AS error_description, NULL::text AS adapter, NULL::text AS uri,
-           NULL::uuid AS related_instance_id
+           NULL::uuid AS related_instance_id, counted_in
       FROM messagebox.work_queue
     UNION ALL
     SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
-           8::smallint, enqueued_at, valid_from, NULL, NULL, error_code, error_description, NULL, NULL, NULL
+           8::smallint, enqueued_at, valid_from, NULL, NULL, error_code, error_description, NULL, NULL, NULL, counted_in
       FROM messagebox.scheduled_queue
     UNION ALL
     SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
            CASE WHEN resumable THEN 4 ELSE 32 END::smallint, enqueued_at, NULL, suspended_at, cause,
-           error_code, error_description, adapter, uri, related_instance_id
+           error_code, error_description, adapter, uri, related_instance_id, counted_in
       FROM messagebox.suspended_queue;
 
 -- One row: the load of the MessageBox, for throttling. current_load measures it again when the row is a second old.

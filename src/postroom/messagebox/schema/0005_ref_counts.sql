@@ -1,11 +1,19 @@
 -- Reference counts: two alternating append-only logs for messages, and two for parts. Writers append deltas to the active log and
 -- never update a shared counter. A fold moves the rows of the other log into the totals.
 
+-- Every transaction has its own count of a message: a queue row and the +1 for it have the same counted_in, and so has the -1 that a
+-- function appends when it deletes the queue row. Hosts append to the logs themselves (COPY), but cannot set counted_in. So a host
+-- cannot lower the count of another publisher, even if it knows the id of the message.
+
 -- The logs. They have no index, because a fold reads all rows of a log.
-CREATE TABLE messagebox.message_ref_count_log_1 (message_id uuid NOT NULL, delta integer NOT NULL);
-CREATE TABLE messagebox.message_ref_count_log_2 (message_id uuid NOT NULL, delta integer NOT NULL);
-CREATE TABLE messagebox.part_ref_count_log_1 (part_id uuid NOT NULL, delta integer NOT NULL);
-CREATE TABLE messagebox.part_ref_count_log_2 (part_id uuid NOT NULL, delta integer NOT NULL);
+CREATE TABLE messagebox.message_ref_count_log_1 (
+    message_id uuid NOT NULL, delta integer NOT NULL, counted_in xid8 NOT NULL DEFAULT pg_current_xact_id());
+CREATE TABLE messagebox.message_ref_count_log_2 (
+    message_id uuid NOT NULL, delta integer NOT NULL, counted_in xid8 NOT NULL DEFAULT pg_current_xact_id());
+CREATE TABLE messagebox.part_ref_count_log_1 (
+    part_id uuid NOT NULL, delta integer NOT NULL, counted_in xid8 NOT NULL DEFAULT pg_current_xact_id());
+CREATE TABLE messagebox.part_ref_count_log_2 (
+    part_id uuid NOT NULL, delta integer NOT NULL, counted_in xid8 NOT NULL DEFAULT pg_current_xact_id());
 
 -- The active log of each pair.
 CREATE TABLE messagebox.active_ref_count_log (
@@ -14,11 +22,13 @@ CREATE TABLE messagebox.active_ref_count_log (
 );
 INSERT INTO messagebox.active_ref_count_log (kind) VALUES ('message'), ('part');
 
--- The sums of the folded deltas.
-CREATE TABLE messagebox.message_ref_count_log_totals (message_id uuid PRIMARY KEY, total bigint NOT NULL);
-CREATE TABLE messagebox.part_ref_count_log_totals (part_id uuid PRIMARY KEY, total bigint NOT NULL);
+-- The sums of the folded deltas. An id is free when none of its counts is positive.
+CREATE TABLE messagebox.message_ref_count_log_totals (
+    message_id uuid, counted_in xid8, total bigint NOT NULL, PRIMARY KEY (message_id, counted_in));
+CREATE TABLE messagebox.part_ref_count_log_totals (
+    part_id uuid, counted_in xid8, total bigint NOT NULL, PRIMARY KEY (part_id, counted_in));
 
--- The ids whose sum is zero. The cleanup reads these.
+-- The ids of which a count came to zero. The cleanup reads these.
 CREATE TABLE messagebox.message_zero_sum (message_id uuid PRIMARY KEY);
 CREATE TABLE messagebox.part_zero_sum (part_id uuid PRIMARY KEY);
 

@@ -6,14 +6,15 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
 DECLARE
     deleted uuid[];
+    counts xid8[];
 BEGIN
     WITH done AS (
-        DELETE FROM __HOST___q WHERE claim_id = p_claim_id AND seq = ANY (p_seqs) RETURNING message_id
+        DELETE FROM __HOST___q WHERE claim_id = p_claim_id AND seq = ANY (p_seqs) RETURNING message_id, counted_in
     )
-    SELECT array_agg(message_id) INTO deleted FROM done;
+    SELECT array_agg(message_id), array_agg(counted_in) INTO deleted, counts FROM done;
     IF deleted IS NULL THEN
         RETURN 0;
     END IF;
-    PERFORM int_release(deleted);
+    PERFORM int_release(deleted, counts);
     RETURN cardinality(deleted);
 END $$;

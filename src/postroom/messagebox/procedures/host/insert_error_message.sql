@@ -13,7 +13,8 @@ DECLARE
     failed record;
     shared uuid[];
 BEGIN
-    DELETE FROM __HOST___q WHERE claim_id = p_claim_id AND seq = p_seq RETURNING instance_id, message_id, service_id INTO failed;
+    DELETE FROM __HOST___q WHERE claim_id = p_claim_id AND seq = p_seq
+    RETURNING instance_id, message_id, service_id, counted_in INTO failed;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
@@ -27,6 +28,6 @@ BEGIN
        SET related_instance_id = NULL,
            (adapter, uri) = (SELECT l.adapter_kind, l.uri FROM receive_locations l WHERE l.id = failed.service_id)
      WHERE cause = 3 AND related_instance_id = failed.instance_id;
-    PERFORM int_release(ARRAY[failed.message_id]);
+    PERFORM int_release(ARRAY[failed.message_id], ARRAY[failed.counted_in]);
     RETURN shared;
 END $$;

@@ -14,10 +14,11 @@ BEGIN
         DELETE FROM __HOST___q WHERE claim_id = p_claim_id AND seq = ANY (p_seqs) RETURNING *
     )
     INSERT INTO __HOST___q_scheduled (seq, host_id, message_id, subscription_id, service_class, service_id,
-                                      instance_id, priority, task, attempt, enqueued_at, valid_from, error_code,
+                                      instance_id, priority, task, attempt, enqueued_at, counted_in, valid_from, error_code,
                                       error_description)
     SELECT f.seq, f.host_id, f.message_id, f.subscription_id, f.service_class, f.service_id, f.instance_id, f.priority,
-           f.task, f.attempt + 1, f.enqueued_at, p_now + r.delay, r.error_code, r.error_description
+           f.task, f.attempt + 1, f.enqueued_at, f.counted_in, p_now + r.delay, r.error_code,
+           r.error_description
       FROM failed f
       JOIN unnest(p_seqs, p_delays, p_error_codes, p_error_descriptions)
            AS r (seq, delay, error_code, error_description) ON r.seq = f.seq;

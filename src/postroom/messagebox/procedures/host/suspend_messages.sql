@@ -13,10 +13,11 @@ BEGIN
         DELETE FROM __HOST___q WHERE claim_id = p_claim_id AND seq = ANY (p_seqs) RETURNING *
     )
     INSERT INTO __HOST___q_suspended (seq, host_id, message_id, subscription_id, service_class, service_id,
-                                      instance_id, priority, task, attempt, enqueued_at, suspended_at, resumable,
+                                      instance_id, priority, task, attempt, enqueued_at, counted_in, suspended_at, resumable,
                                       cause, error_code, error_description, adapter, uri)
     SELECT f.seq, f.host_id, f.message_id, f.subscription_id, f.service_class, f.service_id, f.instance_id, f.priority,
-           f.task, f.attempt, f.enqueued_at, p_now, r.resumable, 2, r.error_code, r.error_description, r.adapter, r.uri
+           f.task, f.attempt, f.enqueued_at, f.counted_in, p_now, r.resumable, 2, r.error_code,
+           r.error_description, r.adapter, r.uri
       FROM failed f
       JOIN unnest(p_seqs, p_error_codes, p_error_descriptions, p_adapters, p_uris, p_resumable)
            AS r (seq, error_code, error_description, adapter, uri, resumable) ON r.seq = f.seq;

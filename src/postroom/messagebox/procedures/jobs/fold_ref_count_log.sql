@@ -18,12 +18,12 @@ BEGIN
     END IF;
     EXECUTE format('LOCK TABLE %I IN SHARE ROW EXCLUSIVE MODE', log);
     EXECUTE format($sql$
-        WITH deltas AS (DELETE FROM %2$I RETURNING %1$I AS id, delta),
-             sums AS (SELECT id, sum(delta) AS delta, count(*) AS n FROM deltas GROUP BY 1),
+        WITH deltas AS (DELETE FROM %2$I RETURNING %1$I AS id, counted_in, delta),
+             sums AS (SELECT id, counted_in, sum(delta) AS delta, count(*) AS n FROM deltas GROUP BY 1, 2),
              changed AS (
-                INSERT INTO %3$I AS t (%1$I, total)
-                SELECT s.id, s.delta FROM sums s WHERE s.delta <> 0
-                ON CONFLICT (%1$I) DO UPDATE SET total = t.total + excluded.total
+                INSERT INTO %3$I AS t (%1$I, counted_in, total)
+                SELECT s.id, s.counted_in, s.delta FROM sums s WHERE s.delta <> 0
+                ON CONFLICT (%1$I, counted_in) DO UPDATE SET total = t.total + excluded.total
                 RETURNING t.%1$I AS id, t.total),
              zero AS (
                 INSERT INTO %4$I (%1$I)

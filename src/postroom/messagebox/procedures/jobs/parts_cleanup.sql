@@ -14,7 +14,7 @@ BEGIN
          WHERE NOT EXISTS (SELECT 1 FROM part_ref_count_log_1 l WHERE l.part_id = z.part_id)
            AND NOT EXISTS (SELECT 1 FROM part_ref_count_log_2 l WHERE l.part_id = z.part_id)
          LIMIT p_limit);
-    DELETE FROM part_ref_count_log_totals WHERE part_id = ANY (candidates) AND total = 0;
+    DELETE FROM part_ref_count_log_totals WHERE part_id = ANY (candidates) AND total <= 0;
     -- A sum that was zero once and is not any more is still in the totals; it comes back when it is zero again.
     free := ARRAY(
         SELECT unnest(candidates)
