@@ -127,7 +127,7 @@ def _send_port_definition(
 def _group_definition(group: DeclaredSendPortGroup, known: list[Property]) -> SendPortGroupDefinition:
     return SendPortGroupDefinition(
         name=group.name,
-        # Their order means nothing, and must not look like a change.
+        # The order has no meaning, and a different order is not a change.
         members=tuple(sorted(member if isinstance(member, str) else member.name for member in group.members)),
         filter=_filter(group.filter, known),
         state=group.state,

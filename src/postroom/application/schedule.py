@@ -73,11 +73,11 @@ class Schedule(BaseModel):
                 months=tuple(months),
             )
         except ValidationError as error:
-            wrong = "; ".join(dict.fromkeys(_in_words(item) for item in error.errors()))
+            wrong = "; ".join(dict.fromkeys(_format_problem(item) for item in error.errors()))
             raise DefinitionError(f"The schedule is invalid: {wrong}.") from None
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with it, a sentence for each."""
+        """Return the problems, one sentence each."""
         if self.start is not None and self.stop is not None and self.stop < self.start:
             yield f"stop {self.stop} is before start {self.start}."
         if self.window is not None and self.window[0] == self.window[1]:
@@ -101,7 +101,7 @@ class Schedule(BaseModel):
                 yield f"months: {month} is no month."
 
     def is_open(self, now: datetime) -> bool:
-        """Whether messages are taken in at this instant."""
+        """Return True if the location receives messages at this time."""
         local = now.astimezone(self._zone)
         if self.window is None:
             return self._counts(local.date())
@@ -114,7 +114,7 @@ class Schedule(BaseModel):
         )
 
     def next_opening(self, now: datetime) -> datetime | None:
-        """When the next day that counts begins, after this instant; None if there is no more."""
+        """Return the start of the next scheduled day after this time, or None if there is none."""
         begin = time() if self.window is None else self.window[0]
         today = now.astimezone(self._zone).date()
         first = max(today, self.start) if self.start is not None else today
@@ -127,9 +127,9 @@ class Schedule(BaseModel):
         return None
 
     def __str__(self) -> str:
-        return ", ".join(self._said())
+        return ", ".join(self._format_parts())
 
-    def _said(self) -> Iterator[str]:
+    def _format_parts(self) -> Iterator[str]:
         if self.every_days:
             yield "every day" if self.every_days == 1 else f"every {self.every_days} days"
         if self.weekdays:
@@ -173,8 +173,8 @@ class Schedule(BaseModel):
         return True
 
 
-def _in_words(wrong: ErrorDetails) -> str:
-    """One thing that is wrong with the arguments of a schedule."""
+def _format_problem(wrong: ErrorDetails) -> str:
+    """Format a problem with the arguments of a schedule."""
     field, given = str(wrong["loc"][0]), wrong["input"]
     match wrong["type"].partition("_")[0]:
         case "time":

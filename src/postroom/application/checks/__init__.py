@@ -1,1 +1,1 @@
-"""Checks of an application: by itself, and against those that are deployed."""
+"""Checks of an application: alone, and together with the deployed applications."""

@@ -1,4 +1,4 @@
-"""Check that a Spark reader and its pipeline fit together."""
+"""Checks that a Spark reader and its pipeline fit together."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from postroom.pipelines import Rows
 
 
 def bulk_problems(adapter: object, pipeline: object) -> Iterator[str]:
-    """Return what does not fit between a Spark reader and its pipeline. Problems that each has alone are not checked
-    here."""
+    """Yield the conflicts between a Spark reader and its pipeline. The problems of each alone are not checked here."""
     if not isinstance(adapter, SparkReader):
         if isinstance(pipeline, Rows):
             yield "pipelines.Rows is for what adapters.SparkReader reads; another adapter has no rows."
@@ -27,7 +26,7 @@ def bulk_problems(adapter: object, pipeline: object) -> Iterator[str]:
 
 
 def bulk_map_problems(port: ReceivePort) -> Iterator[str]:
-    """Rows are published as they were read."""
+    """Yield a problem if a receive port of rows has maps: rows are published without maps."""
     for location in port.locations:
         if port.maps and isinstance(location.adapter, SparkReader):
             yield f"maps: the location {location.name!r} reads rows, which are not mapped; map them at send ports."

@@ -1,4 +1,4 @@
-"""Conflicts between an application and those that are deployed already.
+"""Conflicts between an application and the deployed applications.
 
 Names of ports, groups and locations are unique in the whole deployment (SPT-14, ORS-07); a property has one type in all
 of it.
@@ -36,7 +36,7 @@ def conflicts(new: ApplicationDefinition, deployed: Iterable[ApplicationDefiniti
 class _Kind(NamedTuple):
     what: str
     shared_with: str
-    """Kinds whose names are one set: a send port and a send port group cannot have the same."""
+    """Kinds that share their names: a send port and a send port group cannot have the same name."""
 
 
 _RECEIVE_PORT, _LOCATION = _Kind("receive port", "receive port"), _Kind("receive location", "receive location")
@@ -55,7 +55,7 @@ def _names(application: ApplicationDefinition) -> Iterator[tuple[_Kind, str, Sou
 
 
 def _host_conflicts(new: ApplicationDefinition, other: ApplicationDefinition) -> Iterator[Problem]:
-    """Two applications may declare the same host, but not with different settings."""
+    """Yield hosts that two applications declare with different settings."""
     theirs = {host.name.lower(): host for host in other.hosts}
     for host in new.hosts:
         there = theirs.get(host.name.lower())

@@ -1,4 +1,4 @@
-"""Check single fields of a declaration. Each problem is one sentence."""
+"""Checks single fields of a declaration. Each problem is one sentence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def name_problems(what: str, name: object) -> Iterator[str]:
-    """The name of an application, a port, a group or a location."""
+    """Yield the problems of the name of an application, a port, a group or a location."""
     if not isinstance(name, str):
         yield f"{what}: the name is {name!r}, which is not text."
     elif not name.strip():
@@ -43,7 +43,7 @@ def host_name_problems(name: object) -> Iterator[str]:
 
 
 def adapter_problems(adapter: object, allowed: UnionType, verb: str) -> Iterator[str]:
-    """``allowed`` are the adapters that can do what ``verb`` says."""
+    """Yield the problems of an adapter. ``allowed`` are the adapters that can ``verb`` (receive or send)."""
     if not isinstance(adapter, AdapterDefinition):
         yield f"{adapter!r} is not an adapter, such as adapters.File(...)."
         return
@@ -69,7 +69,7 @@ def filter_problems(filter: object, known: list[Property]) -> Iterator[str]:
             # The port's subscription has one more group, for messages that name its transport.
             yield f"filter: it has {len(filter.groups):,} groups, but a port's may have at most {MAX_GROUPS - 1:,}."
     elif isinstance(filter, bool):
-        # Two properties are compared for what they are.
+        # Comparing two properties gives True or False, not a filter.
         yield f"filter is {filter}; a property has to be compared with a value, as in Region == 'EU'."
     elif filter is not None:
         yield f"filter is {filter!r}, but must be a comparison of properties, or its text."

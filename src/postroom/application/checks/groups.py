@@ -1,4 +1,4 @@
-"""Check the send port groups of an application (SPT-10, SPT-14)."""
+"""Checks the send port groups of an application (SPT-10, SPT-14)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from postroom.properties import Property
 
 
 def group_problems(application: Declarations, known: list[Property]) -> Iterator[Problem]:
-    """Every problem of every group."""
+    """Yield every problem of every group."""
     ports = {port.name: port for port in application.send_ports if isinstance(port.name, str)}
     for group in application.send_port_groups:
         texts = [

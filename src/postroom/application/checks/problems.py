@@ -1,4 +1,4 @@
-"""Find everything that is wrong with an application, in one pass."""
+"""Finds all problems of an application in one pass."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def problems_of(application: Declarations) -> list[Problem]:
 
 
 def as_values(given: object) -> Sequence[object]:
-    """Return the values that a host has of one property; it may be declared with one value or with a list."""
+    """Return the values that a host has of one property. It may be declared with one value or with a list."""
     return given if isinstance(given, list | tuple) else (given,)
 
 

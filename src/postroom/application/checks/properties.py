@@ -24,7 +24,7 @@ from postroom.system_properties import SYSTEM_PROPERTIES
 
 @dataclass(frozen=True, kw_only=True)
 class Use:
-    """One mention of a property. Only some make it known."""
+    """One use of a property. Only some uses make it known."""
 
     property: Property
     position: SourcePosition
@@ -32,17 +32,17 @@ class Use:
 
 
 def uses(application: Declarations) -> Iterator[Use]:
-    """Return every use of a property in the application: declared, given to a host, promoted, compared."""
+    """Return every use of a property in the application: declared, set for a host, promoted, compared."""
     for declared in application.properties:
         if isinstance(declared.property, Property):
             yield Use(property=declared.property, position=declared.position, makes_known=True)
     for host in application.hosts:
-        # What hosts show is what messages may ask for, and then of this type.
+        # Message predicates refer to the application properties of hosts, so these are known with their types.
         for prop in host.properties if isinstance(host.properties, Mapping) else ():
             if isinstance(prop, Property) and not isinstance(prop, DistinguishedField):
                 yield Use(property=prop, position=host.position, makes_known=True)
     for receive_port in application.receive_ports:
-        # What is no list, or no map, is a problem that is told elsewhere.
+        # An argument that is not a list of maps is reported by another check.
         for one in receive_port.maps if isinstance(receive_port.maps, list | tuple) else ():
             for prop in one.may_promote if isinstance(one, Map) else ():
                 if not isinstance(prop, DistinguishedField):
@@ -51,7 +51,7 @@ def uses(application: Declarations) -> Iterator[Use]:
             if isinstance(location.pipeline, ReceivePipeline):
                 for prop in location.pipeline.promotes:
                     if isinstance(prop, DistinguishedField):
-                        continue  # written, so that no filter can see it
+                        continue  # written, not promoted: filters cannot compare it
                     yield Use(property=prop, position=location.position, makes_known=True)
     for port in application.send_ports:
         if isinstance(port.adapter, AnySink):
@@ -66,28 +66,29 @@ def uses(application: Declarations) -> Iterator[Use]:
 
 
 def compared_properties(filter: Filter) -> Iterator[Property]:
-    """The properties in a filter, each once."""
+    """Yield the properties in a filter, each once."""
     for key, value_type in dict.fromkeys((p.property.key, p.property.value_type) for g in filter.groups for p in g):
         yield Property.from_key(key, value_type)
 
 
 def known_properties(application: Declarations) -> list[Property]:
-    """What text filters may name. What only a Python filter compares is among it: it is a problem there, not here."""
+    """Return the properties that text filters may use. It includes properties that only a Python filter compares:
+    another check reports these."""
     return [*SYSTEM_PROPERTIES.values(), *(use.property for use in uses(application))]
 
 
 def own_properties(application: Declarations) -> tuple[Property, ...]:
-    """What the application mentions, each once, without the system properties."""
+    """Return the properties that the application uses, each once, without system properties."""
     mentioned: dict[str, Property] = {}
     for use in uses(application):
-        # Filters and pipelines do not know what is sensitive; one declaration that says so is enough.
+        # Filters and pipelines do not know which properties are sensitive. One declaration is enough.
         if use.property.sensitive or use.property.key not in mentioned:
             mentioned[use.property.key] = use.property
     return tuple(mentioned[key] for key in sorted(mentioned) if key not in SYSTEM_PROPERTIES)
 
 
 def property_problems(application: Declarations) -> Iterator[Problem]:
-    """Properties that nobody makes known, and properties of two types."""
+    """Yield properties that are used but not known, and properties with two types."""
     mentions = list(uses(application))
     known = {use.property.key for use in mentions if use.makes_known} | SYSTEM_PROPERTIES.keys()
     dotted = sorted(use.property.dotted for use in mentions if use.makes_known)

@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 def shared_endpoint_problems(
     new: ApplicationDefinition, deployed: Sequence[ApplicationDefinition], home: Path
 ) -> Iterator[Problem]:
-    """Return what keeps the endpoints of ``new`` from being deployed; relative paths are taken from ``home``."""
+    """Yield the problems that prevent a deployment of ``new``. Relative paths are resolved against ``home``."""
     others = [other for other in deployed if other.name != new.name]
     yield from _http_port_problems(new, others)
     yield from _file_name_problems(new, others, home)
@@ -40,7 +40,7 @@ def _pairs(
     new: ApplicationDefinition,
     others: Sequence[ApplicationDefinition],
 ) -> Iterator[tuple[_T, _T]]:
-    """Each endpoint of ``new`` with each that was there before it."""
+    """Yield each endpoint of ``new`` with each endpoint before it."""
     known = [one for other in others for one in endpoints(other)]
     for one in endpoints(new):
         yield from ((one, other) for other in known)
@@ -55,7 +55,7 @@ def _locations(application: ApplicationDefinition) -> Iterator[ReceiveLocationDe
 
 
 def _http_port_problems(new: ApplicationDefinition, others: Sequence[ApplicationDefinition]) -> Iterator[Problem]:
-    """A port belongs to one host, has one certificate, and has each path once."""
+    """Yield conflicts of HTTP ports: a port has one host, one certificate, and each path once."""
     for location, other in _pairs(_locations, new, others):
         ours, theirs = location.adapter, other.adapter
         if not isinstance(ours, HttpReceive) or not isinstance(theirs, HttpReceive):
@@ -82,7 +82,7 @@ def _watching(application: ApplicationDefinition) -> Iterator[tuple[ReceiveLocat
 def _watched_folder_problems(
     new: ApplicationDefinition, others: Sequence[ApplicationDefinition], home: Path
 ) -> Iterator[Problem]:
-    """A file is for one location: which of two that watch for it takes it would be chance."""
+    """Yield folders that two locations watch: either location could receive a file."""
     for (location, file), (other, theirs) in _pairs(_watching, new, others):
         if _folder(file, home) == _folder(theirs, home) and can_match_same_name(file.pattern, theirs.pattern):
             yield location.position.problem(
@@ -95,7 +95,7 @@ def _watched_folder_problems(
 def _archive_problems(
     new: ApplicationDefinition, others: Sequence[ApplicationDefinition], home: Path
 ) -> Iterator[Problem]:
-    """An archive that is watched: what is archived there would come in again."""
+    """Yield archives that a location watches: archived files would be received again."""
     watching = [one for application in (*others, new) for one in _watching(application)]
     for location, file in _watching(new):
         archive = file.archive_folder(home)
@@ -108,8 +108,8 @@ def _archive_problems(
 
 
 def _unprotected_folder_problems(new: ApplicationDefinition, home: Path) -> Iterator[Problem]:
-    """A folder where other accounts could replace claimed files, as far as it can be seen here. The owner is not
-    compared: the pipeline may run under another account than this command."""
+    """Yield folders where other accounts could replace claimed files. The owner is not compared: the pipeline may run
+    under another account than this command."""
     for location, file in _watching(new):
         if file.trusted_senders or file.private_folder is not None:
             continue
@@ -133,8 +133,8 @@ def _send_ports(application: ApplicationDefinition) -> Iterator[SendPortDefiniti
 def _file_name_problems(
     new: ApplicationDefinition, others: Sequence[ApplicationDefinition], home: Path
 ) -> Iterator[Problem]:
-    """A port that finds a file of its message's name with its content has sent it already. If that was another port's,
-    its own would never be written."""
+    """Yield send ports that may write the same file. A port that finds a file with the name and the content of its
+    message considers it sent, so the file of another port would replace its own."""
     for port, other in _pairs(_send_ports, new, others):
         file, theirs = port.adapter, other.adapter
         if not isinstance(file, File) or not isinstance(theirs, File) or _folder(file, home) != _folder(theirs, home):
@@ -149,8 +149,8 @@ def _file_name_problems(
 
 
 def _table_problems(new: ApplicationDefinition, others: Sequence[ApplicationDefinition]) -> Iterator[Problem]:
-    """A table has one row for each message: of a message that reaches two ports, the row of one would be taken for that
-    of the other."""
+    """Yield tables that two sinks write. A table has one row for each message, so a message that reaches both sinks
+    would get only one row."""
     for port, other in _pairs(_send_ports, new, others):
         ours, theirs = port.adapter, other.adapter
         if isinstance(ours, SparkTable) and isinstance(theirs, SparkTable) and _table(ours) == _table(theirs):
@@ -162,7 +162,7 @@ def _table_problems(new: ApplicationDefinition, others: Sequence[ApplicationDefi
 
 
 def _table(table: SparkTable) -> tuple[str, str]:
-    """Whoever logs in, it is the same table. What is spelt differently in another way is taken for another one."""
+    """Return the identity of a table, without the login. Other differences in spelling count as another table."""
     if table.is_jdbc:
         return table.url.casefold(), table.table.casefold()
     return re.sub(r"^postgres(ql)?://([^/?#]*@)?", "", table.url), table.table.removeprefix("public.")
