@@ -93,9 +93,9 @@ def test_outcomes_find_their_rows_by_the_claim(full: Box, outcome: str) -> None:
                     case "release":
                         assert QUEUES.release(full.connection, claim_id, seqs) == LIMIT
                     case "parts":
-                        assert len(QUEUES.parts(full.connection, claim_id, message_id)) == 1
+                        assert len(QUEUES.read_parts(full.connection, claim_id, message_id)) == 1
                     case "fragments":
                         arguments = (claim_id, message_id, message_id)
-                        assert QUEUES.fragments(full.connection, *arguments, start=0, count=10) == []
+                        assert QUEUES.read_fragments(full.connection, *arguments, start=0, count=10) == []
         assert read.whole("default_q", "spool", "parts", "fragments") == 0
         assert read.entries("default_q_claim_id_idx") <= 2 * LIMIT

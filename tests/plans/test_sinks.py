@@ -36,7 +36,7 @@ def full(request: pytest.FixtureRequest, databases: Databases) -> Iterator[Box]:
 def test_opening_a_batch_uses_the_index_of_the_sink(full: Box) -> None:
     for _ in range(7):  # PostgreSQL may use a generic plan after the fifth execution
         with full.connection.transaction(force_rollback=True), reads(full.connection) as read:
-            batch = QUEUE.open(full.connection, SINK, limit=100)
+            batch = QUEUE.open_batch(full.connection, SINK, limit=100)
             assert batch is not None
             assert len(batch.seqs) == 100
         assert read.whole("default_q") == 0
@@ -45,16 +45,16 @@ def test_opening_a_batch_uses_the_index_of_the_sink(full: Box) -> None:
 
 def test_reading_the_messages_of_a_batch_uses_the_index_of_claims(full: Box) -> None:
     with full.connection.transaction(force_rollback=True):
-        batch = QUEUE.open(full.connection, SINK, limit=500)
+        batch = QUEUE.open_batch(full.connection, SINK, limit=500)
         assert batch is not None
         with reads(full.connection) as read:
-            assert len(QUEUE.messages(full.connection, batch.batch_id, 1, batch.seqs[:50])) == 50
+            assert len(QUEUE.read_messages(full.connection, batch.batch_id, 1, batch.seqs[:50])) == 50
         assert read.whole("default_q") == 0
         assert read.entries("default_q_claim_id_idx") <= 500
 
 
 def test_finding_the_waiting_sinks_takes_one_lookup_per_sink(full: Box) -> None:
     with full.connection.transaction(force_rollback=True), reads(full.connection) as read:
-        assert QUEUE.waiting(full.connection) == {SINK, OTHER}
+        assert QUEUE.find_waiting_ports(full.connection) == {SINK, OTHER}
     assert read.whole("default_q") == 0
     assert read.entries("default_q_service_id_priority_seq_idx") <= 10

@@ -103,7 +103,7 @@ def test_a_batch_is_written_where_directories_cannot_be_renamed(
     ids = publish(box, b"a")
     port_id = box.one("SELECT id FROM send_ports")
     # An attempt died after it had written.
-    assert SinkQueue("Default").open(box.connection, port_id, limit=10) is not None
+    assert SinkQueue("Default").open_batch(box.connection, port_id, limit=10) is not None
     assert drain(session, box, login, tmp_path) == 1
     log = session.read.json(f"{target}/_postroom/log").collect()
     [directory] = [row["directory"] for row in log]

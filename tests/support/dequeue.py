@@ -19,13 +19,13 @@ class _Reader:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def parts(self, claimed: ClaimedMessage) -> list[StoredPart]:
-        return QUEUES.parts(self._connection, claimed.claim_id, claimed.message_id)
+    def read_parts(self, claimed: ClaimedMessage) -> list[StoredPart]:
+        return QUEUES.read_parts(self._connection, claimed.claim_id, claimed.message_id)
 
-    def fragments(
+    def read_fragments(
         self, claimed: ClaimedMessage, part_id: uuid.UUID, *, start: int, count: int
     ) -> list[tuple[int, bytes]]:
-        return QUEUES.fragments(
+        return QUEUES.read_fragments(
             self._connection, claimed.claim_id, claimed.message_id, part_id, start=start, count=count
         )
 

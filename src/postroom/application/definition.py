@@ -164,7 +164,7 @@ class ApplicationDefinition(_Positioned):
         filtered = {field: [_with_filter(one, known) for one in listed] for field, listed in declared.items()}
         return {**source, **filtered}
 
-    def stored(self) -> dict[str, Any]:
+    def to_stored(self) -> dict[str, Any]:
         """Return the definition as JSON values."""
         return self.model_dump(mode="json")
 

@@ -89,7 +89,7 @@ class _Endpoint:
         """The type of the adapter, which is known without its settings."""
         return get_adapter_type(self.adapter_kind)
 
-    @property
+    @cached_property
     def has_maps(self) -> bool:
         return bool(self.maps_json.get("maps"))
 

@@ -89,14 +89,14 @@ def assign_numbers(connection: Connection, location_id: uuid.UUID, most: int) ->
     return connection.execute(statement("queries/number_inbox"), (location_id, most)).rowcount
 
 
-def newest(connection: Connection, location_id: uuid.UUID, after: int, most: int | None) -> int:
+def find_last_number(connection: Connection, location_id: uuid.UUID, after: int, most: int | None) -> int:
     """Return the last number of the next ``most`` rows after a number, or ``after`` if there are none."""
     found = connection.execute(statement("queries/last_inbox_number"), (location_id, after, most)).fetchone()
     assert found is not None
     return after if found[0] is None else int(found[0])
 
 
-def between(connection: Connection, location_id: uuid.UUID, after: int, last: int) -> list[InboxRow]:
+def read_numbered(connection: Connection, location_id: uuid.UUID, after: int, last: int) -> list[InboxRow]:
     """Return the rows with numbers above ``after`` and up to ``last``, in order."""
     rows = connection.execute(
         "SELECT interchange_id, size FROM inbox"

@@ -35,23 +35,23 @@ _RETRY_HINT = "Try again. If it happens again, read the log of PostgreSQL."
 _BY_SQLSTATE: Mapping[str, tuple[type[PostroomError], str]] = {
     "PR001": (StaleRouting, "The subscriptions changed."),
     "PR002": (RoutingFailure, "No host that subscribes may receive the message."),
-    "PR404": (NotFound, "The MessageBox does not have what was named."),
-    "PR409": (StateError, "The subscription was made by another transaction."),
+    "PR404": (NotFound, "The MessageBox has no such object."),
+    "PR409": (StateError, "The subscription was created by another transaction."),
     "PR410": (ClaimLost, "Another host instance has taken over the message."),
 }
 #: The first matching type applies. The types of psycopg correspond to the classes of SQLSTATE.
 _BY_TYPE: tuple[tuple[type[psycopg.Error], type[PostroomError], str, str], ...] = (
-    (pg.DeadlockDetected, TransactionConflict, "Another transaction was in the way.", _RETRY_HINT),
-    (pg.SerializationFailure, TransactionConflict, "Another transaction was in the way.", _RETRY_HINT),
-    (pg.LockNotAvailable, LockTimeout, "Another session holds a lock that is needed.", _RETRY_HINT),
+    (pg.DeadlockDetected, TransactionConflict, "The transaction conflicts with another transaction.", _RETRY_HINT),
+    (pg.SerializationFailure, TransactionConflict, "The transaction conflicts with another transaction.", _RETRY_HINT),
+    (pg.LockNotAvailable, LockTimeout, "Another session has locked what this statement needs.", _RETRY_HINT),
     (pg.IdleInTransactionSessionTimeout, MessageBoxUnavailable, "The session was ended.", _RETRY_HINT),
-    (psycopg.OperationalError, MessageBoxUnavailable, "The MessageBox could not do that now.", _RETRY_HINT),
-    (pg.InsufficientPrivilege, NotAllowed, "The login may not do that.", _NOT_ALLOWED_HINT),
+    (psycopg.OperationalError, MessageBoxUnavailable, "The MessageBox is not available at the moment.", _RETRY_HINT),
+    (pg.InsufficientPrivilege, NotAllowed, "The login has no right to do this.", _NOT_ALLOWED_HINT),
     (pg.UniqueViolation, DuplicateKey, "The MessageBox has a row with this key.", ""),
     (pg.ForeignKeyViolation, MissingReference, "The MessageBox does not have a row that is referred to.", ""),
     (psycopg.IntegrityError, StorageFailure, "The MessageBox does not accept a value.", ""),
     (psycopg.DataError, StorageFailure, "The MessageBox does not accept a value.", ""),
-    (psycopg.Error, DatabaseError, "PostgreSQL refused a statement.", ""),
+    (psycopg.Error, DatabaseError, "PostgreSQL rejected a statement.", ""),
 )
 
 
@@ -64,7 +64,7 @@ def translate_psycopg_error(error: psycopg.Error) -> PostroomError:
     if (known := _BY_SQLSTATE.get(error.sqlstate or "")) is not None:
         kind, what = known
         return kind(what, why=why)
-    return next(kind(what, why=why, hint=hint) for of, kind, what, hint in _BY_TYPE if isinstance(error, of))
+    return next(kind(what, why=why, hint=hint) for foreign, kind, what, hint in _BY_TYPE if isinstance(error, foreign))
 
 
 @contextmanager

@@ -42,7 +42,7 @@ class ClaimedMessage(NamedTuple):
 
     A tuple instead of a dataclass: one is created for every message, and a frozen dataclass costs ten times as much.
     ``context`` is None only if the message is missing. ``body`` is None without a body, or if it is in fragments.
-    ``originator_sid`` and ``originator_pid`` are the authenticated originator, whatever the context contains.
+    ``originator_sid`` and ``originator_pid`` are the authenticated originator, independently of the context.
     ``group`` is the send port group that the message is routed through, if any.
     """
 
@@ -219,12 +219,12 @@ class HostQueues:
         """Release all claims of the host instance, except its unfinished messages. Return the number of rows."""
         return _count(connection, self._release_claims, (host_instance, _format_array(unfinished)))
 
-    def parts(self, connection: Connection, claim_id: uuid.UUID, message_id: uuid.UUID) -> list[StoredPart]:
+    def read_parts(self, connection: Connection, claim_id: uuid.UUID, message_id: uuid.UUID) -> list[StoredPart]:
         """Return all parts of a claimed message, in order."""
         rows = connection.execute(self._parts, (claim_id, message_id), binary=True).fetchall()
         return [StoredPart(*row) for row in rows]
 
-    def fragments(
+    def read_fragments(
         self,
         connection: Connection,
         claim_id: uuid.UUID,

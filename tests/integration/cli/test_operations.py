@@ -274,7 +274,7 @@ def test_a_login_without_permission_is_rejected(applied: Run, database: str) -> 
     assert role is not None
     refused = applied("--database", database.replace("postgres@", f"{role[0]}@"), "port", "stop", "Europe")
     assert refused.code == ExitCode.STATE
-    assert "The login may not do that." in refused.err
+    assert "The login has no right to do this." in refused.err
 
 
 def test_groups_are_enlisted_started_stopped_and_unenlisted(run: Run, tmp_path: Path) -> None:

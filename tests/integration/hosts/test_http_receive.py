@@ -75,7 +75,7 @@ def publish(box: Box, location: ReceiveLocation) -> None:
     login = Login(url=box.url, user=box.host().role_name)
     with connect(box.url, user=login.user) as connection:
         InboxNumbering(connection, location).scan()
-    rows = inbox.between(box.connection, location.location_id, 0, 1 << 60)
+    rows = inbox.read_numbered(box.connection, location.location_id, 0, 1 << 60)
     ReceiveTask(source=Inbox(location=location, login=login), login=login).receive(rows)
     close_worker(login)
 

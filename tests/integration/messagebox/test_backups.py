@@ -66,13 +66,13 @@ def dump_and_restore(box: Box, snapshot_id: str, into: str) -> None:
         [binaries.folder / "pg_dump", "--format=custom", f"--snapshot={snapshot_id}", box.url],
         capture_output=True,
         check=True,
-        **binaries.options(),
+        **binaries.get_options(),
     ).stdout
     subprocess.run(
         [binaries.folder / "pg_restore", "--exit-on-error", f"--dbname={into}"],
         input=dump,
         check=True,
-        **binaries.options(),
+        **binaries.get_options(),
     )
 
 

@@ -269,7 +269,7 @@ def test_programs_that_the_server_account_cannot_run_are_copied_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = folder / "store"
-    monkeypatch.setattr(binaries, "_usable", lambda found: found.folder.is_relative_to(store))
+    monkeypatch.setattr(binaries, "_is_usable", lambda found: found.folder.is_relative_to(store))
     for _ in range(2):
         with EmbeddedServer(folder / "postgres", settings=QUICK, store=store) as server:
             insert_number(server, 1)

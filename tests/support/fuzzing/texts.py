@@ -135,12 +135,14 @@ def make_application_target(folder: Path) -> Target:
                 raise MessageLost("the file was neither read nor reported")
             return f"{len(loaded.problems)} problems, {loaded.definition is not None}"
         definition = ApplicationDefinition.from_stored(_parse_object(data))
-        if ApplicationDefinition.from_stored(definition.stored()) != definition:
+        if ApplicationDefinition.from_stored(definition.to_stored()) != definition:
             raise MessageLost("the stored definition is another definition")
         return "a definition"
 
     examples = Path(postroom.__file__).parent / "examples"
-    stored = [load(examples / name / "app.py").stored() for name in ("orders", "http", "failures", "envelope", "bulk")]
+    stored = [
+        load(examples / name / "app.py").to_stored() for name in ("orders", "http", "failures", "envelope", "bulk")
+    ]
     words = [
         *b'( ) [ ] , = == & | "" None True -1 1e9 app. adapters. pipelines. filter= pipeline= Region'.split(b" "),
         b'"EU"', b"\n", b"    ", b"\xff", b"\0", b"# -*- coding: utf-7 -*-\n", b'"\\ud800"', b'"Str0 =="', b"lambda: 0",

@@ -78,7 +78,7 @@ def test_the_definition_contains_every_declaration() -> None:
 
 def test_a_definition_can_be_stored_and_read() -> None:
     definition = orders().definition()
-    stored = json.loads(json.dumps(definition.stored()))
+    stored = json.loads(json.dumps(definition.to_stored()))
     assert ApplicationDefinition.from_stored(stored) == definition
     assert stored["send_ports"][0]["filter"] == "Orders.Region == 'EU'"
     assert (
@@ -100,8 +100,8 @@ def test_the_source_location_is_neither_stored_nor_compared() -> None:
     assert source_lines[0] == 'app = Application("orders")'
     assert source_lines[1].endswith(".location(")
     assert source_lines[2] == "app.send_port("
-    assert "position" not in json.dumps(definition.stored())
-    assert "app.py" not in json.dumps(load(EXAMPLE).stored())
+    assert "position" not in json.dumps(definition.to_stored())
+    assert "app.py" not in json.dumps(load(EXAMPLE).to_stored())
 
 
 def test_a_changed_application_has_another_definition() -> None:
@@ -131,7 +131,7 @@ def test_a_definition_cannot_be_changed() -> None:
 )
 def test_invalid_stored_applications_are_rejected(change: dict[str, object]) -> None:
     with pytest.raises(DefinitionError, match="not a stored application"):
-        ApplicationDefinition.from_stored({**orders().definition().stored(), **change})
+        ApplicationDefinition.from_stored({**orders().definition().to_stored(), **change})
 
 
 def test_retry_numbers_of_the_wrong_type_raise_at_once() -> None:

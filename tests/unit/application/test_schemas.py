@@ -49,7 +49,7 @@ def test_properties_of_a_schema_can_be_used_in_filters_and_are_stored_with_the_l
     (location,) = definition.receive_ports[0].locations
     assert isinstance(location.pipeline, XmlReceive)
     assert [schema.message_type for schema in location.pipeline.schemas.schemas] == ["order"]
-    assert ApplicationDefinition.from_stored(definition.stored()) == definition
+    assert ApplicationDefinition.from_stored(definition.to_stored()) == definition
 
 
 def test_a_wrong_annotation_is_reported_with_its_file_and_line(tmp_path: Path) -> None:

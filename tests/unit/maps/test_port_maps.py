@@ -121,7 +121,7 @@ def test_an_application_declares_maps_and_filters_on_what_they_promote(folder: P
     assert [prop.dotted for prop in definition.properties] == ["Invoices.Amount"]
     [send_port] = definition.send_ports
     assert list(send_port.maps.files.contents) == ["order-to-invoice.xslt"]
-    assert type(definition).from_stored(definition.stored()).stored() == definition.stored()
+    assert type(definition).from_stored(definition.to_stored()).to_stored() == definition.to_stored()
 
 
 def test_problems_of_maps_have_the_place_of_their_port(folder: Path) -> None:

@@ -48,17 +48,17 @@ class ThreadConnections:
     def writing(self) -> Connection:
         return self._writing.get()
 
-    def parts(self, claimed: ClaimedMessage) -> list[StoredPart]:
+    def read_parts(self, claimed: ClaimedMessage) -> list[StoredPart]:
         try:
-            return self._queues.parts(self._get_reading(), claimed.claim_id, claimed.message_id)
+            return self._queues.read_parts(self._get_reading(), claimed.claim_id, claimed.message_id)
         except Unavailable as error:
             raise ReadInterrupted("The parts of the message could not be read.", why=str(error)) from error
 
-    def fragments(
+    def read_fragments(
         self, claimed: ClaimedMessage, part_id: uuid.UUID, *, start: int, count: int
     ) -> list[tuple[int, bytes]]:
         try:
-            return self._queues.fragments(
+            return self._queues.read_fragments(
                 self._get_reading(), claimed.claim_id, claimed.message_id, part_id, start=start, count=count
             )
         except Unavailable as error:

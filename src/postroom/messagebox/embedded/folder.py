@@ -57,7 +57,7 @@ class ServerFolder:
         card = {"id": secrets.token_hex(4)} | self._read()
         if binaries.account is not None:
             self.data.chmod(0o755)
-            if not binaries.may("-x", self.data):
+            if not binaries.has_access("-x", self.data):
                 # The id separates the database of a new folder from that of an old folder with the same path.
                 path = hashlib.sha256(str(self.data).encode()).hexdigest()[:12]
                 card["kept_at"] = str(store / f"{path}-{card['id']}")

@@ -22,7 +22,7 @@ class Postmaster:
     status: str  # starting, ready or stopping
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         return self.status == "ready"
 
 

@@ -4,9 +4,9 @@
         psycopg.connect(server.url())
 
 Any number of processes may start the server of one folder at the same time. One of them starts it, the others attach to
-it, and the last one to stop shuts it down. Two file locks coordinate them: `lock` is held exclusively during a start or
-a stop, `users` is held shared by every process that uses the server. The kernel releases the locks of a killed process,
-and a server whose starter is killed shuts down.
+it, and the last one to stop shuts it down. Two files coordinate them. A start or a stop locks `lock` exclusively. Every
+process that uses the server has a shared lock on `users`. The kernel releases the locks of a killed process, and a
+server whose starter is killed shuts down.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ class EmbeddedServer:
         if self._users is None:
             return
         with self._exclusive(time.monotonic() + 120.0):
-            alone = self._leave()
-            if alone:
+            is_last = self._leave()
+            if is_last:
                 self._shut_down()
-            self._let_go()
+            self._release_child()
 
     def destroy(self) -> None:
         """Stop the server and delete all its data."""
@@ -107,7 +107,7 @@ class EmbeddedServer:
     def running_url(self) -> str | None:
         """Return the URL of its database if the server runs, without attaching to it. Otherwise return None."""
         running = self._find()
-        if running is None or not running.ready:
+        if running is None or not running.is_ready:
             return None
         self._socket_folder = running.socket_folder
         return self.url()
@@ -151,16 +151,17 @@ class EmbeddedServer:
     def _join(self) -> None:
         if self._users is None:
             users = self.folder.users.open("ab")
-            fcntl.flock(users, fcntl.LOCK_SH)  # only ever held exclusively under the lock that we have
+            # This does not wait: others lock it exclusively only while they have `lock`, which this process has.
+            fcntl.flock(users, fcntl.LOCK_SH)
             self._users = users
 
     def _leave(self) -> bool:
         """Release the shared lock. Return True if no other process uses the server."""
         assert self._users is not None
         with self._users:
-            alone = _try_lock(self._users, fcntl.LOCK_EX)
+            is_last = _try_lock(self._users, fcntl.LOCK_EX)
         self._users = None
-        return alone
+        return is_last
 
     def _ensure_running(self, deadline: float) -> None:
         since = 0
@@ -169,7 +170,7 @@ class EmbeddedServer:
             if running is None:
                 since = self._launch()
                 running = self._await_postmaster(deadline, since)
-            if running.ready:
+            if running.is_ready:
                 self._socket_folder = running.socket_folder
                 return
             self._check_time(deadline, since)
@@ -179,11 +180,11 @@ class EmbeddedServer:
         """Wait until the new child is ready. Fail if it ends before that."""
         while True:
             running = self._find()
-            if running is not None and running.ready:
+            if running is not None and running.is_ready:
                 _log.info("started PostgreSQL %d in %s", running.pid, self.folder.data)
                 return running
             if self._child is None or self._child.poll() is not None:
-                self._let_go()
+                self._release_child()
                 deadline = 0.0
             self._check_time(deadline, since)
             time.sleep(0.01)
@@ -193,7 +194,7 @@ class EmbeddedServer:
         if self._child is not None:
             self._child.kill()  # it may be alive and not ready
             self._child.wait()
-        self._let_go()
+        self._release_child()
         pgdata = self.folder.find_pgdata()
         if pgdata is None:
             binaries = find_binaries(self._store)
@@ -218,7 +219,7 @@ class EmbeddedServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                **binaries.options(),
+                **binaries.get_options(),
             )
         self._guard = Guard(self._child.pid)
         return since
@@ -231,7 +232,7 @@ class EmbeddedServer:
                 hint=f"Fix the reported problem and start it again. The log is {self.folder.log}.",
             )
 
-    def _let_go(self) -> None:
+    def _release_child(self) -> None:
         """Forget the child: it has ended, or may outlive this process."""
         if self._guard is not None:
             self._guard.release()
@@ -263,7 +264,7 @@ class EmbeddedServer:
         with (unfinished / "postgresql.conf").open("a") as configuration:
             configuration.write("include = 'postroom.conf'\n")
         (unfinished / "postroom.conf").write_text(_configuration(binaries))
-        binaries.run("postgres", "--single", "-D", unfinished, "postgres", given=f"CREATE DATABASE {DATABASE};\n")
+        binaries.run("postgres", "--single", "-D", unfinished, "postgres", stdin=f"CREATE DATABASE {DATABASE};\n")
         unfinished.rename(pgdata)
         return pgdata
 
@@ -275,7 +276,7 @@ class EmbeddedServer:
                 why=f"The embedded server is PostgreSQL {MAJOR_VERSION}, which cannot read it.",
                 hint="Dump it with the old version and restore it into a new --home.",
             )
-        if binaries.account is not None and not binaries.may("-x", pgdata):
+        if binaries.account is not None and not binaries.has_access("-x", pgdata):
             raise Unavailable(
                 f"The database in {pgdata} cannot be accessed.",
                 why=f"PostgreSQL runs as {binaries.account.name}, which cannot enter a folder above it.",
@@ -330,7 +331,7 @@ def _configuration(binaries: Binaries) -> str:
         files("postroom.messagebox.embedded").joinpath("server.conf").read_text(),
         f"effective_cache_size = {max(megabytes // 4, 256)}MB",
     ]
-    compressions = binaries.compressions()
+    compressions = binaries.find_compressions()
     if compressions:
         lines.append(f"wal_compression = {'lz4' if 'lz4' in compressions else 'zstd'}")
     return "\n".join(lines) + "\n"

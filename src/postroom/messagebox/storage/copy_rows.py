@@ -103,26 +103,26 @@ def write_messages(
     """
     parts = [part for message, _ in messages for part in message.parts]
     if parts:
-        copy_rows(connection, "parts", PARTS, map(_part, parts))
+        copy_rows(connection, "parts", PARTS, map(_encode_part, parts))
     for part in parts:
         if part.body.size > FRAGMENT_SIZE and with_fragments:
             write_fragments(connection, part.part_id, part.body)
     if any(originators):
         pairs = zip(messages, originators, strict=True)
-        rows = (_spool(*message, originator or (None, None)) for message, originator in pairs)
+        rows = (_encode_spool_row(*message, originator or (None, None)) for message, originator in pairs)
         copy_rows(connection, "spool", (*SPOOL, *ORIGINATOR), rows)
     else:
-        copy_rows(connection, "spool", SPOOL, (_spool(*message) for message in messages))
+        copy_rows(connection, "spool", SPOOL, (_encode_spool_row(*message) for message in messages))
 
 
 def write_part(connection: Connection, part: Part) -> None:
     """Write one part. A content above the fragment size is streamed into fragments."""
-    copy_rows(connection, "parts", PARTS, [_part(part)])
+    copy_rows(connection, "parts", PARTS, [_encode_part(part)])
     if part.body.size > FRAGMENT_SIZE:
         write_fragments(connection, part.part_id, part.body)
 
 
-def _part(part: Part) -> bytes:
+def _encode_part(part: Part) -> bytes:
     return encode_row(
         part.part_id.bytes,
         part.name.encode(),
@@ -133,7 +133,7 @@ def _part(part: Part) -> bytes:
     )
 
 
-def _spool(message: Message, context: str, originator: Sequence[str | None] = ()) -> bytes:
+def _encode_spool_row(message: Message, context: str, originator: Sequence[str | None] = ()) -> bytes:
     body = message.body
     return encode_row(
         message.message_id.bytes,
@@ -141,16 +141,16 @@ def _spool(message: Message, context: str, originator: Sequence[str | None] = ()
         body.part_id.bytes if body else None,
         body.name.encode() if body else None,
         encode_jsonb(context),
-        *map(_text, originator),
+        *map(_encode_text, originator),
     )
 
 
 def write_fragments(connection: Connection, part_id: uuid.UUID, body: Body) -> None:
     """Stream the content of a part into fragments."""
-    copy_rows(connection, "fragments", ("part_id", "number", "body"), _fragments(part_id.bytes, body))
+    copy_rows(connection, "fragments", ("part_id", "number", "body"), _encode_fragments(part_id.bytes, body))
 
 
-def _fragments(part_id: bytes, body: Body) -> Iterator[bytes]:
+def _encode_fragments(part_id: bytes, body: Body) -> Iterator[bytes]:
     number = 0
     pending = bytearray()
     for chunk in body.chunks():
@@ -195,7 +195,12 @@ def write_spool_rows(
         copy_rows(connection, "spool", SPOOL, (encode_row(*fields) for fields in encoded))
         return
     pairs = zip(encoded, originators, strict=True)
-    copy_rows(connection, "spool", (*SPOOL, *ORIGINATOR), (encode_row(*one, *map(_text, who)) for one, who in pairs))
+    copy_rows(
+        connection,
+        "spool",
+        (*SPOOL, *ORIGINATOR),
+        (encode_row(*fields, *map(_encode_text, originator)) for fields, originator in pairs),
+    )
 
 
 def write_work_queue(connection: Connection, host: str, columns: Sequence[Column], rows: int) -> None:
@@ -207,31 +212,31 @@ def write_work_queue(connection: Connection, host: str, columns: Sequence[Column
 
 def write_suspended(connection: Connection, host: str, rows: Iterable[SuspendedRow]) -> None:
     """Write references to a host's suspended queue."""
-    copy_rows(connection, f"{host}_q_suspended", SUSPENDED, map(_suspended, rows))
+    copy_rows(connection, f"{host}_q_suspended", SUSPENDED, map(_encode_suspended_row, rows))
 
 
-def _text(value: str | None) -> bytes | None:
+def _encode_text(value: str | None) -> bytes | None:
     return None if value is None else value.replace("\0", "\\0").encode("utf-8", "replace")
 
 
-def _suspended(one: SuspendedRow) -> bytes:
+def _encode_suspended_row(row: SuspendedRow) -> bytes:
     return encode_row(
-        one.host_id.to_bytes(2, "big"),
-        one.message_id.bytes,
-        None if one.subscription_id is None else one.subscription_id.to_bytes(8, "big"),
-        one.service_class.to_bytes(2, "big"),
-        None if one.service_id is None else one.service_id.bytes,
-        one.instance_id.bytes,
-        one.priority.to_bytes(2, "big"),
-        one.task.to_bytes(2, "big"),
-        one.resumable.to_bytes(1, "big"),
-        one.cause.to_bytes(2, "big"),
-        _text(one.error_code),
-        _text(one.error_description),
-        _text(one.adapter),
-        _text(one.uri),
-        None if one.related_instance_id is None else one.related_instance_id.bytes,
-        None if one.group_id is None else one.group_id.bytes,
+        row.host_id.to_bytes(2, "big"),
+        row.message_id.bytes,
+        None if row.subscription_id is None else row.subscription_id.to_bytes(8, "big"),
+        row.service_class.to_bytes(2, "big"),
+        None if row.service_id is None else row.service_id.bytes,
+        row.instance_id.bytes,
+        row.priority.to_bytes(2, "big"),
+        row.task.to_bytes(2, "big"),
+        row.resumable.to_bytes(1, "big"),
+        row.cause.to_bytes(2, "big"),
+        _encode_text(row.error_code),
+        _encode_text(row.error_description),
+        _encode_text(row.adapter),
+        _encode_text(row.uri),
+        None if row.related_instance_id is None else row.related_instance_id.bytes,
+        None if row.group_id is None else row.group_id.bytes,
     )
 
 

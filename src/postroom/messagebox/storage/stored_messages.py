@@ -98,9 +98,9 @@ _FRAGMENTS_AT_A_TIME = max(1, CHUNK_SIZE // FRAGMENT_SIZE)
 class ClaimReader(Protocol):
     """Reads the parts of claimed messages, from any thread."""
 
-    def parts(self, claimed: ClaimedMessage) -> list[StoredPart]: ...
+    def read_parts(self, claimed: ClaimedMessage) -> list[StoredPart]: ...
 
-    def fragments(
+    def read_fragments(
         self, claimed: ClaimedMessage, part_id: uuid.UUID, *, start: int, count: int
     ) -> list[tuple[int, bytes]]: ...
 
@@ -117,7 +117,7 @@ class FragmentedBody:
     def chunks(self) -> Iterator[bytes]:
         start = read = 0
         while read < self.size:
-            fragments = self.reader.fragments(self.claimed, self.part_id, start=start, count=_FRAGMENTS_AT_A_TIME)
+            fragments = self.reader.read_fragments(self.claimed, self.part_id, start=start, count=_FRAGMENTS_AT_A_TIME)
             if not fragments:
                 raise MessageGone(
                     f"Part {self.part_id} of message {self.claimed.message_id} has {read} of its {self.size} bytes.",
@@ -155,7 +155,7 @@ def build_message(claimed: ClaimedMessage, reader: ClaimReader, added: Mapping[s
             claimed.charset,
         )
     if claimed.part_count:
-        parts = tuple(_part(stored, claimed, reader) for stored in reader.parts(claimed))
+        parts = tuple(_build_part(stored, claimed, reader) for stored in reader.read_parts(claimed))
         if len(parts) < claimed.part_count:
             raise MessageGone(
                 f"Message {claimed.message_id} has {len(parts)} of its {claimed.part_count} parts.",
@@ -171,7 +171,7 @@ def build_message(claimed: ClaimedMessage, reader: ClaimReader, added: Mapping[s
     )
 
 
-def _part(stored: StoredPart, claimed: ClaimedMessage, reader: ClaimReader) -> Part:
+def _build_part(stored: StoredPart, claimed: ClaimedMessage, reader: ClaimReader) -> Part:
     body: Body
     if stored.body is not None:
         body = Bytes(stored.body)

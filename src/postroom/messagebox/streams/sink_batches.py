@@ -1,13 +1,13 @@
 """The batches of a host's sinks.
 
     queue = SinkQueue("Main")
-    batch = queue.open(connection, port_id, limit=10_000)       # an unfinished one, or a new one
-    for message in queue.messages(connection, batch.batch_id, batch.attempt, batch.seqs[:500]):
+    batch = queue.open_batch(connection, port_id, limit=10_000)       # an unfinished one, or a new one
+    for message in queue.read_messages(connection, batch.batch_id, batch.attempt, batch.seqs[:500]):
         ...
     queue.complete(connection, batch)
 
 The messages of a batch are fixed when it is opened, and are the same at every attempt. A process that opens a batch
-again takes it over: ``messages``, ``complete`` and ``fail`` of the earlier attempt raise ClaimLost.
+again takes it over: ``read_messages``, ``complete`` and ``fail`` of the earlier attempt raise ClaimLost.
 """
 
 from __future__ import annotations
@@ -60,27 +60,27 @@ class SinkQueue:
         self._clear = f"SELECT clear_sink_attempts_{host}(%s, %s)"
         self._count = f"SELECT count_attempted_sink_messages_{host}(%s)"
 
-    def waiting(self, connection: Connection, now: datetime | None = None) -> set[uuid.UUID]:
+    def find_waiting_ports(self, connection: Connection, now: datetime | None = None) -> set[uuid.UUID]:
         """Return the ports that have queued messages or an unfinished batch."""
         return {port_id for (port_id,) in connection.execute(self._waiting, (now,))}
 
-    def newest(self, connection: Connection) -> int:
+    def find_last_number(self, connection: Connection) -> int:
         """Return the highest number of a queued message. Later messages get higher numbers."""
         row = connection.execute("SELECT pg_sequence_last_value('messagebox.queue_sequence')").fetchone()
         return row[0] or 0 if row else 0
 
-    def open(self, connection: Connection, port_id: uuid.UUID, *, limit: int) -> SinkBatch | None:
+    def open_batch(self, connection: Connection, port_id: uuid.UUID, *, limit: int) -> SinkBatch | None:
         """Return the next batch to write, or None if there is none. Its messages are fixed from now on."""
         row = connection.execute(self._open, (port_id, uuid.uuid4(), limit)).fetchone()
         if row is None:
             return None
-        batch_id, number, attempt, sink, *of_messages = row
-        seqs, sizes, tries = map(tuple, of_messages)
+        batch_id, number, attempt, sink, *columns = row
+        seqs, sizes, tries = map(tuple, columns)
         return SinkBatch(
             batch_id=batch_id, number=number, attempt=attempt, sink=sink, seqs=seqs, sizes=sizes, tries=tries
         )
 
-    def messages(
+    def read_messages(
         self, connection: Connection, batch_id: uuid.UUID, attempt: int, seqs: Sequence[int]
     ) -> list[SinkMessage]:
         """Return the messages of a batch with these numbers. Raise ClaimLost if the batch was taken over."""
@@ -97,7 +97,7 @@ class SinkQueue:
         row = connection.execute(self._record, (batch_id, attempt, seq)).fetchone()
         return int(row[0]) if row else 0
 
-    def forget_attempts(self, connection: Connection, batch_id: uuid.UUID, seq: int) -> None:
+    def clear_attempts(self, connection: Connection, batch_id: uuid.UUID, seq: int) -> None:
         """Delete the attempts of a message: its worker is alive."""
         connection.execute(self._clear, (batch_id, seq))
 
@@ -110,7 +110,7 @@ class SinkQueue:
         """Complete the messages of a written batch, and delete the batch. Return the number of messages."""
 
         def work(connection: Connection) -> int:
-            self._end(connection, batch)
+            self._close_batch(connection, batch)
             return self.queues.complete(connection, batch.batch_id, batch.seqs)
 
         return transaction(connection, work)
@@ -121,14 +121,14 @@ class SinkQueue:
         """End a batch that was not written. Return the numbers of retried and of suspended messages."""
 
         def work(connection: Connection) -> tuple[int, int]:
-            self._end(connection, batch)
+            self._close_batch(connection, batch)
             retried = self.queues.retry(connection, batch.batch_id, retries) if retries else 0
             suspended = self.queues.suspend(connection, batch.batch_id, suspensions) if suspensions else 0
             return retried, suspended
 
         return transaction(connection, work)
 
-    def _end(self, connection: Connection, batch: SinkBatch) -> None:
+    def _close_batch(self, connection: Connection, batch: SinkBatch) -> None:
         row = connection.execute(self._close, (batch.batch_id, batch.attempt)).fetchone()
         if row is None or not row[0]:
             raise ClaimLost(f"Another process has taken over batch {batch.number}.")

@@ -193,7 +193,7 @@ class _Deployment:
     def _store_application(self) -> uuid.UUID:
         row = self._connection.execute(
             statement("queries/store_application"),
-            (self._definition.name, Jsonb(self._definition.stored())),
+            (self._definition.name, Jsonb(self._definition.to_stored())),
         ).fetchone()
         assert row is not None
         application_id: uuid.UUID = row[0]

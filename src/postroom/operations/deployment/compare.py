@@ -172,7 +172,7 @@ def _plan_application(definition: ApplicationDefinition, deployed: Deployed) -> 
     if deployed.definition is None:
         action = Action.CREATE
     else:
-        action = Action.KEEP if deployed.definition == definition.stored() else Action.CHANGE
+        action = Action.KEEP if deployed.definition == definition.to_stored() else Action.CHANGE
     return Step(kind=Kind.APPLICATION, name=definition.name, action=action)
 
 

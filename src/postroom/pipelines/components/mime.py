@@ -15,7 +15,7 @@ from postroom.message import BODY_NAME, MAX_PARTS, Bytes, Message, Part
 from postroom.pipelines.components.contract import Decoder
 from postroom.system_properties import HTTP
 
-#: The message is held in memory several times.
+#: The message is buffered in memory several times.
 MAX_SIZE = 64 << 20
 
 #: The content types whose headers may come from the HTTP request instead of the content.
@@ -139,7 +139,7 @@ def parse_mime(message: Message, *, max_size: int) -> tuple[bytes, email.message
     if message.body.body.size > max_size:
         raise PipelineFailure(
             f"The MIME message has {message.body.body.size:,} bytes.",
-            why=f"The maximum of this pipeline is {max_size:,}, because the message is held in memory.",
+            why=f"The maximum of this pipeline is {max_size:,}, because the message is buffered in memory.",
             hint="If the message is valid, raise max_size of the component.",
         )
     content = message.data

@@ -28,6 +28,6 @@ def check_node_count(document: bytes, marks: Mapping[bytes, int]) -> None:
     if nodes > MAX_NODES:
         raise PipelineFailure(
             f"The document has about {nodes:,} nodes, which is more than a pipeline can read.",
-            why=f"The maximum is {MAX_NODES:,} elements, texts, attributes or values, because all are held in memory.",
+            why=f"The maximum is {MAX_NODES:,} elements, texts, attributes or values, because all are in memory.",
             hint="Split it before you send it, or receive it with the PassThrough pipeline.",
         )

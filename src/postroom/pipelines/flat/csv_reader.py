@@ -42,7 +42,8 @@ class _Line(NamedTuple):
 class CsvReader:
     """Reads one interchange.
 
-    A malformed row ends with its first line, whatever quotes it has: a stray quote must not swallow the rows after it.
+    A malformed row ends with its first line, even if it has an open quote, because a stray quote must not affect the
+    rows after it.
     """
 
     def __init__(self, body: Body, *, format: RowFormat, size: BatchSize) -> None:
@@ -138,7 +139,7 @@ def _malformed_failure(line: _Line, format: RowFormat) -> PipelineFailure:
 def _too_many_fields_failure(line: _Line, count: int) -> PipelineFailure:
     return PipelineFailure(
         f"Line {line.number}: the row has about {count:,} fields, which is more than a pipeline can read.",
-        why=f"The maximum is {MAX_NODES:,}, because all fields are held in memory.",
+        why=f"The maximum is {MAX_NODES:,}, because all fields are buffered in memory.",
         hint=_HINT,
     )
 

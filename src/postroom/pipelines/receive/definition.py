@@ -56,14 +56,14 @@ def _read_component(source: object) -> object:
     return _FORMAT.validate_python(dict(source)) if "kind" in source else StoredComponent.read(source)
 
 
-def _stored_stage(stage: tuple[Any, ...]) -> list[dict[str, Any]]:
+def _to_stored_stage(stage: tuple[Any, ...]) -> list[dict[str, Any]]:
     return [
         one.model_dump(mode="json") if isinstance(one, Format) else refer_to(one, None).to_stored() for one in stage
     ]
 
 
 Stage = Annotated[
-    Sequence[Any], PlainValidator(_read_stage), PlainSerializer(_stored_stage, return_type=list[dict[str, Any]])
+    Sequence[Any], PlainValidator(_read_stage), PlainSerializer(_to_stored_stage, return_type=list[dict[str, Any]])
 ]
 
 

@@ -89,7 +89,9 @@ class BulkFiles:
 
     def _next_group(self, connection: Connection) -> list[FileClaim]:
         """Return files with the same read plan: those of an interrupted job, or new ones."""
-        waiting = self._ready(connection, file_claims.between(connection, self.location.location_id, 0, 2**63 - 1))
+        waiting = self._ready(
+            connection, file_claims.read_numbered(connection, self.location.location_id, 0, 2**63 - 1)
+        )
         if not waiting:
             return []
         group: list[FileClaim] = []
@@ -165,7 +167,7 @@ class BulkFiles:
         if group[0].reading is not None:
             return list(group)
         plan = ReadPlan.create(self._session, self.location, group)
-        return file_claims.store_read_plan(connection, group, plan.stored())
+        return file_claims.store_read_plan(connection, group, plan.to_stored())
 
     def _run(self, group: Sequence[FileClaim]) -> list[Row] | None:
         """Run the job. Return None if nothing was read, because a file has changed."""

@@ -57,7 +57,7 @@ class ReadPlan:
     pipeline: Mapping[str, Any] | None = None
     """None if the plan was stored without a pipeline: then the pipeline of the location is used."""
 
-    def stored(self) -> dict[str, Any]:
+    def to_stored(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod

@@ -64,7 +64,7 @@ class StreamFolder:
         unfinished = file.with_suffix(f".{uuid.uuid4()}")
         # Options may contain secrets.
         with os.fdopen(os.open(unfinished, os.O_CREAT | os.O_WRONLY, 0o600), "w") as writer:
-            json.dump(wanted.stored(), writer)
+            json.dump(wanted.to_stored(), writer)
             writer.flush()
             os.fsync(writer.fileno())
         unfinished.replace(file)

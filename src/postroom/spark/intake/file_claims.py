@@ -258,14 +258,14 @@ def count_outstanding(connection: Connection, location_id: uuid.UUID) -> int:
     return int(row[0])
 
 
-def newest(connection: Connection, location_id: uuid.UUID, after: int, most: int | None) -> int:
+def find_last_number(connection: Connection, location_id: uuid.UUID, after: int, most: int | None) -> int:
     """Return the last number of the next ``most`` claims after a number, or ``after`` if there are none."""
     row = connection.execute(statement("queries/last_file_claim_number"), (location_id, after, most)).fetchone()
     assert row is not None
     return after if row[0] is None else int(row[0])
 
 
-def between(connection: Connection, location_id: uuid.UUID, after: int, last: int) -> list[FileClaim]:
+def read_numbered(connection: Connection, location_id: uuid.UUID, after: int, last: int) -> list[FileClaim]:
     """Return the claims with numbers above ``after`` and up to ``last``, in order."""
     rows = connection.execute(
         "SELECT interchange_id, name, path, size, modified_ns, inode, reading FROM file_claims"

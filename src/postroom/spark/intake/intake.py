@@ -92,5 +92,5 @@ def is_drained(connection: Connection, location: ReceiveLocation) -> bool:
     """Return True if the stream has published all numbered rows. A row stream keeps its rows in its source."""
     if location.adapter.is_row_stream:
         return True
-    newest = file_claims.newest if location.adapter.watched_folder else inbox.newest
-    return newest(connection, location.location_id, 0, 1) == 0
+    find_last_number = file_claims.find_last_number if location.adapter.watched_folder else inbox.find_last_number
+    return find_last_number(connection, location.location_id, 0, 1) == 0

@@ -56,11 +56,11 @@ Row = TypeVar("Row", bound=Sized)
 class NumberedRows(Protocol):
     """The rows of all locations. The modules ``file_claims`` and ``inbox`` implement it."""
 
-    def newest(self, connection: Connection, location_id: uuid.UUID, after: int, most: int | None) -> int:
+    def find_last_number(self, connection: Connection, location_id: uuid.UUID, after: int, most: int | None) -> int:
         """Return the last number of the next ``most`` rows after a number, or ``after`` if there are none."""
         ...
 
-    def between(self, connection: Connection, location_id: uuid.UUID, after: int, last: int) -> Sequence[Sized]:
+    def read_numbered(self, connection: Connection, location_id: uuid.UUID, after: int, last: int) -> Sequence[Sized]:
         """Return the rows with numbers above ``after`` and up to ``last``, in order."""
         ...
 
@@ -150,7 +150,7 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"number": number, "warm_ups": start["warm_ups"] + (number == after)}
 
     def _newest(self, connection: Connection, after: int, most: int | None) -> int:
-        return self._settings.rows.newest(connection, self._settings.location_id, after, most)
+        return self._settings.rows.find_last_number(connection, self._settings.location_id, after, most)
 
     def _next(self, connection: Connection, after: int, most: int | None) -> int:
         """Return the end of the next batch. While the host is throttled, batches are smaller and less frequent."""
@@ -168,7 +168,9 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         after, last = int(start["number"]), int(end["number"])
         settings = self._settings
-        rows = self._query(lambda connection: settings.rows.between(connection, settings.location_id, after, last))
+        rows = self._query(
+            lambda connection: settings.rows.read_numbered(connection, settings.location_id, after, last)
+        )
         shares = balance(rows, settings.partitions)
         if not shares and start["warm_ups"] != end["warm_ups"]:
             shares = [[]] * settings.partitions

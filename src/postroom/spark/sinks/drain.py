@@ -84,7 +84,7 @@ class Drain:
     def drain_waiting(self, connection: Connection, port_id: uuid.UUID, stopping: threading.Event) -> Drained:
         """Write batches until everything that waits now is written, or until a batch fails. Return the total. Messages
         that arrive meanwhile are left for the next call."""
-        last = self.queue.newest(connection)
+        last = self.queue.find_last_number(connection)
         total = Drained(messages=0, written=0)
         while not stopping.is_set():
             drained = self.drain_once(connection, port_id)
@@ -123,7 +123,7 @@ class Drain:
         port = next(iter(read_send_ports(connection, ids=[port_id])), None)
         configured = port.adapter if port else None
         limit = configured.max_messages if isinstance(configured, AnySink) else _DELETED_PORT_BATCH_SIZE
-        batch = self.queue.open(connection, port_id, limit=limit)
+        batch = self.queue.open_batch(connection, port_id, limit=limit)
         if batch is None:
             return None
         newest = max(batch.seqs, default=0)

@@ -65,7 +65,7 @@ class Sinks:
             return
         self._check_at = time.monotonic() + _CHECK_SECONDS
         self._report_served(connection)
-        for port_id in self._drain.queue.waiting(connection):
+        for port_id in self._drain.queue.find_waiting_ports(connection):
             thread = self._threads.get(port_id)
             if (thread is None or not thread.is_alive()) and time.monotonic() >= self._start_at.get(port_id, 0.0):
                 self._threads[port_id] = threading.Thread(
@@ -78,7 +78,7 @@ class Sinks:
         not affect the others."""
         problems: list[PostroomError] = []
         self._report_served(connection)
-        for port_id in sorted(self._drain.queue.waiting(connection)):
+        for port_id in sorted(self._drain.queue.find_waiting_ports(connection)):
             if stopping.is_set():
                 break
             port = next(iter(read_send_ports(connection, ids=[port_id])), None)

@@ -88,7 +88,7 @@ class SinkTask:
 
         ``isolated`` is for a retry, because one of the messages may have killed the worker."""
         queue = SinkQueue(self.host)
-        messages = queue.messages(connection, self.batch_id, self.attempt, seqs)
+        messages = queue.read_messages(connection, self.batch_id, self.attempt, seqs)
         if not isolated:
             return self._to_rows(connection, messages)
         results = [self._read_isolated(connection, queue, message) for message in messages]
@@ -108,11 +108,11 @@ class SinkTask:
         result = attempt_alone(
             self.login,
             record=lambda: queue.record_attempt(connection, self.batch_id, self.attempt, seq),
-            undo=lambda another: queue.forget_attempts(another, self.batch_id, seq),
+            undo=lambda another: queue.clear_attempts(another, self.batch_id, seq),
             process=lambda: self._to_rows(connection, [message]),
             suspend=suspend,
         )
-        queue.forget_attempts(connection, self.batch_id, seq)
+        queue.clear_attempts(connection, self.batch_id, seq)
         return result
 
     def _to_rows(
@@ -175,13 +175,13 @@ class _Reader:
         self._connection = connection
         self._queues = queues
 
-    def parts(self, claimed: ClaimedMessage) -> list[StoredPart]:
-        return self._queues.parts(self._connection, claimed.claim_id, claimed.message_id)
+    def read_parts(self, claimed: ClaimedMessage) -> list[StoredPart]:
+        return self._queues.read_parts(self._connection, claimed.claim_id, claimed.message_id)
 
-    def fragments(
+    def read_fragments(
         self, claimed: ClaimedMessage, part_id: uuid.UUID, *, start: int, count: int
     ) -> list[tuple[int, bytes]]:
-        return self._queues.fragments(
+        return self._queues.read_fragments(
             self._connection, claimed.claim_id, claimed.message_id, part_id, start=start, count=count
         )
 

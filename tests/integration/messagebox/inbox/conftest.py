@@ -65,7 +65,7 @@ def store_interchange(connect_as_host: Connect, location: ReceiveLocation) -> St
 
 def waiting(box: Box, location: ReceiveLocation) -> list[InboxRow]:
     """Return what the stream would be given."""
-    return inbox.between(box.connection, location.location_id, 0, 1 << 60)
+    return inbox.read_numbered(box.connection, location.location_id, 0, 1 << 60)
 
 
 def rows_of(*interchange_ids: uuid.UUID) -> list[InboxRow]:

@@ -39,5 +39,5 @@ def main(url: str, user: str, location_name: str, point: str) -> None:
             inbox.store_in_inbox(connection, location.location_id, interchange_id, Context(), [content])
         InboxNumbering(connection, location).scan()
         login = Login(url=url, user=user)
-        rows = inbox.between(connection, location.location_id, 0, 1 << 60)
+        rows = inbox.read_numbered(connection, location.location_id, 0, 1 << 60)
         ReceiveTask(source=Inbox(location=location, login=login), login=login).receive(rows)

@@ -81,4 +81,4 @@ def task(box: Box, location: ReceiveLocation, tmp_path: Path) -> Iterator[Receiv
 @pytest.fixture
 def claimed(box: Box, location: ReceiveLocation) -> Callable[[], list[FileClaim]]:
     """Return a function that reads the numbered claims, as the stream would."""
-    return lambda: file_claims.between(box.connection, location.location_id, 0, 1 << 60)
+    return lambda: file_claims.read_numbered(box.connection, location.location_id, 0, 1 << 60)

@@ -60,4 +60,4 @@ def main(url: str, user: str, location_name: str, home: str, point: str, foreign
         POINTS[point]()
         claimer.scan()
         task = ReceiveTask(source=ClaimedFiles(location=location, home=Path(home)), login=Login(url=url, user=user))
-        task.receive(file_claims.between(connection, location.location_id, 0, 1 << 60))
+        task.receive(file_claims.read_numbered(connection, location.location_id, 0, 1 << 60))

@@ -388,7 +388,7 @@ def test_a_file_without_documents_is_removed_and_logged(
     login = Login(url=box.url, user=box.host().role_name)
     task = ReceiveTask(source=ClaimedFiles(location=location, home=tmp_path), login=login)
     try:
-        [received] = task.receive(file_claims.between(box.connection, location.location_id, 0, 1 << 60))
+        [received] = task.receive(file_claims.read_numbered(box.connection, location.location_id, 0, 1 << 60))
     finally:
         close_worker(login)
     assert received.empty

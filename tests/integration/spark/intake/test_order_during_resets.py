@@ -75,7 +75,7 @@ class OrderedLocation:
         close_worker(self.login)
 
     def claimed(self) -> list[FileClaim]:
-        return file_claims.between(self.box.connection, self.location.location_id, 0, 1 << 60)
+        return file_claims.read_numbered(self.box.connection, self.location.location_id, 0, 1 << 60)
 
     def states(self) -> dict[str, FileClaimState]:
         rows = self.box.connection.execute(

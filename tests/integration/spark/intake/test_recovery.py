@@ -42,7 +42,7 @@ def run_until_done(box: Box, location: ReceiveLocation, home: Path, folder: Path
         def is_done() -> bool:
             clock.move(3)
             if claimer.scan().active:
-                task.receive(file_claims.between(connection, location.location_id, 0, 1 << 60))
+                task.receive(file_claims.read_numbered(connection, location.location_id, 0, 1 << 60))
             return not box.count("file_claims") and not any(path.is_file() for path in folder.rglob("*"))
 
         try:

@@ -41,22 +41,22 @@ def test_hosts_do_not_dequeue_the_messages_of_sinks(box: Box, port_id: uuid.UUID
     queues = HostQueues("Default")
     dequeue = {"claim_id": uuid.uuid4(), "host_instance": 1, "limit": 10}
     assert queues.dequeue(box.connection, service_class=ServiceClass.MESSAGING_IN_PROCESS, **dequeue) == []  # type: ignore[arg-type]
-    assert QUEUE.waiting(box.connection) == {port_id}
+    assert QUEUE.find_waiting_ports(box.connection) == {port_id}
 
 
 def test_a_batch_is_the_same_at_every_attempt(box: Box, port_id: uuid.UUID, host: Connection) -> None:
     ids = publish(box, b"a", b"bb", b"ccc")
-    first = QUEUE.open(host, port_id, limit=2)
+    first = QUEUE.open_batch(host, port_id, limit=2)
     assert first is not None
     assert (first.attempt, first.sizes, first.tries, first.sink["path"]) == (1, (1, 2), (0, 0), "lake")
-    again = QUEUE.open(host, port_id, limit=100)
+    again = QUEUE.open_batch(host, port_id, limit=100)
     assert again is not None
     assert (again.batch_id, again.number, again.seqs, again.attempt) == (first.batch_id, first.number, first.seqs, 2)
-    read = QUEUE.messages(host, again.batch_id, 2, again.seqs)
+    read = QUEUE.read_messages(host, again.batch_id, 2, again.seqs)
     assert [str(one.claimed.message_id) for one in read] == ids[:2]
     assert [one.claimed.body for one in read] == [b"a", b"bb"]
     for late in (
-        lambda: QUEUE.messages(host, first.batch_id, 1, first.seqs),
+        lambda: QUEUE.read_messages(host, first.batch_id, 1, first.seqs),
         lambda: QUEUE.complete(host, first),
         lambda: QUEUE.fail(host, first, {}, {}),
     ):
@@ -65,17 +65,17 @@ def test_a_batch_is_the_same_at_every_attempt(box: Box, port_id: uuid.UUID, host
     assert QUEUE.complete(host, again) == 2
     with pytest.raises(ClaimLost):
         QUEUE.complete(host, again)
-    third = QUEUE.open(host, port_id, limit=100)
+    third = QUEUE.open_batch(host, port_id, limit=100)
     assert third is not None
     assert third.number > first.number
     assert QUEUE.complete(host, third) == 1
-    assert QUEUE.open(host, port_id, limit=100) is None
+    assert QUEUE.open_batch(host, port_id, limit=100) is None
     assert check(box.connection) == []
 
 
 def test_a_batch_outlives_the_process_that_opened_it(box: Box, port_id: uuid.UUID) -> None:
     publish(box, b"a")
-    opened = QUEUE.open(box.connection, port_id, limit=10)
+    opened = QUEUE.open_batch(box.connection, port_id, limit=10)
     assert opened is not None
     box.connection.execute("SELECT dead_processes_cleanup()")
     # No message is removed from it, because it may have been written.
@@ -84,27 +84,27 @@ def test_a_batch_outlives_the_process_that_opened_it(box: Box, port_id: uuid.UUI
         assert box.one(f"SELECT {function}(ARRAY[%s::uuid])", instance) is None
     ports.unenlist(box.connection, "Lake")
     assert check(box.connection) == []
-    again = QUEUE.open(box.connection, port_id, limit=10)
+    again = QUEUE.open_batch(box.connection, port_id, limit=10)
     assert again is not None
     assert (again.batch_id, again.seqs) == (opened.batch_id, opened.seqs)
 
 
 def test_a_failed_batch_is_retried_or_suspended(box: Box, port_id: uuid.UUID, host: Connection) -> None:
     publish(box, b"a", b"b")
-    batch = QUEUE.open(host, port_id, limit=10)
+    batch = QUEUE.open_batch(host, port_id, limit=10)
     assert batch is not None
     retry = Retry(delay=timedelta(), code="DELIVERY", description="away")
     suspension = Suspension(code="DELIVERY", description="away")
     assert QUEUE.fail(host, batch, {batch.seqs[0]: retry}, {batch.seqs[1]: suspension}) == (1, 1)
     assert box.suspended() == [("DELIVERY", True)]
     # The retry is due at once, and found although no host runs.
-    assert QUEUE.waiting(host) == {port_id}
-    again = QUEUE.open(host, port_id, limit=10)
+    assert QUEUE.find_waiting_ports(host) == {port_id}
+    again = QUEUE.open_batch(host, port_id, limit=10)
     assert again is not None
     assert (again.seqs, again.tries) == (batch.seqs[:1], (1,))
     instance_changes.resume(box.connection, box.one("SELECT instance_id FROM suspended_queue"))
     assert QUEUE.complete(host, again) == 1
-    resumed = QUEUE.open(host, port_id, limit=10)
+    resumed = QUEUE.open_batch(host, port_id, limit=10)
     assert resumed is not None
     assert resumed.seqs == batch.seqs[1:]
 
@@ -112,25 +112,25 @@ def test_a_failed_batch_is_retried_or_suspended(box: Box, port_id: uuid.UUID, ho
 def test_the_messages_of_a_stopped_sink_wait_until_it_is_started(box: Box, port_id: uuid.UUID) -> None:
     ports.stop(box.connection, "Lake")
     publish(box, b"a")
-    assert QUEUE.waiting(box.connection) == set()
+    assert QUEUE.find_waiting_ports(box.connection) == set()
     assert box.suspended() == [("PORT_STOPPED", True)]
     ports.start(box.connection, "Lake")
-    assert QUEUE.waiting(box.connection) == {port_id}
+    assert QUEUE.find_waiting_ports(box.connection) == {port_id}
 
 
 def test_a_batch_belongs_to_its_host(box: Box, port_id: uuid.UUID, host: Connection) -> None:
     publish(box, b"a")
     other = box.add_host("Other")
-    batch = QUEUE.open(host, port_id, limit=10)
+    batch = QUEUE.open_batch(host, port_id, limit=10)
     assert batch is not None
     with connect(box.url, user=other.role_name) as stranger:
         theirs = SinkQueue("Other")
-        assert theirs.open(stranger, port_id, limit=10) is None
+        assert theirs.open_batch(stranger, port_id, limit=10) is None
         with pytest.raises(ClaimLost):
-            theirs.messages(stranger, batch.batch_id, batch.attempt, batch.seqs)
+            theirs.read_messages(stranger, batch.batch_id, batch.attempt, batch.seqs)
         with pytest.raises(ClaimLost):
             theirs.complete(stranger, batch)
-        for call in (lambda: QUEUE.open(stranger, port_id, limit=10), lambda: QUEUE.waiting(stranger)):
+        for call in (lambda: QUEUE.open_batch(stranger, port_id, limit=10), lambda: QUEUE.find_waiting_ports(stranger)):
             with pytest.raises(NotAllowed):
                 call()
         with pytest.raises(NotAllowed):
@@ -142,8 +142,8 @@ def test_the_query_for_waiting_sinks_skips_from_port_to_port(box: Box, port_id: 
     box.add_port("Files", "exists(Orders.Region)")
     publish(box, b"a", b"b")
     other = box.one("SELECT id FROM send_ports WHERE name = 'Other'")
-    assert QUEUE.waiting(box.connection) == {port_id, other}
-    batch = QUEUE.open(box.connection, other, limit=10)
+    assert QUEUE.find_waiting_ports(box.connection) == {port_id, other}
+    batch = QUEUE.open_batch(box.connection, other, limit=10)
     assert batch is not None
     assert len(batch.seqs) == 2
-    assert QUEUE.waiting(box.connection) == {port_id, other}
+    assert QUEUE.find_waiting_ports(box.connection) == {port_id, other}

@@ -139,7 +139,7 @@ def opened(box: Box, home: Path) -> tuple[SinkBatch, SinkTask]:
     add_sink(box, SparkSink("parquet", "lake"))
     publish(box, b"a", b"poison")
     some = make_drain(box, home)
-    batch = some.queue.open(box.connection, read_port_id(box), limit=10)
+    batch = some.queue.open_batch(box.connection, read_port_id(box), limit=10)
     assert batch is not None
     return batch, SinkTask(
         login=Login(url=box.url, user=box.host().role_name),
@@ -174,8 +174,8 @@ def test_a_task_that_lost_its_batch_records_no_attempt_and_suspends_nothing(
 ) -> None:
     """The task still runs while another attempt writes the same messages."""
     batch, late = opened(box, tmp_path)
-    [_, poison] = SinkQueue("Default").messages(box.connection, batch.batch_id, batch.attempt, batch.seqs)
-    assert make_drain(box, tmp_path).queue.open(box.connection, read_port_id(box), limit=10) is not None
+    [_, poison] = SinkQueue("Default").read_messages(box.connection, batch.batch_id, batch.attempt, batch.seqs)
+    assert make_drain(box, tmp_path).queue.open_batch(box.connection, read_port_id(box), limit=10) is not None
     with pytest.raises(ClaimLost):
         late.suspend_or_route(box.connection, poison.claimed, DeliveryRefused("It cannot be a row."))
     with pytest.raises(ClaimLost):

@@ -171,7 +171,7 @@ def test_a_late_attempt_cannot_publish_an_abandoned_batch(
         drain_batch(make_drain(box, tmp_path, abandon), box)
     assert read_lake(tmp_path / "lake") == []
     drain = make_drain(box, tmp_path)
-    assert drain.queue.waiting(box.connection) == {read_port_id(box)}
+    assert drain.queue.find_waiting_ports(box.connection) == {read_port_id(box)}
     assert drain_batch(drain, box) == 1
     assert Counter(str(row["message_id"]) for row in read_lake(tmp_path / "lake")) == Counter(ids)
 
@@ -204,7 +204,7 @@ def test_tombstones_are_removed_after_a_day(box: Box, tmp_path: Path) -> None:
     [tombstone] = (tmp_path / "lake").glob("batch=*")
     [entry] = (tmp_path / "lake" / "_postroom" / "abandoned").iterdir()
     drain = make_drain(box, tmp_path)
-    assert drain.queue.waiting(box.connection)
+    assert drain.queue.find_waiting_ports(box.connection)
     assert drain_batch(drain, box) == 1
     assert tombstone.is_dir()
     os.utime(entry, (0, 0))
@@ -306,7 +306,7 @@ def test_an_unavailable_sink_is_retried_by_the_port_policy(box: Box, tmp_path: P
     drain = make_drain(box, tmp_path)
     assert drain_batch(drain, box) == 0
     assert (box.count("scheduled_queue"), box.count("sink_batches")) == (1, 0)
-    assert drain.queue.waiting(box.connection) == {read_port_id(box)}
+    assert drain.queue.find_waiting_ports(box.connection) == {read_port_id(box)}
     assert drain_batch(drain, box) == 0
     assert box.suspended() == [(Unavailable.code, True)]
     assert check(box.connection) == []
@@ -328,7 +328,7 @@ def test_the_files_of_a_failed_attempt_are_removed(box: Box, tmp_path: Path) -> 
         "It is retried by the port's policy. The log of the pipeline has the details.",
     ]
     drain = make_drain(box, tmp_path)
-    assert drain.queue.waiting(box.connection) == {read_port_id(box)}
+    assert drain.queue.find_waiting_ports(box.connection) == {read_port_id(box)}
     assert drain_batch(drain, box) == 1
 
 
@@ -374,7 +374,7 @@ def test_a_connection_that_is_lost_before_the_commit_adds_no_row_twice(box: Box,
     drain = make_drain(box, tmp_path)
     assert drain_batch(drain, box) == 0
     assert read_ids(box, sink, tmp_path) == Counter()
-    assert drain.queue.waiting(box.connection) == {read_port_id(box)}
+    assert drain.queue.find_waiting_ports(box.connection) == {read_port_id(box)}
     assert drain_batch(drain, box) == 2
     assert read_ids(box, sink, tmp_path) == Counter(ids)
 

@@ -95,7 +95,7 @@ def test_a_group_is_stored_with_the_names_of_its_members() -> None:
     written = definition()
     (group,) = written.send_port_groups
     assert group.members == ("Europe", "Europe2")
-    assert written.stored()["send_port_groups"] == [
+    assert written.to_stored()["send_port_groups"] == [
         {
             "name": "Everyone",
             "members": ["Europe", "Europe2"],
@@ -104,11 +104,11 @@ def test_a_group_is_stored_with_the_names_of_its_members() -> None:
             "description": "All",
         }
     ]
-    assert ApplicationDefinition.from_stored(written.stored()) == written
+    assert ApplicationDefinition.from_stored(written.to_stored()) == written
 
 
 def test_a_stored_definition_without_groups_can_be_read() -> None:
-    stored = definition().stored()
+    stored = definition().to_stored()
     del stored["send_port_groups"]
     for port in stored["send_ports"]:
         del port["description"]

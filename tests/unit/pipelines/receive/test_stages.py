@@ -369,7 +369,7 @@ def test_components_of_the_applications_folder_are_shipped_with_the_definition(t
         "app.receive_port('In').location('in', adapters.File('in'), pipeline=pipelines.Receive(decode=[\n"
         "    Shift(), Shift(by=2), shout]))\n"
     )
-    stored = load(tmp_path / "app.py").stored()
+    stored = load(tmp_path / "app.py").to_stored()
     for file in tmp_path.iterdir():
         file.unlink()
     definition = json.loads(json.dumps(stored))["receive_ports"][0]["locations"][0]["pipeline"]
