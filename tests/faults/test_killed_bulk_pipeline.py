@@ -1,4 +1,4 @@
-"""A pipeline killed with -9 in the middle of a large file, and started again with other settings and more cores."""
+"""A pipeline is killed with kill -9 while it reads a large file, and restarted with other settings and more cores."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ app.receive_port("Nightly").location(
 app.send_port("Everything", adapters.Null(), filter=BTS.ReceivePortName == "Nightly")
 """
 
-#: Whoever publishes comes to a halt when there are some messages, while somebody holds a lock.
-HALT = """
-CREATE FUNCTION messagebox.halt() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+#: A trigger that blocks publishers after the first messages while a session holds an advisory lock.
+BLOCK = """
+CREATE FUNCTION messagebox.block() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
     IF (SELECT count(*) FROM messagebox.spool) > 2000 THEN PERFORM pg_advisory_xact_lock(2000); END IF;
     RETURN NULL;
 END $$;
-CREATE TRIGGER halt AFTER INSERT ON messagebox.spool FOR EACH STATEMENT EXECUTE FUNCTION messagebox.halt()
+CREATE TRIGGER block AFTER INSERT ON messagebox.spool FOR EACH STATEMENT EXECUTE FUNCTION messagebox.block()
 """
-HALTED = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 2000 AND NOT granted"
+BLOCKED_COUNT = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 2000 AND NOT granted"
 
 
-def test_every_row_is_published_once_however_the_file_would_be_split_now(home: Path, database: str) -> None:
+def test_every_row_is_published_once_although_the_settings_for_splits_have_changed(home: Path, database: str) -> None:
     with Installation(home, database) as installation, connect(database) as connection:
 
         def count(query: str) -> int:
@@ -43,20 +43,20 @@ def test_every_row_is_published_once_however_the_file_would_be_split_now(home: P
 
         installation.apply(BULK)
         installation.drop_file("big.csv", b"id,region\n" + b"".join(b"%d,EU\n" % number for number in range(ROWS)))
-        connection.execute(HALT)
+        connection.execute(BLOCK)
         connection.execute("SELECT pg_advisory_lock(2000)")
         run = ("pipeline", "run", "Main", "--once")
         first = installation.start(*run, "--master", "local[1]", "--conf", "spark.sql.files.maxPartitionBytes=9000")
-        wait_until(lambda: not first.is_running or count(HALTED), what="a publisher that waits")
+        wait_until(lambda: not first.is_running or count(BLOCKED_COUNT), what="a publisher that waits for the lock")
         assert first.is_running, first.output()
-        family = psutil.Process(first.pid).children(recursive=True)
+        child_processes = psutil.Process(first.pid).children(recursive=True)
         first.kill()
-        assert psutil.wait_procs(family, PATIENCE)[1] == []
+        assert psutil.wait_procs(child_processes, PATIENCE)[1] == []
         assert 0 < count("SELECT count(*) FROM spool") < ROWS
         connection.execute("SELECT pg_advisory_unlock(2000)")
-        connection.execute("DROP TRIGGER halt ON messagebox.spool")
+        connection.execute("DROP TRIGGER block ON messagebox.spool")
         second = installation.start(*run, "--master", "local[2]", "--conf", "spark.sql.files.maxPartitionBytes=100000")
-        wait_until(lambda: not second.is_running, what="the end of the file")
+        wait_until(lambda: not second.is_running, what="the end of the run")
         assert second.stop() == 0, second.output()
         bodies = [json.loads(body)["id"] for (body,) in connection.execute("SELECT body FROM parts")]
         assert sorted(bodies) == list(range(ROWS))

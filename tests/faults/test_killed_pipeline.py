@@ -1,4 +1,4 @@
-"""Processes of a pipeline killed with -9: everything is written, and written once, and nothing of it stays behind."""
+"""Processes of a pipeline are killed with kill -9. Every message is written once, and no process or file is left."""
 
 from __future__ import annotations
 
@@ -21,33 +21,35 @@ from postroom.private_folder import PARENT
 from postroom.spark.java import find_java
 from tests.support.box import Box, Region
 from tests.support.file_location import add_file_location
-from tests.support.pipelines import family_of, pipeline, wait_for_end
+from tests.support.pipelines import list_child_processes, pipeline, wait_for_end
 from tests.support.sinks import add_sink, publish, read_lake
 from tests.support.waiting import PATIENCE, wait_until
 
-_STUCK = "FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'"
+_BLOCKED = "FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'"
 _TABLE = """
 CREATE TABLE public.orders (message_id uuid PRIMARY KEY, interchange_id text, message_type text,
                             received_at timestamptz, "Region" text, body bytea)
 """
 
 
-def tasks_of(process: subprocess.Popen[bytes]) -> list[int]:
-    """Spark's Python workers: children of the daemon, which is a child of the JVM."""
+def list_tasks(process: subprocess.Popen[bytes]) -> list[int]:
+    """Return the pids of Spark's Python workers. They are children of the daemon, which is a child of the JVM."""
     parents: dict[int, int] = {}
-    for child in family_of(process):
+    for child in list_child_processes(process):
         with suppress(psutil.NoSuchProcess):
             if "python" in child.name():
                 parents[child.pid] = child.ppid()
     return [child for child, parent in parents.items() if parent in parents]
 
 
-def scratch_of(process: subprocess.Popen[bytes]) -> Path:
+def get_scratch_folder(process: subprocess.Popen[bytes]) -> Path:
     return PARENT / f"postroom-{os.geteuid()}" / f"spark-{process.pid}"
 
 
-def test_a_task_the_driver_the_sink_and_the_jvm_killed_one_after_the_other(box: Box, tmp_path: Path) -> None:
-    """The first three in the middle of a batch. The last while all is quiet: its process ends with an error."""
+def test_sinks_write_every_message_after_a_task_the_driver_a_session_and_the_jvm_are_killed(
+    box: Box, tmp_path: Path
+) -> None:
+    """The first three are killed during a batch. The JVM is killed while the queues are empty: its process fails."""
     box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
     box.connection.execute(_TABLE)
     add_file_location(box, tmp_path / "in")
@@ -57,66 +59,66 @@ def test_a_task_the_driver_the_sink_and_the_jvm_killed_one_after_the_other(box: 
     add_sink(box, SparkTable(derby, "orders", interval=0), name="Jdbc", retry_seconds=0)
     add_sink(box, SparkSink("xml", "xml", options={"rowTag": "message"}, interval=0), name="Other", retry_seconds=0)
     ids = publish(box, b"x" * 200_000, *(b"%d" % n for n in range(1200)))
-    # A task that reads a large body waits for this, in the middle of its batch.
-    with held(box, "messagebox.fragments"), pipeline(box, tmp_path, master="local[1]") as first:
-        wait_until(lambda: stuck(box, "postroom sink"), what="a task that reads")
+    # A task that reads a large body waits for this lock during its batch.
+    with lock_table(box, "messagebox.fragments"), pipeline(box, tmp_path, master="local[1]") as first:
+        wait_until(lambda: is_blocked(box, "postroom sink"), what="a task that waits for the lock")
         wait_until(lambda: box.count("sink_batches") == 4, what="a batch of every sink")
-        before = tasks_of(first)
+        before = list_tasks(first)
         assert before
         for task in before:
             os.kill(task, signal.SIGKILL)
-        wait_until(lambda: set(tasks_of(first)) - set(before), what="another task")
-        family = family_of(first)
+        wait_until(lambda: set(list_tasks(first)) - set(before), what="a new task")
+        child_processes = list_child_processes(first)
         first.kill()
         first.wait()
-        wait_for_end(family)
+        wait_for_end(child_processes)
     assert box.count("sink_batches") == 4
     assert read_lake(tmp_path / "lake") == []
-    with ExitStack() as table_held:
-        table_held.enter_context(held(box, "public.orders"))
+    with ExitStack() as table_lock:
+        table_lock.enter_context(lock_table(box, "public.orders"))
         with pipeline(box, tmp_path, master="local[1]") as second:
-            wait_until(lambda: stuck(box, "postroom table"), what="a task that merges")
-            box.connection.execute(f"SELECT pg_terminate_backend(pid) {_STUCK}", ("postroom table",))
-            table_held.close()
+            wait_until(lambda: is_blocked(box, "postroom table"), what="a task that waits for the lock")
+            box.connection.execute(f"SELECT pg_terminate_backend(pid) {_BLOCKED}", ("postroom table",))
+            table_lock.close()
             wait_until(lambda: box.count("work_queue") + box.count("scheduled_queue") == 0, what="empty queues")
             streams = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postroom stream'"
             wait_until(lambda: box.one(streams) == 1, what="a stream")
-            family = family_of(second)
-            [jvm] = [member for member in family if member.name() == "java"]
+            child_processes = list_child_processes(second)
+            [jvm] = [member for member in child_processes if member.name() == "java"]
             jvm.kill()
             assert second.wait(PATIENCE) == 1
             assert "Spark has died" in (tmp_path / "pipeline.log").read_text()
-            wait_for_end(family)
-    assert not scratch_of(second).exists()
+            wait_for_end(child_processes)
+    assert not get_scratch_folder(second).exists()
     assert Counter(str(row["message_id"]) for row in read_lake(tmp_path / "lake")) == Counter(ids)
     table = box.connection.execute("SELECT message_id::text FROM public.orders").fetchall()
     assert Counter(message_id for (message_id,) in table) == Counter(ids)
-    assert Counter(rows_of(derby)) == Counter(ids)
-    # At least once.
+    assert Counter(read_derby_ids(derby)) == Counter(ids)
+    # The format xml is written at least once.
     documents = "".join(file.read_text() for file in (tmp_path / "xml").glob("part-*"))
     assert set(re.findall("<message_id>(.*?)</message_id>", documents)) == set(ids)
     assert (box.count("sink_batches"), box.count("suspended_queue")) == (0, 0)
     assert check(box.connection) == []
 
 
-def rows_of(url: str) -> list[str]:
-    """The ids in a table of Derby, as its own command line tells them."""
+def read_derby_ids(url: str) -> list[str]:
+    """Return the message ids in a Derby table, read with the command line of Derby."""
     jars = ":".join(map(str, (Path(pyspark.__file__).parent / "jars").glob("derby*.jar")))
     command = [str(find_java() / "bin" / "java"), "-cp", jars, "org.apache.derby.tools.ij"]
     statements = f"CONNECT '{url}';\nSELECT \"message_id\" FROM orders;\nEXIT;\n"
     folder = Path(url.partition(";")[0].removeprefix("jdbc:derby:")).parent
-    said = subprocess.run(command, input=statements, capture_output=True, text=True, check=True, cwd=folder).stdout
-    return re.findall(r"^([0-9a-f]{8}-[0-9a-f-]{27})\s*$", said, re.MULTILINE)
+    output = subprocess.run(command, input=statements, capture_output=True, text=True, check=True, cwd=folder).stdout
+    return re.findall(r"^([0-9a-f]{8}-[0-9a-f-]{27})\s*$", output, re.MULTILINE)
 
 
 @contextmanager
-def held(box: Box, table: str) -> Iterator[None]:
-    """Nobody else uses the table meanwhile."""
-    with connect(box.url) as holder, holder.transaction():
-        holder.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+def lock_table(box: Box, table: str) -> Iterator[None]:
+    """Lock a table exclusively."""
+    with connect(box.url) as session, session.transaction():
+        session.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
         yield
 
 
-def stuck(box: Box, name: str) -> bool:
-    """Whether a connection of that name waits for somebody's lock."""
-    return bool(box.one(f"SELECT count(*) {_STUCK}", name))
+def is_blocked(box: Box, name: str) -> bool:
+    """Return whether a session with this application name waits for a lock."""
+    return bool(box.one(f"SELECT count(*) {_BLOCKED}", name))

@@ -1,8 +1,8 @@
-"""Killed with -9 in the middle of the work, restarted, and every order is where it belongs.
+"""Processes are killed with kill -9 while they work. Every order is delivered to the ports with a matching filter.
 
-Published exactly once; delivered to exactly the ports whose filter it meets. A send that was under way at the kill may
-be repeated; a file is named after its message, so that a repeated send gives the same file again, and an order that was
-published twice gives two. `make chaos` does the same to more orders, at random moments.
+Every order is published exactly once. A send that was in progress at the kill may be repeated. The name of a file
+contains the id of its message, so a repeated send writes the same file again, and an order that was published twice
+would have two files. `make chaos` runs the same test with more orders and random times.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tests.support.waiting import wait_until
 COUNT = 8_000
 
 
-def test_every_order_is_where_it_belongs(home: Path) -> None:
-    """The pipeline, a host and PostgreSQL, one after the other, each while it has work; PostgreSQL in good order and in
-    a crash (ACC-34). Then a batch comes again that was delivered and cleaned up (RCV-23)."""
+def test_every_order_is_published_once_and_delivered_to_the_matching_ports(home: Path) -> None:
+    """The pipeline, a host and PostgreSQL are killed while they work. PostgreSQL is also shut down (ACC-34). Then a
+    batch is replayed whose messages are delivered and deleted (RCV-23)."""
     orders = Orders(COUNT)
     per_file = COUNT // 40
     files = list(orders.files(per_file=per_file))
@@ -36,35 +36,41 @@ def test_every_order_is_where_it_belongs(home: Path) -> None:
 
         kept = chaos.keep_batch(files[:2], list(range(2 * per_file)))
         drop(slice(2, 10))
-        wait_until(lambda: chaos.published() > 0 and chaos.delivered() > 0, what="the first orders on their way")
+        wait_until(
+            lambda: chaos.count_published() > 0 and chaos.count_delivered() > 0,
+            what="the first published and delivered orders",
+        )
 
-        with chaos.nothing_published():
+        with chaos.block_publishing():
             drop(slice(10, 20))
             chaos.wait_for_publisher()
             killed = chaos.kill_pipeline()
-            before, sent = chaos.published(), chaos.delivered()
-        wait_until(lambda: chaos.pid_of("pipeline Main") != killed, what="another pipeline process")
-        wait_until(lambda: chaos.delivered() > sent and chaos.published() > before, what="the next orders")
+            before, sent = chaos.count_published(), chaos.count_delivered()
+        wait_until(lambda: chaos.find_pid("pipeline Main") != killed, what="a new pipeline process")
+        wait_until(
+            lambda: chaos.count_delivered() > sent and chaos.count_published() > before,
+            what="more published and delivered orders",
+        )
 
-        with chaos.host_stopped():
+        with chaos.stop_host():
             drop(slice(20, 30))
             waiting = "SELECT count(*) FROM messagebox.work_queue"
-            wait_until(lambda: chaos.ask(waiting) > 0, what="work for the host")
+            wait_until(lambda: chaos.read_number(waiting) > 0, what="messages for the host")
         chaos.end_postgres(signal.SIGINT)
-        wait_until(lambda: chaos.published() > COUNT // 2, what="the second half on its way")
+        wait_until(lambda: chaos.count_published() > COUNT // 2, what="half of the orders published")
 
-        with chaos.nothing_published():
+        with chaos.block_publishing():
             drop(slice(30, 40))
             chaos.wait_for_publisher()
             chaos.end_postgres(signal.SIGKILL)
 
         chaos.wait_for_end(orders)
-        chaos.bring_again(kept)
+        chaos.replay(kept)
         chaos.verify(orders)
-        last = chaos.pid_of("pipeline Main")
+        last = chaos.find_pid("pipeline Main")
         assert up.stop() == 0, up.output()
-    assert [pid for pid in (killed, last) if scratch_of(pid).exists()] == []
+    assert [pid for pid in (killed, last) if get_scratch_folder(pid).exists()] == []
 
 
-def scratch_of(pid: int) -> Path:
+def get_scratch_folder(pid: int) -> Path:
     return PARENT / f"postroom-{os.geteuid()}" / f"spark-{pid}"

@@ -1,4 +1,4 @@
-"""SIGTERM to all processes of a pipeline, as `timeout` and process managers send it, while Spark is still starting."""
+"""All processes of a pipeline get SIGTERM while Spark is starting. `timeout` and process managers do this."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ import psutil
 
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
-from tests.support.pipelines import family_of, wait_for_end
+from tests.support.pipelines import list_child_processes, wait_for_end
 from tests.support.waiting import PATIENCE, wait_until
 
 
-def test_a_run_that_was_ended_says_so_and_leaves_nothing_behind(box: Box, tmp_path: Path) -> None:
+def test_a_stopped_run_reports_it_and_leaves_no_process(box: Box, tmp_path: Path) -> None:
     add_file_location(box, tmp_path / "in")
     words = ["pipeline", "run", "Default", "--once", "--master", "local[1]"]
     command = [sys.executable, "-m", "postroom", *words, "--home", str(tmp_path), "--database", box.url]
-    log = tmp_path / "said"
-    with log.open("wb") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, start_new_session=True)
+    log = tmp_path / "output"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
     try:
-        wait_until(lambda: process.poll() is not None or starts_spark(process), what="a JVM that starts")
-        family = family_of(process)
+        wait_until(lambda: process.poll() is not None or is_starting_spark(process), what="the start of the JVM")
+        child_processes = list_child_processes(process)
         os.killpg(process.pid, signal.SIGTERM)
         assert process.wait(PATIENCE) == 6, log.read_text()
-        wait_for_end(family)
+        wait_for_end(child_processes)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -38,7 +38,9 @@ def test_a_run_that_was_ended_says_so_and_leaves_nothing_behind(box: Box, tmp_pa
     assert "Traceback" not in log.read_text()
 
 
-def starts_spark(process: subprocess.Popen[bytes]) -> bool:
+def is_starting_spark(process: subprocess.Popen[bytes]) -> bool:
     with suppress(psutil.NoSuchProcess):
-        return any("org.apache.spark.deploy.SparkSubmit" in member.cmdline() for member in family_of(process))
+        return any(
+            "org.apache.spark.deploy.SparkSubmit" in member.cmdline() for member in list_child_processes(process)
+        )
     return False

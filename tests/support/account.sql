@@ -1,11 +1,11 @@
--- An account of what was published and routed, kept by the database itself, in the very transactions: which order each
--- message is, and which services it was queued for. It stays when messages are delivered and cleaned up.
--- A row that comes back from a retry has an attempt behind it, and is no route.
+-- Triggers that record published messages with their order number, and the services that they are queued for. They write in
+-- the transaction of the publish. The records stay when the messages are delivered and deleted. A row that returns from a
+-- retry has an attempt and is not recorded as a route.
 CREATE SCHEMA account;
 CREATE TABLE account.published (message_id uuid NOT NULL, n integer NOT NULL);
 CREATE TABLE account.routed (message_id uuid NOT NULL, service_id uuid NOT NULL);
 
-CREATE FUNCTION account.note_published() RETURNS trigger
+CREATE FUNCTION account.record_published() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = account, messagebox, pg_temp AS $$
 BEGIN
     INSERT INTO published
@@ -14,7 +14,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE FUNCTION account.note_routed() RETURNS trigger
+CREATE FUNCTION account.record_routed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = account, messagebox, pg_temp AS $$
 BEGIN
     INSERT INTO routed SELECT message_id, service_id FROM inserted WHERE attempt = 0;
@@ -22,7 +22,7 @@ BEGIN
 END $$;
 
 CREATE TRIGGER account AFTER INSERT ON messagebox.spool
-    REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION account.note_published();
+    REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION account.record_published();
 
 DO $$
 DECLARE
@@ -31,6 +31,6 @@ BEGIN
     FOR queue IN SELECT inhrelid FROM pg_inherits WHERE inhparent = 'messagebox.work_queue'::regclass LOOP
         EXECUTE format(
             'CREATE TRIGGER account AFTER INSERT ON %s'
-            ' REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION account.note_routed()', queue);
+            ' REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION account.record_routed()', queue);
     END LOOP;
 END $$;

@@ -1,4 +1,4 @@
-"""A Postroom under `postroom up` whose processes are killed while orders pass through it, and checks of the result."""
+"""An installation under `postroom up` whose processes are killed while it processes orders, with checks."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from tests.support.installation import Installation, Process
-from tests.support.orders import FOLDERS, Orders, numbers
+from tests.support.orders import FOLDERS, Orders, count_orders
 from tests.support.waiting import PATIENCE, wait_until
 
 _ACCOUNT = Path(__file__).with_name("account.sql").read_text(encoding="utf-8")
-#: The port that every order goes to.
+#: The port that receives every order.
 EVERYTHING = "Rest"
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeptBatch:
-    """Claimed files, as they were before they were published: their rows, and links to them."""
+    """File claims before their publish: the rows, and hard links to the files."""
 
     rows: list[dict[str, Any]]
     folder: Path
@@ -36,20 +36,20 @@ class KeptBatch:
 
 
 class ChaosInstallation:
-    """Kills, restarts and counts."""
+    """Kills and restarts processes, counts orders and verifies the result."""
 
     def __init__(self, installation: Installation, up: Process) -> None:
         self.installation = installation
         self.up = up
         self.url = wait_until(installation.find_url, what="the database")
-        wait_until(lambda: self.pid_of("pipeline Main"), what="the pipeline")
+        wait_until(lambda: self.find_pid("pipeline Main"), what="the pipeline")
         with self._connect() as connection:
             connection.execute(sql.SQL(_ACCOUNT))
 
-    # -- looking -------------------------------------------------------------------------------------------------
+    # -- counting ------------------------------------------------------------------------------------------------
 
-    def ask(self, query: str, *parameters: object) -> int:
-        """A number from the MessageBox; -1 while it does not answer."""
+    def read_number(self, query: str, *parameters: object) -> int:
+        """Return a number from the MessageBox, or -1 if the MessageBox is unavailable."""
         try:
             with self._connect() as connection:
                 row = connection.execute(query, parameters).fetchone()
@@ -57,53 +57,53 @@ class ChaosInstallation:
             return -1
         return -1 if row is None else int(row[0] or 0)
 
-    def pid_of(self, name: str) -> int:
-        """The newest process of that name that the supervisor has told of."""
+    def find_pid(self, name: str) -> int:
+        """Return the pid of the last process with this name that the supervisor has started, or 0."""
         lines = [line for line in self.up.output().splitlines() if line.startswith(f"{name} starts as process")]
         return int(lines[-1].split()[-1]) if lines else 0
 
-    def published(self) -> int:
-        """How many orders are in the MessageBox for good, by the receipts of their files."""
-        return self.ask(
+    def count_published(self) -> int:
+        """Return the number of published orders, from the receipts of their files."""
+        return self.read_number(
             "SELECT sum((outcome->>'last')::int) FROM messagebox.receipts WHERE (outcome->>'done')::boolean"
         )
 
-    def delivered(self) -> int:
+    def count_delivered(self) -> int:
         return sum(len(list((self.installation.home / folder).glob("[!.]*"))) for folder in FOLDERS.values())
 
-    def stored(self, orders: list[int]) -> int:
-        """How many of these orders the cleanup has left so far."""
-        return self.ask(
+    def count_stored(self, orders: list[int]) -> int:
+        """Return how many of these orders are still in the spool."""
+        return self.read_number(
             "SELECT count(*) FROM messagebox.spool JOIN account.published USING (message_id) WHERE n = ANY (%s)", orders
         )
 
     # -- killing -------------------------------------------------------------------------------------------------
 
     def kill_pipeline(self) -> int:
-        """The driver dies; its JVM and Python workers must not outlive it. Returns which process it was."""
-        driver = psutil.Process(self.pid_of("pipeline Main"))
-        family = driver.children(recursive=True)
+        """Kill the driver and wait for the end of its JVM and Python workers. Return the pid."""
+        driver = psutil.Process(self.find_pid("pipeline Main"))
+        child_processes = driver.children(recursive=True)
         driver.kill()
-        _, alive = psutil.wait_procs(family, PATIENCE)
+        _, alive = psutil.wait_procs(child_processes, PATIENCE)
         assert alive == []
         return int(driver.pid)
 
     @contextmanager
-    def nothing_published(self) -> Iterator[None]:
-        """Whoever publishes waits at its last step, for as long as this lasts or PostgreSQL lives."""
+    def block_publishing(self) -> Iterator[None]:
+        """Block all publishers at their last step, until the end of the block or of PostgreSQL."""
         with self._connect() as connection:
             connection.execute("SELECT pg_advisory_lock(7001, 0)")
             yield
 
     def wait_for_publisher(self) -> None:
-        """Until somebody stands at that last step."""
+        """Wait until a publisher is blocked at its last step."""
         waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 7001 AND NOT granted"
-        wait_until(lambda: self.ask(waiting) > 0, what="a publisher that waits")
+        wait_until(lambda: self.read_number(waiting) > 0, what="a blocked publisher")
 
     @contextmanager
-    def host_stopped(self) -> Iterator[None]:
-        """The host does nothing more; then it dies."""
-        pid = self.pid_of("host Main")
+    def stop_host(self) -> Iterator[None]:
+        """Stop the host with SIGSTOP, and kill it at the end."""
+        pid = self.find_pid("host Main")
         os.kill(pid, signal.SIGSTOP)
         try:
             yield
@@ -111,17 +111,17 @@ class ChaosInstallation:
             os.kill(pid, signal.SIGKILL)
 
     def end_postgres(self, how: signal.Signals) -> None:
-        """SIGINT is a fast shutdown, SIGQUIT an immediate one, as in a crash; the supervisor starts it again."""
+        """End PostgreSQL. SIGINT is a fast shutdown, SIGQUIT is like a crash. The supervisor restarts it."""
         [pid_file] = (self.installation.home / ".postroom" / "postgres").glob("*/postmaster.pid")
         os.kill(int(pid_file.read_text().splitlines()[0]), how)
 
-    # -- the same batch again ------------------------------------------------------------------------------------
+    # -- replaying a batch --------------------------------------------------------------------------------------
 
     def keep_batch(self, files: list[tuple[str, bytes]], orders: list[int]) -> KeptBatch:
-        """Drops files, and keeps them as they are claimed. Nothing is published meanwhile."""
+        """Drop files, and keep their claims and contents. Publishing is blocked until then."""
         folder = self.installation.home / "kept"
         folder.mkdir(exist_ok=True)
-        with self.nothing_published(), self._connect() as connection:
+        with self.block_publishing(), self._connect() as connection:
             for name, content in files:
                 self.installation.drop_file(name, content)
             names = [name for name, _ in files]
@@ -132,15 +132,16 @@ class ChaosInstallation:
                 )
                 return [row for (row,) in rows]
 
-            rows = wait_until(lambda: found if len(found := claimed()) == len(files) else [], what="claims")
+            rows = wait_until(lambda: found if len(found := claimed()) == len(files) else [], what="the file claims")
             for row in rows:
                 (folder / row["interchange_id"]).hardlink_to(row["path"])
         return KeptBatch(rows=rows, folder=folder, numbers=orders)
 
-    def bring_again(self, batch: KeptBatch) -> None:
-        """As a driver would find them that died after the commit and before it had taken the files away; waits until
-        the stream is done with them."""
-        assert self.stored(batch.numbers) == 0, "not cleaned up yet"
+    def replay(self, batch: KeptBatch) -> None:
+        """Restore file claims and files, as after a crash between the commit and the removal of the files.
+
+        Wait until the stream has finished them."""
+        assert self.count_stored(batch.numbers) == 0, "the messages are not deleted yet"
         with self._connect() as connection, connection.transaction():
             connection.execute(
                 "INSERT INTO messagebox.file_claims"
@@ -154,22 +155,22 @@ class ChaosInstallation:
                 Path(row["path"]).hardlink_to(batch.folder / row["interchange_id"])
         ids = [uuid.UUID(row["interchange_id"]) for row in batch.rows]
         count = "SELECT count(*) FROM messagebox.file_claims WHERE interchange_id = ANY (%s)"
-        wait_until(lambda: self.ask(count, ids) == 0, what="the batch that came again to be finished with")
+        wait_until(lambda: self.read_number(count, ids) == 0, what="the end of the replayed batch")
         assert not [row["path"] for row in batch.rows if Path(row["path"]).exists()]
 
-    # -- the account ---------------------------------------------------------------------------------------------
+    # -- verifying -----------------------------------------------------------------------------------------------
 
     def wait_for_end(self, orders: Orders, *, timeout: float = PATIENCE) -> None:
-        """Until everything is delivered and cleaned up."""
+        """Wait until all orders are delivered and deleted."""
         for port, folder in FOLDERS.items():
             self.installation.wait_for_files(folder, len(orders.expected[port]), timeout=timeout)
         for table in ("work_queue", "spool", "parts"):
             count = f"SELECT count(*) FROM messagebox.{table}"
-            wait_until(lambda count=count: self.ask(count) == 0, what=f"an empty {table}")  # type: ignore[misc]
+            wait_until(lambda count=count: self.read_number(count) == 0, what=f"an empty {table}")  # type: ignore[misc]
         wait_until(lambda: not list((self.installation.home / "in").glob("*.jsonl")), what="an empty source folder")
 
     def verify(self, orders: Orders) -> None:
-        """Every order published exactly once, every route exactly once, every file where it belongs."""
+        """Check that every order is published once, routed once to each matching port, and delivered."""
         count = len(orders.lines)
         everything = Counter(range(count))
         with self._connect() as connection:
@@ -183,9 +184,9 @@ class ChaosInstallation:
                 routed[name][n] += times
         assert routed == {**orders.expected, EVERYTHING: everything}
         for port, folder in FOLDERS.items():
-            assert numbers(self.installation.read_files(folder)) == orders.expected[port]
-        assert self.ask("SELECT count(*) FROM messagebox.suspended_queue") == 0
-        assert self.published() == count
+            assert count_orders(self.installation.read_files(folder)) == orders.expected[port]
+        assert self.read_number("SELECT count(*) FROM messagebox.suspended_queue") == 0
+        assert self.count_published() == count
         self.installation.run("check")
 
     def _connect(self) -> psycopg.Connection[Any]:

@@ -1,4 +1,4 @@
-"""Orders with the ports that each has to reach, worked out without the engine."""
+"""Generate orders with the ports that each order must reach, computed without the engine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable
 
-#: An application like the example's, over JSON lines.
+#: The application of the orders example, with JSON lines.
 APPLICATION = """
 app.receive_port("OrdersIn").location(
     "drop", adapters.File("in", pattern="*.jsonl"), pipeline=pipelines.JsonLines(promote=PROMOTE)
@@ -25,16 +25,16 @@ FOLDERS = {"Europe": "out/europe", "BigOrders": "out/big"}
 
 
 class Orders:
-    """So many orders, the same every time, about half of which go to somebody's folder."""
+    """Reproducible orders. About half of them are delivered to a folder."""
 
     def __init__(self, count: int) -> None:
-        dice = random.Random(count)
+        generator = random.Random(count)
         self.lines: list[bytes] = []
         self.expected: dict[str, Counter[int]] = {"Europe": Counter(), "BigOrders": Counter()}
         for number in range(count):
-            region = dice.choice(["EU", "US", "US", "ASIA", "ASIA", "TEST"])
-            total = dice.choice([10, 500.5, 9999.99, 10_000, 25_000])
-            priority = dice.choice([1, 2, 3, 4, 5, 6])
+            region = generator.choice(["EU", "US", "US", "ASIA", "ASIA", "TEST"])
+            total = generator.choice([10, 500.5, 9999.99, 10_000, 25_000])
+            priority = generator.choice([1, 2, 3, 4, 5, 6])
             if region == "EU":
                 self.expected["Europe"][number] += 1
             if (total >= 10_000 and region != "TEST") or priority == 1:
@@ -43,11 +43,11 @@ class Orders:
             self.lines.append(json.dumps(order).encode())
 
     def files(self, per_file: int) -> Iterable[tuple[str, bytes]]:
-        """The orders in files of so many lines."""
+        """Yield the orders as names and contents of files with ``per_file`` lines."""
         for start in range(0, len(self.lines), per_file):
             yield f"{start:06}.jsonl", b"\n".join(self.lines[start : start + per_file]) + b"\n"
 
 
-def numbers(bodies: Iterable[bytes]) -> Counter[int]:
-    """How often each order is among these bodies."""
+def count_orders(bodies: Iterable[bytes]) -> Counter[int]:
+    """Count how often each order is in these bodies."""
     return Counter(json.loads(body)["n"] for body in bodies)

@@ -1,4 +1,4 @@
-"""A pipeline as a process of its own, to be killed."""
+"""Run a pipeline in its own process, which a test can kill."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ run_pipeline(sys.argv[1], "default", Path(sys.argv[2]), master=sys.argv[3], as_r
 
 @contextmanager
 def pipeline(box: Box, home: Path, *, master: str = "local[2]") -> Iterator[subprocess.Popen[bytes]]:
-    """A pipeline process, started from a folder in which a file has the name of a module that Python needs."""
+    """Run a pipeline process in a folder with a file that has the name of a module of the standard library."""
     (home / "queue.py").write_text("raise SystemExit('the wrong module')")
     log = home / "pipeline.log"
-    with log.open("ab") as said:
+    with log.open("ab") as output:
         command = [sys.executable, "-P", "-c", _PIPELINE, box.url, str(home), master]
-        process = subprocess.Popen(command, cwd=home, stdout=said, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, cwd=home, stdout=output, stderr=subprocess.STDOUT)
     try:
         yield process
     finally:
-        family = family_of(process)
+        child_processes = list_child_processes(process)
         with suppress(ProcessLookupError):
             process.kill()
         process.wait()
-        # However a test ends, nothing of it is left.
-        for member in family:
+        # No process is left, however the test ends.
+        for member in child_processes:
             with suppress(psutil.NoSuchProcess):
                 member.kill()
-        psutil.wait_procs(family, PATIENCE)
+        psutil.wait_procs(child_processes, PATIENCE)
 
 
-def family_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """What runs below it: the JVM, and Spark's Python processes."""
+def list_child_processes(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """Return the child processes: the JVM, and the Python processes of Spark."""
     try:
         return list(psutil.Process(process.pid).children(recursive=True))
     except psutil.NoSuchProcess:
         return []
 
 
-def wait_for_end(family: list[psutil.Process]) -> None:
-    _, alive = psutil.wait_procs(family, PATIENCE)
+def wait_for_end(child_processes: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(child_processes, PATIENCE)
     assert alive == []
