@@ -11,7 +11,7 @@ from postroom.pipelines import Csv, Delimited, FlatFile, Receive, ReceivePipelin
 from tests.spark.conftest import ClaimFiles, StartStream
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
-from tests.support.replayed_batch import keep_claims
+from tests.support.replayed_batch import store_claims
 from tests.support.waiting import PATIENCE
 
 PAD = "x" * (2 * FRAGMENT_SIZE)
@@ -54,11 +54,11 @@ def test_large_documents_created_by_the_pipeline_are_published_once(
     for name in names:
         (folder / name).write_text(FILES[name][0], encoding="utf-8")
     assert claim(location) == len(names)
-    bring_back = keep_claims(box)
+    restore = store_claims(box)
     expected = sorted(document.encode() for name in names for document in FILES[name][1])
     for again in (False, True):
         if again:
-            bring_back()
+            restore()
         query = start_stream(location, once=True)
         assert query.awaitTermination(PATIENCE)
         assert query.exception() is None

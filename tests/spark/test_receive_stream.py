@@ -15,7 +15,7 @@ from postroom.message import FRAGMENT_SIZE
 from tests.spark.conftest import ClaimFiles, StartStream
 from tests.support.box import PROMOTE, Box
 from tests.support.file_location import add_file_location
-from tests.support.replayed_batch import keep_claims
+from tests.support.replayed_batch import store_claims
 from tests.support.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:
@@ -208,10 +208,10 @@ def test_a_repeated_batch_publishes_nothing_twice(
     for number in range(6):
         (folder / f"{number}.json").write_bytes(order(number))
     claim(location)
-    bring_back = keep_claims(box)
+    restore = store_claims(box)
     assert start_stream(location, once=True).awaitTermination(PATIENCE)
     assert box.count("file_claims") == 0
-    bring_back()
+    restore()
     again = start_stream(location, once=True)
     assert again.awaitTermination(PATIENCE)
     assert again.exception() is None

@@ -1,7 +1,7 @@
-"""Approved snapshots: what users and programs rely on, as text files that a reviewer can read.
+"""Approved snapshots: text files with the interfaces that users and programs rely on.
 
-A test compares the text of today with the approved file beside it. ``pytest --approve`` writes the file again; the diff
-of that file then shows what changes for users.
+A test compares the current text with the approved file next to it. ``pytest --approve`` writes the file again. The diff
+of the file then shows the changes for users.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ AssertApproved = Callable[[str, str], None]
 
 
 def assert_approved(text: str, approved: Path, *, approve: bool) -> None:
-    """Fail with a diff unless ``text`` is what ``approved`` holds; with ``approve``, write it there instead."""
+    """Fail with a diff if ``text`` differs from the file ``approved``. With ``approve``, write the file instead."""
     if approve:
         approved.parent.mkdir(exist_ok=True)
         approved.write_text(text, encoding="utf-8")
@@ -23,4 +23,6 @@ def assert_approved(text: str, approved: Path, *, approve: bool) -> None:
     before = approved.read_text(encoding="utf-8") if approved.exists() else ""
     if text != before:
         lines = difflib.unified_diff(before.splitlines(), text.splitlines(), "approved", "now", lineterm="", n=2)
-        raise AssertionError("\n".join([f"{approved.name} differs. If that is meant: pytest --approve", *lines]))
+        raise AssertionError(
+            "\n".join([f"{approved.name} differs. If the change is intended: pytest --approve", *lines])
+        )

@@ -1,4 +1,4 @@
-"""A MessageBox with what a test declares in it: properties, one receive location, send ports by filter."""
+"""A MessageBox for tests, with functions that add receive locations, send ports and groups."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PROMOTE = {Region: "region", Total: "total", Priority: "priority"}
 
 
 class Box:
-    """A furnished MessageBox as tests use it: the superuser's connection, and short ways to act."""
+    """A MessageBox with a host, properties and an application. Its connection is that of the superuser."""
 
     def __init__(self, url: str, connection: Connection) -> None:
         self.url = url
@@ -42,7 +42,7 @@ class Box:
         self._application = self.one("SELECT id FROM applications WHERE name = 't'")
 
     def one(self, query: str, *parameters: Any) -> Any:
-        """The first column of the first row."""
+        """Return the first column of the first row, or None if there is no row."""
         row = self.connection.execute(query, parameters).fetchone()
         return None if row is None else row[0]
 
@@ -110,7 +110,7 @@ class Box:
     def add_group(
         self, name: str, members: Sequence[str], filter: str | None = None, *, state: str = "started"
     ) -> uuid.UUID:
-        """A send port group; its id is what a message names to be directed to it."""
+        """Add a send port group and return its id."""
         group_id: uuid.UUID = self.one(
             "INSERT INTO send_port_groups (application_id, name, filter) VALUES (%s, %s, %s) RETURNING id",
             *(self._application, name, filter),
@@ -130,25 +130,25 @@ class Box:
         return MessageAgent(connection or self.connection, self.host(), RoutingTable() if warm else None)
 
     def receive(self, location: ReceiveLocation, *bodies: bytes) -> list[Received]:
-        """Each body as an interchange of its own, logged in as the host."""
+        """Receive each body as one interchange, with the login of the host."""
         with connect(self.url, user=self.host().role_name) as connection:
             return Receiver(connection, RoutingTable()).receive(location, [interchange(body) for body in bodies])
 
     def queued(self) -> dict[str, int]:
-        """Rows of the work queues by the service that they are for."""
+        """Return the number of rows in the work queues by send port."""
         rows = self.connection.execute(
             "SELECT p.name, count(*) FROM work_queue q JOIN send_ports p ON p.id = q.service_id GROUP BY 1"
         )
         return dict(rows.fetchall())
 
     def suspended(self) -> list[tuple[str, bool]]:
-        """Error code and whether it can be resumed, of everything suspended."""
+        """Return the error code of each suspended row, and whether it can be resumed."""
         rows = self.connection.execute("SELECT error_code, resumable FROM suspended_queue ORDER BY seq")
         return [(code, resumable) for code, resumable in rows]
 
 
-def furnish(connection: Connection) -> None:
-    """One host, the properties, and an application, in a MessageBox that has nothing yet."""
+def add_test_objects(connection: Connection) -> None:
+    """Create a host, the properties and an application in an empty MessageBox."""
     with connection.transaction():
         create_host(connection, "Default", is_default=True)
         for prop in (*SYSTEM_PROPERTIES.values(), *PROMOTE):

@@ -1,4 +1,4 @@
-"""A receive location over a Spark reader in a test's MessageBox."""
+"""Add a receive location with a Spark reader to the MessageBox of a test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def add_bulk_location(
     schema: str | None = SCHEMA,
     **settings: Any,
 ) -> ReceiveLocation:
-    """A location that reads the rows of the files in `folder`, of the host that the box has."""
+    """Add a location of the default host that reads rows of the files in `folder`."""
     reader = adapters.SparkReader(format, folder, schema=schema, settle=0.0, **settings)
     assert reader.problems() == []
     columns = tuple(column.name for column in reader.known_columns or ())

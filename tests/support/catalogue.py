@@ -19,7 +19,7 @@ from postroom.message import Context
 from postroom.properties import Property
 from postroom.values import Value, ValueType
 
-#: Does it hold for a value below the filter's, for an equal one, for one above; for none; for one only written?
+#: Whether the operator matches a value below the value of the filter, equal to it, above it, no value, a written value.
 TRUTH = {
     #                    below  equal  above  missing written only
     Operator.EQ:        (False, True,  False, False,  False),
@@ -35,7 +35,7 @@ SITUATIONS = ("below", "equal", "above", "missing", "written only")
 
 
 class Ladder(NamedTuple):
-    """A value that filters compare with, the next one below and above it; None where the domain ends."""
+    """A value that filters compare with, and the values directly below and above it. None at the end of the domain."""
 
     below: Value | None
     equal: Value
@@ -47,7 +47,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 _FIRST, _LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
 
-#: The first ladder of each type is an everyday one; the others stand at the edges of the domain.
+#: The first ladder of each type has usual values. The others are at the limits of the domain.
 LADDERS: dict[ValueType, tuple[Ladder, ...]] = {
     ValueType.STR: (
         Ladder("ABC", "abc", "abcd"),
@@ -113,7 +113,7 @@ REFUSED = [
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A message, and whether it meets the comparison."""
+    """A message, and whether the comparison matches it."""
 
     situation: str
     context: Context
@@ -122,7 +122,7 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One predicate with every situation that it can meet."""
+    """One predicate with all of its cases."""
 
     prop: Property
     operator: Operator

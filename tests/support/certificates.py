@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, those that it has issued, and their keys."""
+"""Certificates for tests: an authority, certificates that it has issued, and their keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Identity:
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def write(self, folder: Path, name: str, password: str | None = None) -> tuple[str, str]:
-        """As PEM files; their paths."""
+        """Write certificate and key as PEM files. Return the paths."""
         certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
         certificate.write_bytes(self.pem)
         encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
@@ -49,7 +49,7 @@ def issue(
     may_sign: bool = True,
     valid: tuple[datetime, datetime] = (NOW - timedelta(days=30), NOW + timedelta(days=365)),
 ) -> Identity:
-    """A certificate of ``issuer``, or of its own making."""
+    """Issue a certificate by ``issuer``, or a self-signed one."""
     key: Key = ec.generate_private_key(ec.SECP256R1()) if elliptic else rsa.generate_private_key(65537, 2048)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     signing: Key = issuer.key if issuer else key

@@ -1,4 +1,4 @@
-"""A service as an orchestration engine would be one: it is activated, waits, receives in order, ends its instances."""
+"""A service like an orchestration engine. It is activated, waits, receives in order and completes its instances."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ SERVICE = SubscribingService(service_id=uuid.UUID(int=7), name="Collector")
 
 
 class Collector:
-    """Keeps the bodies that each instance received. ``step`` decides what becomes of a message, in the transaction that
-    completes it; ``waits_for`` makes the instance subscription with which a new instance begins to wait."""
+    """Collects the bodies that each instance received. ``step`` may return the outcome of a message instead of its
+    completion. ``waits_for`` returns the filter of the instance subscription of a new instance."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Collector:
         self._lock = threading.Lock()
 
     def enlist(self, filter: Filter, *, convoy: Sequence[Property] = ()) -> None:
-        """An activation subscription, started; as the host."""
+        """Create and start an activation subscription, with the login of the host."""
         with self.context.connect() as connection, connection.transaction():
             made = self.context.subscriptions.activate(connection, SERVICE, filter, convoy=convoy)
             self.context.subscriptions.set_state(connection, made, SubscriptionState.STARTED)
@@ -61,7 +61,7 @@ class Collector:
             outcome = self._step(self, claimed, message)
             if outcome is None:
                 left = transaction(connections.writing(), lambda it: self._receive(it, claimed, message))
-                # Only now it is true.
+                # The message counts as received after the commit.
                 assert message.body is not None
                 self.received[claimed.instance_id].append(message.body.data)
                 if left is not None:
@@ -76,7 +76,7 @@ class Collector:
     def _receive(
         self, connection: Connection, claimed: ClaimedMessage, message: Message
     ) -> list[UnconsumedMessage] | None:
-        """Consumes the message; what is left over, if it was the last one of its instance."""
+        """Complete the message. After the last one, complete the instance and return its unconsumed messages."""
         instance = claimed.instance_id
         if self._waits_for is not None and instance not in self.received:
             self.context.subscriptions.wait(connection, SERVICE, instance, self._waits_for(message))

@@ -1,4 +1,4 @@
-"""Fresh MessageBoxes for tests: templates are made once per server, and every test gets a clone of one."""
+"""New MessageBoxes for tests. Templates are created once per server, and each test gets a clone of a template."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from psycopg import sql
 from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.migrate import migrate
-from tests.support.box import Box, furnish, open_box
+from tests.support.box import Box, add_test_objects, open_box
 
-_EMPTY, _FURNISHED = "template_messagebox", "template_box"
-# A copy of the files costs half of what the usual way does, which writes all of it to the log.
+_EMPTY, _WITH_HOST = "template_messagebox", "template_box"
+# A copy of the files takes half the time of the default strategy, which writes everything to the WAL.
 _CLONE = "CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy"
 
 
@@ -27,17 +27,16 @@ class Databases:
         self._numbers = itertools.count(1)
         self._execute("CREATE DATABASE {name}", name=_EMPTY)
         migrate(server.url(database=_EMPTY))
-        self._execute(_CLONE, name=_FURNISHED, template=_EMPTY)
-        with connect(server.url(database=_FURNISHED)) as connection:
-            furnish(connection)
-        # Roles belong to the whole server, and with them who is a member of which: what a test adds to them, or takes
-        # away, must not meet the next one.
+        self._execute(_CLONE, name=_WITH_HOST, template=_EMPTY)
+        with connect(server.url(database=_WITH_HOST)) as connection:
+            add_test_objects(connection)
+        # Roles and their members belong to the whole server. A change by a test must not affect the next test.
         self._roles = self._all_roles()
         self._members = self._all_members()
 
     @contextmanager
     def clone(self, template: str = _EMPTY) -> Iterator[str]:
-        """The URL of a fresh MessageBox that belongs to the superuser; dropped with all its roles at the end."""
+        """Yield the URL of a new MessageBox of the superuser. It is dropped with its roles at the end."""
         name = f"messagebox_{next(self._numbers)}"
         self._execute(_CLONE, name=name, template=template)
         try:
@@ -45,7 +44,7 @@ class Databases:
         finally:
             self._execute("DROP DATABASE {name} WITH (FORCE)", name=name)
             for role in self._all_roles() - self._roles:
-                # One that another database still uses goes with that.
+                # A role that another database uses is dropped with that database.
                 with suppress(psycopg.errors.DependentObjectsStillExist):
                     self._execute("DROP ROLE {name}", name=role)
             members = self._all_members()
@@ -57,8 +56,8 @@ class Databases:
 
     @contextmanager
     def open_box(self) -> Iterator[Box]:
-        """A fresh MessageBox with one host and the orders' properties, and short ways to act on it."""
-        with self.clone(_FURNISHED) as url, open_box(url) as box:
+        """Yield a new MessageBox with one host and the properties of orders."""
+        with self.clone(_WITH_HOST) as url, open_box(url) as box:
             yield box
 
     def _all_roles(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""Dequeue the messages of the work queues as a host does, without a host."""
+"""Dequeue messages as a host does, without a host instance."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Reader:
 
 
 def take(box: Box) -> list[Message]:
-    """What is in the work queue, as a host reads and completes it."""
+    """Dequeue and complete all messages of the work queue, as a host does. Return them."""
     claimed = _claim(box)
     found = [build_message(one, _Reader(box.connection)) for one in claimed]
     read = [
@@ -52,8 +52,8 @@ def take(box: Box) -> list[Message]:
 
 
 def resume_now(box: Box, instance_id: uuid.UUID, *, body: bytes | None = None) -> list[Message]:
-    """Resumes an instance that was suspended on its way in, and takes what is published then; what fails is raised, and
-    the instance stays where it was, in the work queue."""
+    """Resume a suspended inbound instance and return the messages that are published. If it fails again, the error is
+    raised and the instance stays in the work queue."""
     resume(box.connection, instance_id, body=body)
     [claimed] = _claim(box)
 

@@ -1,4 +1,4 @@
-"""A database that JDBC reaches: Apache Derby, which comes with Spark, inside the session's JVM."""
+"""A JDBC database: Apache Derby, which is part of Spark, in the JVM of the session."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Derby:
 
 @contextmanager
 def open_derby(session: SparkSession, folder: Path) -> Iterator[Derby]:
-    # Its log goes into the working directory otherwise.
+    # By default Derby writes its log to the working directory.
     session._jvm.java.lang.System.setProperty("derby.stream.error.file", str(folder / "derby.log"))  # type: ignore[union-attr]
     derby = Derby(session, folder)
     yield derby
-    with suppress(Exception):  # it says that it has ended by an error
+    with suppress(Exception):  # Derby reports its shutdown as an error
         derby._manager.getConnection(derby.url.replace("create=true", "shutdown=true"))

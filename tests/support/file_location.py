@@ -1,4 +1,4 @@
-"""A file receive location in a test's MessageBox."""
+"""Add a file receive location to the MessageBox of a test."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_file_location(
     private_folder: Path | None = None,
     trusted_senders: bool = False,
 ) -> ReceiveLocation:
-    """A location that takes files from `folder`, of the host that the box has."""
+    """Add a location of the default host that receives files from `folder`."""
     location = box.add_location(
         pipeline or pipelines.Json(promote=PROMOTE), port=f"{name}In", name=name, route_failures=route_failures
     )

@@ -1,4 +1,4 @@
-"""A second file system for tests: a real one where the machine has one, otherwise the error of the kernel."""
+"""A second file system for tests: a real one if the machine has one, otherwise a simulation of its errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MEMORY = Path("/dev/shm")
 
 
 def refuse_links_into(folder: Path, patched: pytest.MonkeyPatch | None = None) -> None:
-    """Make ``os.link`` fail as if ``folder`` were on a file system of its own; without a patch, for good."""
+    """Make ``os.link`` fail as if ``folder`` were on another file system. Without a patch, this is permanent."""
     link = os.link
 
     def refuse(source: Any, target: Any, **settings: Any) -> None:

@@ -1,4 +1,4 @@
-"""Properties, values, filters and contexts for hypothesis, with the edges of every value domain among them."""
+"""Strategies of hypothesis for properties, values, filters and contexts, with the limits of every value domain."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PROPERTIES = [
 
 
 def operators_of(value_type: ValueType) -> list[Operator]:
-    """The operators that a property of this type may be compared with."""
+    """Return the operators that are allowed for this type."""
     if value_type is ValueType.BOOL:
         return [Operator.EQ, Operator.NE, Operator.EXISTS]
     return [op for op in Operator if op is not Operator.BITAND or value_type is ValueType.INT]
@@ -54,7 +54,7 @@ def _decimals(draw: st.DrawFn) -> Decimal:
 
 
 def values(value_type: ValueType) -> st.SearchStrategy[Value]:
-    """Any value of the domain; mostly one of the pool."""
+    """Generate values of the domain, mostly from a small pool."""
     text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=6)
     arbitrary: dict[ValueType, st.SearchStrategy[Value]] = {
         ValueType.STR: text,
@@ -69,7 +69,7 @@ def values(value_type: ValueType) -> st.SearchStrategy[Value]:
 
 
 def odd_properties() -> st.SearchStrategy[Property]:
-    """Names that are words of the language, and namespaces that hold anything that they may."""
+    """Generate names that are keywords of the filter language, and namespaces with every allowed character."""
     names = st.sampled_from(["X", "and", "Or", "exists", "TRUE", "not", "_", "_1", "E5", "x" * 300])
     anything = st.text(st.characters(exclude_characters="#"), min_size=1, max_size=6)
     known = st.sampled_from(["or", "and.not", "true", "BTS", "FILE", "a.b", "a.", ".a", "1a", "é", "{", "}", "\\", "'"])
@@ -92,7 +92,7 @@ def filters() -> st.SearchStrategy[Filter]:
 
 @st.composite
 def contexts(draw: st.DrawFn) -> dict[str, Value]:
-    """The promoted values of a message; a str may be empty here."""
+    """Generate the promoted values of a message. A str may be empty."""
     chosen = draw(st.lists(st.sampled_from(PROPERTIES), unique=True, max_size=8))
     return {
         p.key: draw(values(p.value_type) | st.just("") if p.value_type is ValueType.STR else values(p.value_type))
@@ -101,6 +101,6 @@ def contexts(draw: st.DrawFn) -> dict[str, Value]:
 
 
 def misfits() -> st.SearchStrategy[dict[str, Value]]:
-    """Promoted values whose types have nothing to do with their properties'."""
+    """Generate promoted values with other types than their properties."""
     value = st.sampled_from(list(ValueType)).flatmap(values)
     return st.dictionaries(st.sampled_from(PROPERTIES).map(lambda property: property.key), value, max_size=6)

@@ -9,15 +9,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-#: Where files live in memory, on machines that have it. Cloning a database there takes a tenth of the time.
+#: A file system in memory, if the machine has one. Cloning a database there takes a tenth of the time.
 _MEMORY = Path("/dev/shm")
 _ENOUGH_BYTES = 4 << 30
 
 
 @contextmanager
 def open_folder(*, in_memory: bool = False) -> Iterator[Path]:
-    """A short temporary folder. Not pytest's, which only its owner may enter: as root, PostgreSQL is somebody else."""
-    parent = _MEMORY if in_memory and _has_room(_MEMORY) else None
+    """Yield a temporary folder with a short path that every account can enter.
+
+    Only the owner can enter the folders of pytest. If the tests run as root, PostgreSQL runs with another account.
+    """
+    parent = _MEMORY if in_memory and _has_capacity(_MEMORY) else None
     folder = Path(tempfile.mkdtemp(prefix="postroom-test-", dir=parent))
     folder.chmod(0o755)
     try:
@@ -26,5 +29,5 @@ def open_folder(*, in_memory: bool = False) -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def _has_room(folder: Path) -> bool:
+def _has_capacity(folder: Path) -> bool:
     return os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > _ENOUGH_BYTES

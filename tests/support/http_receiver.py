@@ -1,4 +1,4 @@
-"""A real HTTP server on the loopback that does as it is told."""
+"""A real HTTP server on the loopback interface whose behaviour a test controls."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Request:
 
 
 class HttpReceiver:
-    """Keeps what it accepts in ``accepted``, and every request in ``requests``. ``behave`` is called with the handler
-    of each request and says what to do; by default it accepts."""
+    """Records all requests in ``requests`` and the accepted ones in ``accepted``. ``behave`` is called with the handler
+    of each request. By default it accepts the request."""
 
     def __init__(self, certificate: ssl.SSLContext | None = None) -> None:
         self.requests: list[Request] = []
@@ -38,7 +38,7 @@ class HttpReceiver:
         return f"{'http' if self._certificate is None else 'https'}://127.0.0.1:{self._port}/orders"
 
     def start(self) -> None:
-        """Listens, after the first time again on the same port."""
+        """Listen on a free port. A later start uses the same port."""
         self._server = _Server(("127.0.0.1", self._port), self, self._certificate)
         self._port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
@@ -53,7 +53,7 @@ class HttpReceiver:
             self._server = None
 
     def fail(self, times: int, status: int = 503, text: str = "busy") -> None:
-        """Refuses that many requests, and then accepts."""
+        """Answer the next ``times`` requests with an error, and accept later requests."""
         left = iter(range(times))
         self.behave = lambda handler: (
             handler.accept() if next(left, None) is None else handler.answer(status, text.encode())
@@ -69,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
         self.receiver.behave(self)
 
     def take(self) -> Request:
-        """Reads the whole request."""
+        """Read the whole request and record it."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         request = Request(method=self.command, path=self.path, headers=dict(self.headers.items()), body=body)
         if len(body) == int(self.headers["Content-Length"]):
@@ -97,17 +97,17 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def hang(self) -> None:
-        """Takes the message and says nothing until the test lets go."""
+        """Read the request and do not answer until ``released`` is set."""
         self.take()
         self.ignore()
 
     def ignore(self) -> None:
-        """Neither reads nor answers until the test lets go."""
+        """Neither read nor answer until ``released`` is set."""
         self.receiver.released.wait()
         self.close_connection = True
 
     def close_after(self, count: int) -> None:
-        """Reads so many bytes of the body and closes the connection."""
+        """Read ``count`` bytes of the body and close the connection."""
         self.rfile.read(count)
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
@@ -133,7 +133,7 @@ class _Server(ThreadingHTTPServer):
 
     def shutdown(self) -> None:
         super().shutdown()
-        # Kept-alive connections would otherwise hold their threads until the client goes away.
+        # The threads of kept-alive connections end only when the connection is closed.
         for connection in self._open:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""A receive location in a test's MessageBox whose adapter hands over to the inbox."""
+"""Add a receive location whose adapter stores interchanges in the inbox to the MessageBox of a test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def add_inbox_location(
     pipeline: ReceivePipeline | None = None,
     adapter: adapters.HttpReceive | None = None,
 ) -> ReceiveLocation:
-    """A location of a host that the box has."""
+    """Add an HTTP location of an existing host."""
     location = box.add_location(pipeline or pipelines.Json(promote=PROMOTE), port=f"{name}In", name=name)
     declared = adapter or adapters.HttpReceive("/orders", port=8080)
     box.connection.execute(

@@ -1,4 +1,4 @@
-"""Very many subscriptions in one statement."""
+"""Create many subscriptions with one statement."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SUBSCRIBE = """
 
 
 def subscribe_many(box: Box, count: int) -> None:
-    """So many started subscriptions, each for a region of its own and totals from 100 on."""
+    """Create ``count`` started subscriptions, each for its own region and totals of at least 100."""
     region, total = (box.one("SELECT id FROM properties WHERE key = %s", prop.key) for prop in (Region, Total))
     box.connection.execute(_SUBSCRIBE, {"count": count, "region": region, "total": total})
     box.connection.execute("ANALYZE subscriptions, predicate_groups, predicates")

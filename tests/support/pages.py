@@ -177,7 +177,7 @@ SET_BY = {
 
 
 def with_generated(page: Path, name: str, generated: str) -> str:
-    """The text of a page with what stands between the marks of that name replaced."""
+    """Return the text of a page with a new text between the marks of this name."""
     text = page.read_text(encoding="utf-8")
     begin, end = f"<!-- {name}: begin (written by tests/support/pages.py) -->\n", f"<!-- {name}: end -->"
     head, found, rest = text.partition(begin)

@@ -1,4 +1,4 @@
-"""What a statement really read: PostgreSQL counts scans and index entries inside a transaction."""
+"""Count the scans of tables and indexes in a transaction, with the counters of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _COUNTS = """
 
 
 class Reads:
-    """The difference between two moments of a transaction."""
+    """The scans between two points of a transaction."""
 
     def __init__(self) -> None:
         self._scans: dict[str, int] = {}
         self._returned: dict[str, int] = {}
 
     def whole(self, *tables: str) -> int:
-        """How often any of these tables was read from end to end."""
+        """Return the number of sequential scans of these tables."""
         return sum(self._scans[table] for table in tables)
 
     def scans(self, index: str) -> int:
-        """How often an index was used."""
+        """Return the number of scans of an index."""
         return self._scans[index]
 
     def entries(self, index: str) -> int:
-        """How many entries an index returned."""
+        """Return the number of entries that an index returned."""
         return self._returned[index]
 
 
 @contextmanager
 def reads(connection: Connection) -> Iterator[Reads]:
-    """Fills in what was read between its beginning and its end, both in one transaction."""
+    """Count the scans inside the block. The whole block is in one transaction."""
     before = _counts(connection)
     read = Reads()
     yield read

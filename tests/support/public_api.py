@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 
 def describe_module(module: ModuleType) -> str:
-    """One line for each public name of a module, and below a class one for each public member."""
+    """Return one line for each public name of a module, and one for each public member of a class."""
     lines = [f"# {module.__name__}"]
     for name in sorted(module.__all__):
         lines += _describe(name, getattr(module, name), module)
@@ -34,7 +34,7 @@ def _describe(name: str, value: Any, module: ModuleType) -> Iterator[str]:
 
 
 def _members(described: type, listed: list[type]) -> Iterator[str]:
-    """The members that a class has of its own, or from a base class that has no line itself."""
+    """Yield the members of a class and of its base classes that are not listed."""
     found: set[str] = set()
     for owner in described.__mro__:
         if owner.__module__.startswith("postroom.") and not any(issubclass(base, owner) for base in listed):
@@ -75,7 +75,7 @@ def _signature(value: Any) -> str:
 
 
 def _annotation(annotation: Any) -> str:
-    """The annotation as it is written in the source, whether Python keeps its text or the type."""
+    """Return the annotation as written in the source, from its text or its type."""
     if isinstance(annotation, str):
         return annotation
     origin, arguments = get_origin(annotation), get_args(annotation)

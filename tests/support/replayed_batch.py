@@ -10,8 +10,8 @@ from postroom.safe_files import inode_of
 from tests.support.box import Box
 
 
-def keep_claims(box: Box) -> Callable[[], None]:
-    """Remembers what is claimed now, and the files; what is returned brings both back."""
+def store_claims(box: Box) -> Callable[[], None]:
+    """Store the current file claims and files. Return a function that restores both."""
     with box.connection.cursor() as cursor:
         claimed = cursor.execute("SELECT * FROM file_claims").fetchall()
         assert cursor.description is not None
@@ -19,7 +19,7 @@ def keep_claims(box: Box) -> Callable[[], None]:
     rows = [dict(zip(names, row, strict=True)) for row in claimed]
     copies = {Path(row["path"]): (Path(row["path"]).read_bytes(), row["modified_ns"]) for row in rows}
 
-    def bring_back() -> None:
+    def restore() -> None:
         with box.connection.cursor() as cursor:
             cursor.executemany(f"INSERT INTO file_claims VALUES ({', '.join(['%s'] * len(names))})", claimed)
         for path, (content, modified_ns) in copies.items():
@@ -30,4 +30,4 @@ def keep_claims(box: Box) -> Callable[[], None]:
                 "UPDATE file_claims SET inode = %s WHERE path = %s", (inode_of(path.stat()), str(path))
             )
 
-    return bring_back
+    return restore

@@ -1,6 +1,6 @@
-"""A pooler in transaction mode, as small as it can be: a client has a server session only while a transaction runs.
+"""A minimal connection pooler in transaction mode: a client has a server session only during a transaction.
 
-With it the tests see what a host would meet behind PgBouncer: an idle client's session goes to whoever asks next.
+It behaves like PgBouncer: the session of an idle client goes to the next client.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NAME = ".s.PGSQL.5432"
 
 @contextmanager
 def transaction_pooler(url: str, folder: Path) -> Iterator[str]:
-    """The URL of a pooler before the server at ``url``; its socket is in ``folder``, whose path must be short."""
+    """Yield the URL of a pooler for the server at ``url``. Its socket is in ``folder``, whose path must be short."""
     parts = conninfo_to_dict(url)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / _NAME))
@@ -53,8 +53,8 @@ class _Pooler:
 
     def _serve(self, client: socket.socket) -> None:
         with suppress(OSError, EOFError):
-            startup = _exactly(client, 4)
-            startup += _exactly(client, struct.unpack(">I", startup)[0] - 4)
+            startup = _read_exactly(client, 4)
+            startup += _read_exactly(client, struct.unpack(">I", startup)[0] - 4)
             server, greeting = self._connect(startup)
             self._idle.append(server)
             client.sendall(greeting)
@@ -73,25 +73,25 @@ class _Pooler:
         server.sendall(startup)
         greeting = b""
         while greeting[-6:-1] != b"Z\0\0\0\5":
-            greeting += _message(server)
+            greeting += _read_message(server)
         return server, greeting
 
     @staticmethod
     def _relay(server: socket.socket, client: socket.socket) -> bytes:
-        """Passes on the answer; returns the state of the transaction after it."""
+        """Send the answer to the client. Return the state of the transaction after it."""
         while True:
-            message = _message(server)
+            message = _read_message(server)
             client.sendall(message)
             if message[:1] == b"Z":
                 return message[-1:]
 
 
-def _message(server: socket.socket) -> bytes:
-    head = _exactly(server, 5)
-    return head + _exactly(server, struct.unpack(">I", head[1:])[0] - 4)
+def _read_message(server: socket.socket) -> bytes:
+    head = _read_exactly(server, 5)
+    return head + _read_exactly(server, struct.unpack(">I", head[1:])[0] - 4)
 
 
-def _exactly(source: socket.socket, size: int) -> bytes:
+def _read_exactly(source: socket.socket, size: int) -> bytes:
     data = b""
     while len(data) < size:
         piece = source.recv(size - len(data))

@@ -1,4 +1,4 @@
-"""Tests wait for what they expect, not for time to pass."""
+"""Wait for a condition. Tests never wait for a fixed time."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-#: Seconds until a test gives up. Nothing that works takes so long, on however slow a machine.
+#: Timeout in seconds. It is long enough for the slowest machine.
 PATIENCE = 600
 
 
 def wait_until(condition: Callable[[], T], timeout: float = PATIENCE, *, what: str = "") -> T:
-    """Ask `condition` until its answer is true, and return that answer; fail after `timeout` seconds.
+    """Call `condition` until its result is true, and return the result. Fail after `timeout` seconds.
 
     >>> wait_until(lambda: list(out.glob("*.json")), what="a file in out")
     """
     deadline = time.monotonic() + timeout
     pause = 0.002
     while True:
-        asked = time.monotonic()
-        answer = condition()
-        if answer:
-            return answer
+        started = time.monotonic()
+        result = condition()
+        if result:
+            return result
         now = time.monotonic()
         if now > deadline:
-            raise AssertionError(f"waited {timeout} s for {what or condition}; the last answer was {answer!r}")
-        # What is waited for needs the processor more than a question that takes long.
-        time.sleep(max(pause, min(4 * (now - asked), 1)))
+            raise AssertionError(f"waited {timeout} s for {what or condition}; the last result was {result!r}")
+        # A slow condition is called less often, so that it does not take the processor from the awaited work.
+        time.sleep(max(pause, min(4 * (now - started), 1)))
         pause = min(pause * 1.5, 0.1)

@@ -9,7 +9,7 @@ import pytest
 from postroom import adapters
 from postroom.errors import Unavailable
 from postroom.message import Message, Part
-from tests.support.send_adapter_conformance import OtherSide, Pieces, SendAdapterConformance, attempt
+from tests.support.send_adapter_conformance import ChunkedBody, Destination, SendAdapterConformance, attempt
 
 
 @dataclass
@@ -22,17 +22,17 @@ class Nowhere:
     def break_down(self) -> None:
         pass
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         pass
 
 
 class TestNull(SendAdapterConformance):
     @pytest.fixture
-    def other_side(self) -> OtherSide:
+    def destination(self) -> Destination:
         return Nowhere()
 
     def test_it_reads_every_part(self, adapter: adapters.SendAdapter) -> None:
-        unreadable = Part(name="second", body=Pieces((), failure=Unavailable("away")))
+        unreadable = Part(name="second", body=ChunkedBody((), failure=Unavailable("away")))
         with pytest.raises(Unavailable):
             adapter.send(Message.of(b"first", parts=[unreadable]), attempt())
 

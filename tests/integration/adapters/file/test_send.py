@@ -18,7 +18,7 @@ from postroom import adapters
 from postroom.errors import DeliveryFailure
 from postroom.message import FileSlice, Message
 from postroom.system_properties import FILE
-from tests.support.send_adapter_conformance import DeliveringAdapterConformance, OtherSide, attempt
+from tests.support.send_adapter_conformance import DeliveringAdapterConformance, Destination, attempt
 from tests.support.waiting import PATIENCE
 
 
@@ -37,13 +37,13 @@ class Folder:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_bytes(b"")
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         self.path.unlink()
 
 
 class TestFile(DeliveringAdapterConformance):
     @pytest.fixture(params=["create", "overwrite"])
-    def other_side(self, tmp_path: Path, request: pytest.FixtureRequest) -> OtherSide:
+    def destination(self, tmp_path: Path, request: pytest.FixtureRequest) -> Destination:
         return Folder(tmp_path / "out" / "deep", adapters.File("out/deep", mode=request.param))
 
 

@@ -15,7 +15,7 @@ from postroom import adapters
 from postroom.errors import DeliveryFailure
 from postroom.message import Message, Part
 from tests.support.http_receiver import Handler, HttpReceiver, http_receiver
-from tests.support.send_adapter_conformance import DeliveringAdapterConformance, OtherSide, Pieces, attempt
+from tests.support.send_adapter_conformance import ChunkedBody, DeliveringAdapterConformance, Destination, attempt
 from tests.support.waiting import PATIENCE, wait_until
 
 
@@ -30,7 +30,7 @@ class Endpoint:
     def break_down(self) -> None:
         self.receiver.stop()
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         self.receiver.start()
 
 
@@ -42,7 +42,7 @@ def receiver() -> Iterator[HttpReceiver]:
 
 class TestHttp(DeliveringAdapterConformance):
     @pytest.fixture
-    def other_side(self, receiver: HttpReceiver) -> OtherSide:
+    def destination(self, receiver: HttpReceiver) -> Destination:
         return Endpoint(receiver, adapters.Http(receiver.url, timeout=PATIENCE))
 
 
@@ -54,7 +54,7 @@ def opened(definition: adapters.Http, home: Path = Path("/")) -> adapters.SendAd
 
 def test_a_request_has_headers_with_the_message_and_the_attempt(receiver: HttpReceiver) -> None:
     adapter = opened(adapters.Http(f"{receiver.url}?a=b", headers={"X-Source": "postroom", "User-Agent": "me"}))
-    part = Part(body=Pieces((b"<a/>",)), content_type="application/xml", charset="utf-8")
+    part = Part(body=ChunkedBody((b"<a/>",)), content_type="application/xml", charset="utf-8")
     message = Message(parts=(part,))
     first = attempt()
     adapter.send(message, first)
@@ -158,7 +158,7 @@ def test_an_attempt_fails_after_the_timeout_if_the_server_stops_reading(receiver
     receiver.behave = Handler.ignore
     adapter = opened(adapters.Http(receiver.url, timeout=0.2))
     with pytest.raises(DeliveryFailure):
-        adapter.send(Message.of(Pieces((bytes(1 << 20),) * 32)), attempt())
+        adapter.send(Message.of(ChunkedBody((bytes(1 << 20),) * 32)), attempt())
     adapter.close()
 
 
@@ -169,7 +169,7 @@ def test_an_attempt_fails_if_the_server_closes_the_connection_during_the_body(
     receiver.behave = lambda handler: handler.close_after(count)
     adapter = opened(adapters.Http(receiver.url))
     with pytest.raises(DeliveryFailure):
-        adapter.send(Message.of(Pieces((b"y" * 100_000,) * 10)), attempt())
+        adapter.send(Message.of(ChunkedBody((b"y" * 100_000,) * 10)), attempt())
     receiver.behave = Handler.accept
     adapter.send(Message.of(b"x"), attempt(2))
     adapter.close()
@@ -185,7 +185,7 @@ def test_a_2xx_response_before_the_end_of_the_message_is_a_failure(receiver: Htt
     receiver.behave = respond_too_early
     adapter = opened(adapters.Http(receiver.url, timeout=5))
     with pytest.raises(DeliveryFailure):
-        adapter.send(Message.of(Pieces((b"y" * (1 << 20),) * 32)), attempt())
+        adapter.send(Message.of(ChunkedBody((b"y" * (1 << 20),) * 32)), attempt())
     adapter.close()
 
 
