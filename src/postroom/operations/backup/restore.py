@@ -1,0 +1,136 @@
+"""Restore a backup into an empty database.
+
+Files are restored first, then the database in one transaction, which also points the claims to their files. A restore
+that is interrupted before the commit can be repeated. After it only the rights are missing, which ``postroom apply``
+sets, too.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from psycopg import sql
+
+from postroom.errors import StateError
+from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.migrate import migrate
+from postroom.messagebox.statements import statement
+from postroom.operations.backup.manifest import DUMP, Manifest, Report, SavedFile, SavedRole
+from postroom.operations.backup.programs import restore_database
+from postroom.operations.backup.saved_files import restore_file
+from postroom.safe_files import inode_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestoreReport:
+    """A finished restore. ``missing_logins`` had roles of the MessageBox and do not exist on this server."""
+
+    created_at: datetime
+    applications: tuple[str, ...]
+    claimed_files: int
+    stream_files: int
+    archived_files: int
+    included_files: int
+    skipped_files: tuple[str, ...]
+    """Archived and included files that exist already and were not replaced."""
+    missing_logins: tuple[str, ...]
+
+
+def restore_backup(
+    url: str, home: Path, folder: Path, manifest: Manifest, *, report: Report = lambda _: None
+) -> RestoreReport:
+    """Restore a verified backup into the empty database at ``url`` and the home folder ``home``."""
+    home = home.absolute()
+    with connect(url, application_name="postroom restore") as connection:
+        _check_empty(connection)
+        missing_logins = _create_roles(connection, manifest.roles)
+    report(f"Restoring {len(manifest.files)} files")
+    _move_streams_away([file for file in manifest.files if file.kind == "streams"], home)
+    skipped = []
+    updates = []
+    for file in manifest.files:
+        target = file.find_target(home)
+        if file.kind in ("archives", "included") and os.path.lexists(target):
+            skipped.append(str(target))
+            continue
+        restored = restore_file(folder, file, home, replaces_other=file.kind == "streams")
+        if file.kind == "claimed":
+            updates.append(_update_claim(file, restored))
+    report("Restoring the database")
+    # Without the hash of its procedures no host uses the database before ``migrate`` has set its rights.
+    updates.append("UPDATE management.schema_version SET procedures = NULL;")
+    restore_database(url, folder / DUMP, "\n".join(updates))
+    migrate(url)
+    with connect(url, application_name="postroom restore") as connection:
+        connection.execute("ANALYZE")
+    return RestoreReport(
+        created_at=manifest.created_at,
+        applications=manifest.applications,
+        claimed_files=manifest.count("claimed"),
+        stream_files=manifest.count("streams"),
+        archived_files=manifest.count("archives"),
+        included_files=manifest.count("included"),
+        skipped_files=tuple(skipped),
+        missing_logins=missing_logins,
+    )
+
+
+def _check_empty(connection: Connection) -> None:
+    row = connection.execute(statement("queries/count_tables")).fetchone()
+    assert row is not None
+    tables, of_messagebox = row
+    if tables:
+        what = "has a MessageBox" if of_messagebox else f"has {tables} tables"
+        raise StateError(
+            f"The database is not empty: it {what}.",
+            why="A restore never changes or deletes what is there.",
+            hint="Create an empty database (createdb NAME) and give it with --database, or use another --home.",
+        )
+
+
+def _create_roles(connection: Connection, roles: Sequence[SavedRole]) -> tuple[str, ...]:
+    """Create the roles of the MessageBox and their members. Return the logins that do not exist."""
+    own = {role.name for role in roles}
+    existing = {name for (name,) in connection.execute("SELECT rolname::text FROM pg_roles")}
+    with connection.transaction():
+        for role in roles:
+            if role.name not in existing:
+                option = "LOGIN" if role.can_login else "NOLOGIN"
+                connection.execute(sql.SQL(f"CREATE ROLE {{}} {option}").format(sql.Identifier(role.name)))
+        for role in roles:
+            for member in role.members:
+                if member in own | existing:
+                    connection.execute(
+                        sql.SQL("GRANT {} TO {}").format(sql.Identifier(role.name), sql.Identifier(member))
+                    )
+    return tuple(sorted({member for role in roles for member in role.members} - own - existing))
+
+
+def _move_streams_away(files: Sequence[SavedFile], home: Path) -> None:
+    """Rename existing folders of the streams. Their checkpoints have read what the restored database does not have."""
+    streams = home / ".postroom" / "streams"
+    names = {Path(file.find_target(home)).relative_to(streams).parts[0] for file in files}
+    for name in names:
+        if (streams / name).exists():
+            (streams / name).rename(streams / f"{name}.{uuid.uuid4()}")
+
+
+def _update_claim(file: SavedFile, path: Path) -> str:
+    """Return the statement that points a claim to its restored file."""
+    status = path.lstat()
+    return (
+        sql.SQL(statement("queries/move_file_claim"))
+        .format(
+            path=sql.Literal(str(path)),
+            inode=sql.Literal(inode_of(status)),
+            modified_before=sql.Literal(file.modified_ns),
+            modified_now=sql.Literal(status.st_mtime_ns),
+            interchange_id=sql.Literal(str(file.interchange_id)),
+        )
+        .as_string()
+    )
