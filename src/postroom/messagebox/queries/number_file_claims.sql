@@ -1,7 +1,7 @@
 -- Number the claims of settled files for the stream, and store what the files were like.
 -- Index: primary key of file_claims. Locks: the rows.
 UPDATE file_claims
-   SET state = 2, number = file.number, place = coalesce(place, file.number), size = file.size,
+   SET state = 2, number = file.number, first_number = coalesce(first_number, file.number), size = file.size,
        modified_ns = file.modified_ns, inode = file.inode, problem = NULL, attempts = 0
   FROM unnest(%(ids)s::uuid[], %(numbers)s::bigint[], %(sizes)s::bigint[], %(times)s::bigint[], %(inodes)s::bigint[])
        AS file (id, number, size, modified_ns, inode)

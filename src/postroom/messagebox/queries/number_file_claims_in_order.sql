@@ -1,28 +1,29 @@
--- Number the claims of settled files of an ordered location: first those that had a number before, by their places, then
--- new ones in the given order. A claim that comes after an unsettled claim with a place gets no number, so that it does
--- not overtake that one. The caller has locked the order of the location (7004) by an earlier statement, so that this
--- one sees every claim that was reset until then. Indexes: file_claims by location and number, primary key.
+-- Number the claims of settled files of an ordered location: first those that had a number before, by that number, then
+-- new ones in the given order. A claim that comes after an unsettled claim with a first number gets no number, so that
+-- it does not overtake that one. The caller has locked the order of the location (7004) by an earlier statement, so that
+-- this one sees every claim that was reset until then. Indexes: file_claims by location and number, primary key.
 -- Locks: the rows.
 WITH given AS (
-    SELECT c.interchange_id, c.place, file.size, file.modified_ns, file.inode, file.turn
+    SELECT c.interchange_id, c.first_number, file.size, file.modified_ns, file.inode, file.turn
       FROM unnest(%(ids)s::uuid[], %(sizes)s::bigint[], %(times)s::bigint[], %(inodes)s::bigint[])
            WITH ORDINALITY AS file (id, size, modified_ns, inode, turn)
       JOIN file_claims c ON c.interchange_id = file.id
      WHERE c.state = 1
 ), before AS (
-    SELECT min(place) AS place
+    SELECT min(first_number) AS first_number
       FROM file_claims
-     WHERE location_id = %(location_id)s AND state = 1 AND place IS NOT NULL AND interchange_id <> ALL (%(ids)s::uuid[])
+     WHERE location_id = %(location_id)s AND state = 1 AND first_number IS NOT NULL
+       AND interchange_id <> ALL (%(ids)s::uuid[])
 ), numbered AS (
     SELECT interchange_id, size, modified_ns, inode, nextval('file_claim_number') AS number
       FROM (SELECT given.*
               FROM given, before
-             WHERE before.place IS NULL OR given.place < before.place
-             ORDER BY given.place NULLS LAST, given.turn) AS in_order
+             WHERE before.first_number IS NULL OR given.first_number < before.first_number
+             ORDER BY given.first_number NULLS LAST, given.turn) AS in_order
 )
 UPDATE file_claims c
-   SET state = 2, number = n.number, place = coalesce(c.place, n.number), size = n.size, modified_ns = n.modified_ns,
-       inode = n.inode, problem = NULL, attempts = 0
+   SET state = 2, number = n.number, first_number = coalesce(c.first_number, n.number), size = n.size,
+       modified_ns = n.modified_ns, inode = n.inode, problem = NULL, attempts = 0
   FROM numbered n
  WHERE c.interchange_id = n.interchange_id
 RETURNING c.interchange_id

@@ -33,7 +33,7 @@ CREATE TABLE messagebox.file_claims (
     -- when they were counted. A restart of PostgreSQL resets them, because a task without a connection cannot undo its attempt.
     attempts        smallint NOT NULL DEFAULT 0,
     attempts_since  timestamptz,
-    place           bigint                                   -- ordered location: the first number, kept when it changes
+    first_number    bigint                                   -- ordered location: kept when the number changes
 );
 -- The reader of a location reads by number. A location has few file claims without a number.
 CREATE UNIQUE INDEX ON messagebox.file_claims (location_id, number);

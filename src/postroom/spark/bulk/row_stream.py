@@ -78,7 +78,7 @@ def _read_plan(file: Path) -> ReadPlan:
         raise StateError(
             f"{file} cannot be read.",
             why=f"It is the read plan of the unfinished batch. {error}",
-            hint="Restore it from a backup, or restart the stream: postroom location reset-stream NAME.",
+            hint="Restore it from a backup, or start with a new checkpoint: postroom location reset-stream NAME.",
         ) from error
 
 

@@ -180,15 +180,17 @@ class FileClaimer:
         self,
         present: Sequence[tuple[Path, str, FileStatus]],
         settled: Collection[Path],
-        places: Mapping[uuid.UUID, int] | None = None,
+        first_numbers: Mapping[uuid.UUID, int] | None = None,
     ) -> list[Path]:
         """Return the settled files that may be claimed now, by time or name. For an ordered location, stop at the
-        first file that has not settled. Files with ``places`` come first, in the order of their places."""
+        first file that has not settled. Files with ``first_numbers`` come first, in the order of these."""
         by_name = self._definition.order == "name"
         keys: dict[Path, tuple[object, ...]] = {}
         for path, name, status in present:
-            place = places.get(_interchange_id(path), math.inf) if places else 0
-            keys[path] = (place, name, status.modified_ns) if by_name else (place, status.modified_ns, name)
+            first_number = first_numbers.get(_interchange_id(path), math.inf) if first_numbers else 0
+            keys[path] = (
+                (first_number, name, status.modified_ns) if by_name else (first_number, status.modified_ns, name)
+            )
         if self._is_ordered:
             return list(takewhile(settled.__contains__, sorted(keys, key=keys.__getitem__)))
         return sorted(settled, key=keys.__getitem__)
@@ -285,9 +287,11 @@ class FileClaimer:
             except FileNotFoundError:
                 self._moved.drop(path)
         settled = {path for path, status in present.items() if self._moved.has_settled(path, status)}
-        places = file_claims.read_places(self._connection, self._location_id) if self._is_ordered and settled else {}
+        first_numbers = (
+            file_claims.read_first_numbers(self._connection, self._location_id) if self._is_ordered and settled else {}
+        )
         ready = self._select_ready(
-            [(path, _original_name(path), status) for path, status in present.items()], settled, places
+            [(path, _original_name(path), status) for path, status in present.items()], settled, first_numbers
         )
         for path in ready:
             self._moved.drop(path)

@@ -101,8 +101,8 @@ def number_claims_in_order(
 ) -> set[uuid.UUID]:
     """Number the file claims of an ordered location. Return the ids of the claims that have to wait.
 
-    A claim that was reset keeps its place, and a later claim waits until that one is numbered. The lock keeps this and
-    ``reset_all_claims`` apart, so that each sees the result of the other.
+    A claim that was reset keeps its first number, and a later claim waits until that one is numbered. The lock keeps
+    this and ``reset_all_claims`` apart, so that each sees the result of the other.
     """
     if not settled:
         return set()
@@ -137,14 +137,15 @@ def reset_claims(
     """Have files settle again, as if they had just been moved. Claims in another state are not changed, because
     another process may have finished them."""
     connection.execute(
-        "UPDATE file_claims SET state = 1, number = NULL, place = NULL WHERE interchange_id = ANY (%s) AND state = %s",
+        "UPDATE file_claims SET state = 1, number = NULL, first_number = NULL"
+        " WHERE interchange_id = ANY (%s) AND state = %s",
         (list(interchange_ids), int(state)),
     )
 
 
 def reset_all_claims(connection: Connection, location_id: uuid.UUID) -> None:
     """Have all files of an ordered location settle again, in one step, so that none overtakes another. They keep their
-    places."""
+    first numbers."""
     with connection.transaction():
         _lock_order(connection, location_id)
         connection.execute(
@@ -152,10 +153,11 @@ def reset_all_claims(connection: Connection, location_id: uuid.UUID) -> None:
         )
 
 
-def read_places(connection: Connection, location_id: uuid.UUID) -> dict[uuid.UUID, int]:
-    """Return the places of the claims of an ordered location that were reset and are not numbered again."""
+def read_first_numbers(connection: Connection, location_id: uuid.UUID) -> dict[uuid.UUID, int]:
+    """Return the first numbers of the claims of an ordered location that were reset and are not numbered again."""
     rows = connection.execute(
-        "SELECT interchange_id, place FROM file_claims WHERE location_id = %s AND state = 1 AND place IS NOT NULL",
+        "SELECT interchange_id, first_number FROM file_claims"
+        " WHERE location_id = %s AND state = 1 AND first_number IS NOT NULL",
         (location_id,),
     )
     return dict(rows.fetchall())

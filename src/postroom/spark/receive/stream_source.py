@@ -130,7 +130,7 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxFiles(self._settings.max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._query(lambda connection: self._newest(connection, 0, None))
+        self._target = self._query(lambda connection: self._find_last_number(connection, 0, None))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         after = int(start["number"])
@@ -149,19 +149,19 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._warm_at = time.monotonic() + _WARM_SECONDS
         return {"number": number, "warm_ups": start["warm_ups"] + (number == after)}
 
-    def _newest(self, connection: Connection, after: int, most: int | None) -> int:
+    def _find_last_number(self, connection: Connection, after: int, most: int | None) -> int:
         return self._settings.rows.find_last_number(connection, self._settings.location_id, after, most)
 
     def _next(self, connection: Connection, after: int, most: int | None) -> int:
         """Return the end of the next batch. While the host is throttled, batches are smaller and less frequent."""
-        number = self._newest(connection, after, most)
+        number = self._find_last_number(connection, after, most)
         if number == after or self._throttle is None or self._target is not None:
             return number
         throttle = self._throttle.current(connection)
         if throttle is not None:
             if time.monotonic() < self._batch_at + throttle.delay:
                 return after
-            number = self._newest(connection, after, throttle.rows(self._settings.max_rows))
+            number = self._find_last_number(connection, after, throttle.rows(self._settings.max_rows))
         self._batch_at = time.monotonic()
         return number
 

@@ -40,7 +40,13 @@ from tests.support.waiting import wait_until
 DOCUMENTS, CHUNK = 5, 2
 
 #: The functions of a scan before which another step may happen.
-INTERRUPTION_POINTS = ["insert_file_claims", "sync", "number_claims_in_order", "read_places", "read_unfinished_claims"]
+INTERRUPTION_POINTS = [
+    "insert_file_claims",
+    "sync",
+    "number_claims_in_order",
+    "read_first_numbers",
+    "read_unfinished_claims",
+]
 
 
 OpenLocation = Callable[..., "OrderedLocation"]
