@@ -139,7 +139,8 @@ class Client:
         """Publish all of these messages or none of them.
 
         ``key`` is an idempotency key. As long as receipts are kept (days), a second publish under the same key
-        publishes nothing and returns the first result. After a lost connection the client repeats the publish once.
+        publishes nothing and returns the first result. It raises KeyReused if its messages differ: bodies, properties
+        or order. After a lost connection the client repeats the publish once.
         Without a key it raises Unavailable instead, because the messages may or may not have been published."""
         with self._open_connection():
             try:

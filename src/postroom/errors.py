@@ -8,6 +8,7 @@
     │   └── NotFound           a name or id that is not there
     ├── StateError             the thing is there, but its state does not allow the operation
     │   ├── NotAllowed         the login may not do this
+    │   ├── KeyReused          an idempotency key was used for other content
     │   └── ClaimLost          another host instance took over the claim
     ├── MessageFailure         one message cannot go on; it is suspended with this reason
     │   ├── PipelineFailure    it cannot be decoded, disassembled or promoted
@@ -168,6 +169,19 @@ class NotAllowed(StateError):
 
     code = "NOT_ALLOWED"
     fault = Fault.ENVIRONMENT
+
+
+class KeyReused(StateError):
+    """An idempotency key was used for other messages."""
+
+    code = "KEY_REUSED"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The idempotency key was used for other content.",
+            why="A key names one publish: the same bodies, properties and order. Nothing was published now.",
+            hint="Repeat the publish as it was, or use a new key for new content.",
+        )
 
 
 class ClaimLost(StateError):

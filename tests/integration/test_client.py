@@ -6,12 +6,24 @@ import threading
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import postroom
 from postroom import Application, Client, Message, Property, PublishFailed, adapters
-from postroom.errors import BadValue, LockTimeout, NotAllowed, NotFound, RoutingFailure, StateError, Unavailable
+from postroom.agent.idempotency import unit_for_key
+from postroom.errors import (
+    BadValue,
+    KeyReused,
+    LockTimeout,
+    NotAllowed,
+    NotFound,
+    RoutingFailure,
+    StateError,
+    Unavailable,
+)
+from postroom.message import FRAGMENT_SIZE, Bytes, Part
 from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import migrate
@@ -119,7 +131,7 @@ def test_a_body_must_be_bytes(client: Client, body: object) -> None:
 def test_publish_accepts_a_message(client: Client) -> None:
     message = Message.of(bytearray(b"{}"), promoted={Region: "EU"})
     assert client.publish(message, key="k").message_id == message.message_id
-    assert client.publish(Message.of(b"{}"), key="k").repeated
+    assert client.publish(Message.of(b"{}", promoted={Region: "EU"}), key="k").repeated
     with pytest.raises(BadValue, match="already has its properties"):
         client.publish(Message.of(b"{}"), promoted={Region: "EU"})
 
@@ -140,6 +152,58 @@ def test_a_publish_with_a_key_survives_a_lost_connection(client: Client, databas
     terminate_client_connections(database)
     client.publish(b"", promoted={Region: "EU"}, key="order-2")
     assert count(database, "spool") == 2
+
+
+def order(body: bytes = b"{}", region: str = "EU", **others: Any) -> Message:
+    return Message.of(body, promoted={Region: region}, **others)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        [order(b"[]"), order(b"2")],
+        [order(region="US"), order(b"2")],
+        [order(b"2"), order()],
+        [order()],
+        [order(), order(b"2"), order(b"2")],
+        [],
+        [order(content_type="text/plain"), order(b"2")],
+        [order(parts=[Part(name="more", body=Bytes(b""))]), order(b"2")],
+        [order(b"{}2"), order(b"")],
+    ],
+)
+def test_a_key_is_rejected_with_other_messages(client: Client, database: str, other: list[Message]) -> None:
+    first = client.publish_many([order(), order(b"2")], key="k")
+    with pytest.raises(KeyReused) as error:
+        client.publish_many(other, key="k")
+    assert error.value.code == "KEY_REUSED"
+    assert "new key" in error.value.hint
+    assert client.publish_many([order(), order(b"2")], key="k") == first
+    assert count(database, "spool") == 2
+
+
+def test_a_key_of_publish_many_is_rejected_by_publish_with_another_message(client: Client) -> None:
+    client.publish_many([order() for _ in range(1000)], key="k")
+    with pytest.raises(KeyReused):
+        client.publish(b"{}", promoted={Region: "EU"}, key="k")
+    [first] = client.publish_many([order()], key="one")
+    assert client.publish(b"{}", promoted={Region: "EU"}, key="one") == first, "the same message"
+
+
+def test_a_large_body_is_part_of_the_digest(client: Client) -> None:
+    large = bytes(3 * FRAGMENT_SIZE)
+    client.publish(large, promoted={Region: "EU"}, key="k")
+    assert client.publish(large, promoted={Region: "EU"}, key="k").repeated
+    with pytest.raises(KeyReused):
+        client.publish(large[:-1] + b"x", promoted={Region: "EU"}, key="k")
+
+
+def test_a_receipt_that_was_taken_in_advance_is_an_error(client: Client, database: str) -> None:
+    """A host that guesses a key cannot make the publish of another disappear."""
+    with connect(database) as connection:
+        connection.execute("SELECT take_receipts(%s::uuid[], '{0}', '{\"{}\"}')", ([unit_for_key("k")],))
+    with pytest.raises(KeyReused):
+        client.publish(b"{}", promoted={Region: "EU"}, key="k")
 
 
 def test_a_publish_without_key_fails_if_the_connection_is_lost_and_the_client_reconnects(

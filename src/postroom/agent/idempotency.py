@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from postroom.errors import BadValue
+from postroom.errors import BadValue, KeyReused
+from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.values import ValueType, check_value
 
@@ -168,12 +169,39 @@ def take_receipts(connection: Connection, receipts: Sequence[Receipt]) -> bool:
     return len(inserted) == len(receipts)
 
 
-def read_outcome(connection: Connection, unit: uuid.UUID) -> Mapping[str, Any]:
-    """Return the outcome in the receipt of a unit that was published before."""
-    row = connection.execute("SELECT outcome FROM read_receipts(ARRAY[%s::uuid])", (unit,)).fetchone()
+def read_outcome(connection: Connection, unit: uuid.UUID, digest: bytes) -> Mapping[str, Any]:
+    """Return the outcome in the receipt of a unit that was published before. Raise KeyReused if the digest differs."""
+    row = connection.execute("SELECT outcome, digest FROM read_receipts(ARRAY[%s::uuid])", (unit,)).fetchone()
     assert row is not None
+    if row[1] != digest:
+        raise KeyReused()
     outcome: Mapping[str, Any] = row[0]
     return outcome
+
+
+def digest_messages(messages: Sequence[Message]) -> bytes:
+    """Return a digest of the contexts and the parts of messages, in order. Generated ids are not in it."""
+    digest = hashlib.blake2b(digest_size=16, person=b"postroom-publish")
+    for message in messages:
+        context = json.dumps(json.loads(message.context.to_json()), sort_keys=True)
+        _add_to_digest(digest, context, message.body_part_name, len(message.parts))
+        for part in message.parts:
+            _add_to_digest(digest, part.name, part.content_type, part.charset, part.body.size)
+            for chunk in part.body.chunks():
+                digest.update(chunk)
+    return digest.digest()
+
+
+def start_request_digest(content_type: str | None, query: str) -> hashlib.blake2b:
+    """Return the digest of a request without its body. The caller adds the body while it reads it."""
+    digest = hashlib.blake2b(digest_size=16, person=b"postroom-request")
+    _add_to_digest(digest, content_type, query)
+    return digest
+
+
+def _add_to_digest(digest: hashlib.blake2b, *values: str | int | None) -> None:
+    text = json.dumps(values).encode()
+    digest.update(len(text).to_bytes(8, "big") + text)
 
 
 def read_progress(connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Progress]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-from postroom.errors import Unavailable
+from postroom.errors import KeyReused, Unavailable
 from postroom.message import CHUNK_SIZE, FRAGMENT_SIZE, Body, Bytes, Context
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import to_storable_text
@@ -54,16 +54,18 @@ def store_in_inbox(
     interchange_id: uuid.UUID,
     context: Context,
     content: Iterable[bytes],
+    *,
+    digest: bytes | None = None,
 ) -> bool:
     """Store an interchange for the stream of its location. Return after the commit.
 
     ``content`` is read and stored one fragment at a time. An exception of it rolls everything back. Return False if the
-    interchange is already in the inbox.
+    interchange is already in the inbox. ``digest`` is stored for an interchange with an idempotency key.
     """
     fragments = _fragments(content)
     first = next(fragments, b"")
     second = next(fragments, None)
-    row = (interchange_id, location_id, context.to_json(), len(first))
+    row = (interchange_id, location_id, context.to_json(), len(first), digest)
     if second is None:
         return connection.execute(_INSERT, (*row, first)).rowcount == 1
     with connection.transaction():
@@ -74,9 +76,13 @@ def store_in_inbox(
     return True
 
 
-def is_known(connection: Connection, interchange_id: uuid.UUID) -> bool:
-    """Return True if an interchange is in the inbox, or was published and its receipt still exists."""
+def is_known(connection: Connection, interchange_id: uuid.UUID, *, digest: bytes | None = None) -> bool:
+    """Return True if an interchange is in the inbox, or was published and its receipt still exists.
+
+    Raise KeyReused if it has another digest: its idempotency key came with another body."""
     found = connection.execute(statement("queries/find_interchange"), {"id": interchange_id}).fetchone()
+    if found is not None and found[0] != digest:
+        raise KeyReused()
     return found is not None
 
 
@@ -128,7 +134,7 @@ def read_interchanges(
 
 def delete_interchanges(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:
     """Delete rows whose messages are committed."""
-    connection.execute("DELETE FROM inbox WHERE interchange_id = ANY (%s)", (list(interchange_ids),))
+    connection.execute(statement("queries/delete_from_inbox"), (list(interchange_ids),))
 
 
 def return_to_inbox(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:

@@ -186,12 +186,33 @@ def test_an_idempotency_key_identifies_one_interchange(box: Box, location: Recei
         assert (first.status, again.status) == (202, 202)
         assert repeated == content
         publish(box, location)
-        late, repeated = send_request(http, bytes(2 * FRAGMENT_SIZE), Idempotency_Key="order-1")
+        late, repeated = send_request(http, Idempotency_Key="order-1", X_Attempt="3")
         assert (late.status, repeated) == (202, content)
         _, other = send_request(http, Idempotency_Key="order-2")
         assert other != content
     publish(box, location)
     assert box.queued() == {"Everything": 2}
+
+
+@pytest.mark.parametrize("is_published", [False, True], ids=["in the inbox", "published"])
+@pytest.mark.parametrize("size", [10, 3 * FRAGMENT_SIZE])
+def test_an_idempotency_key_with_another_body_is_rejected(
+    box: Box, location: ReceiveLocation, is_published: bool, size: int
+) -> None:
+    box.add_port("Everything", "exists(Region)")
+    body = b'{"region": "EU", "note": "%s"}' % (b"x" * size)
+    with serve(box, location) as http:
+        _, content = send_request(http, body, Idempotency_Key="order-1")
+        if is_published:
+            publish(box, location)
+        for other in ({"body": body.replace(b"EU", b"US")}, {"body": body, "Content_Type": "text/csv"}):
+            answer, rejected = send_request(http, **other, Idempotency_Key="order-1")
+            assert answer.status == 422
+            assert "idempotency key was used for other content" in rejected["error"]
+        answer, repeated = send_request(http, body, Idempotency_Key="order-1")
+        assert (answer.status, repeated) == (202, content)
+    publish(box, location)
+    assert (box.count("inbox"), box.queued()) == (0, {"Everything": 1})
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,8 @@ class HttpClient:
         for name, value in self._extra_headers.items():
             headers[name] = value
         headers["Content-Length"] = str(part.body.size)
-        headers["Idempotency-Key"] = str(attempt.instance_id)
+        # A resumed instance may have another body, and then it has another message.
+        headers["Idempotency-Key"] = f"{attempt.instance_id}.{message.message_id}"
         headers["Postroom-Message-Id"] = str(message.message_id)
         headers["Postroom-Attempt"] = str(attempt.number)
         return headers

@@ -61,23 +61,24 @@ class UnroutableMessages(Exception):
 
 
 class DirectBatch(PublishBatch):
-    """Messages of the direct lane. Their instances and reports derive their ids from ``unit``."""
+    """Messages of the direct lane. Their instances and reports derive their ids from ``unit``. A publish with an
+    idempotency key has a digest of its messages."""
 
     def __init__(
-        self, host: Host, messages: Sequence[Message], matcher: Matcher, *, unit: uuid.UUID, has_key: bool = False
+        self, host: Host, messages: Sequence[Message], matcher: Matcher, *, unit: uuid.UUID, digest: bytes | None = None
     ) -> None:
         self.published: list[Published] = []
         self._host = host
         self._messages = messages
         self._matcher = matcher
         self._unit = unit
-        self._has_key = has_key
+        self._digest = digest
         self._login = Login()
         self._bad_values: Mapping[int, BadValue] = {}
         self._suspended: dict[int, RoutingFailure | BadValue] = {}
 
     def insert_in_one_statement(self, connection: Connection) -> bool:
-        if self._has_key or len(self._messages) != 1 or connection.info.transaction_status is not _IDLE:
+        if self._digest is not None or len(self._messages) != 1 or connection.info.transaction_status is not _IDLE:
             return False
         [message] = self._messages
         is_small = len(message.parts) <= 1 and all(part.body.size <= FRAGMENT_SIZE for part in message.parts)
@@ -90,7 +91,7 @@ class DirectBatch(PublishBatch):
     def prepare(self, connection: Connection) -> bool:
         if len({message.message_id for message in self._messages}) != len(self._messages):
             raise StateError("The same message is twice in one batch.", hint="Publish each message once.")
-        if self._has_key and not take_receipts(connection, [Receipt(unit=self._unit)]):
+        if self._digest is not None and not take_receipts(connection, [Receipt(unit=self._unit)]):
             self.published = [
                 Published(
                     message_id=uuid.UUID(one["message_id"]),
@@ -98,7 +99,7 @@ class DirectBatch(PublishBatch):
                     suspended=one["suspended"],
                     repeated=True,
                 )
-                for one in read_outcome(connection, self._unit)["published"]
+                for one in read_outcome(connection, self._unit, self._digest)["published"]
             ]
             return False
         self._bad_values = _find_bad_values(self._matcher.value_types(connection), self._messages)
@@ -112,7 +113,7 @@ class DirectBatch(PublishBatch):
         for message in self._messages:
             if not _is_acknowledgement(message.context):
                 _write_large_bodies(connection, message)
-        return bool(self._messages) or self._has_key
+        return bool(self._messages) or self._digest is not None
 
     def match(self, connection: Connection) -> int:
         matches = self._find_subscribers(connection)
@@ -185,13 +186,13 @@ class DirectBatch(PublishBatch):
         self._store_answer(connection)
 
     def _store_answer(self, connection: Connection) -> None:
-        if self._has_key:
+        if self._digest is not None:
             answer = [
                 {"message_id": str(one.message_id), "subscribers": one.subscribers, "suspended": one.suspended}
                 for one in self.published
             ]
             outcome = json.dumps({"published": answer, "last": len(answer), "done": True})
-            connection.execute("SELECT record_outcome(%s, %s::jsonb)", (self._unit, outcome))
+            connection.execute("SELECT record_outcome(%s, %s::jsonb, %b)", (self._unit, outcome, self._digest))
 
     # -- failures ----------------------------------------------------------------------------------------------
 

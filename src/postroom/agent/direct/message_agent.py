@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Callable, Sequence
 
 from postroom.agent.direct.direct_batch import DirectBatch, Published, UnroutableMessages
-from postroom.agent.idempotency import unit_for_key
+from postroom.agent.idempotency import digest_messages, unit_for_key
 from postroom.agent.publish import Publisher
 from postroom.agent.reports import publish_reports
 from postroom.agent.routing.matching import IndexMatcher, Matcher, ProcedureMatcher
@@ -53,9 +53,11 @@ class MessageAgent:
         self._publisher = Publisher(connection, ProcedureMatcher() if routing is None else IndexMatcher(routing))
 
     def publish(self, messages: Sequence[Message], *, key: str | None = None) -> list[Published]:
-        """Publish all messages or none. ``key`` is an idempotency key."""
+        """Publish all messages or none. ``key`` is an idempotency key. Raise KeyReused if it was used for other
+        messages."""
         unit = uuid.uuid4() if key is None else unit_for_key(key)
-        return self._run(lambda matcher: DirectBatch(self._host, messages, matcher, unit=unit, has_key=key is not None))
+        digest = None if key is None else digest_messages(messages)
+        return self._run(lambda matcher: DirectBatch(self._host, messages, matcher, unit=unit, digest=digest))
 
     def transaction(self, work: Callable[[Connection, Outbox], object]) -> list[Published]:
         """Run ``work`` in a transaction, and publish the messages in its outbox before COMMIT: all or nothing.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import logging
 import math
 import uuid
@@ -10,13 +11,14 @@ from collections.abc import Iterator, Mapping
 
 from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.adapters.http.server import Request, RequestFailed, Response, build_error_response
-from postroom.agent.idempotency import interchange_for_key
+from postroom.agent.idempotency import interchange_for_key, start_request_digest
 from postroom.clock import Clock, system_clock
-from postroom.errors import BadValue, MissingReference, NotAllowed, Unavailable
+from postroom.errors import BadValue, KeyReused, MissingReference, NotAllowed, Unavailable
 from postroom.hosts.http.shared_connections import SharedConnections
 from postroom.message import Body, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import Connection
 from postroom.messagebox.streams.throttle import Throttle, ThrottleWatch
 from postroom.pipelines.components.party import HASHED, KEY_HEADER, key_hash
 from postroom.pipelines.documents.spool import Spool
@@ -62,6 +64,8 @@ class HttpRequests:
             return _retry_later("The MessageBox is unavailable.", _UNAVAILABLE_RETRY_SECONDS)
         except NotAllowed:
             return _retry_later("This receive location has moved to another host.", _UNAVAILABLE_RETRY_SECONDS)
+        except KeyReused as error:
+            return build_error_response(422, f"{error.what} {error.hint}")
         except MissingReference:
             return build_error_response(404, f"The receive location at {request.path} was deleted.")
 
@@ -77,16 +81,16 @@ class HttpRequests:
         announced = request.header("content-length")
         if announced is not None and int(announced) > max_bytes:
             raise RequestFailed(413, f"The body has {announced} bytes; the maximum is {max_bytes}.")
-        interchange_id, keyed = _interchange_id(location, request)
+        interchange_id, has_key = _interchange_id(location, request)
+        digest = start_request_digest(request.header("content-type"), request.query) if has_key else None
         try:
             context = build_context(request)
         except BadValue as error:
             raise RequestFailed(400, error.what) from None
         # Read the whole body first: a slow client must not block a connection and a transaction.
-        body = _spool(request.body, max_bytes)
+        body = _spool(request.body, max_bytes, digest)
         with self._connections.borrow(_CONNECTION_TIMEOUT) as connection:
-            if not (keyed and inbox.is_known(connection, interchange_id)):
-                inbox.store_in_inbox(connection, location.location_id, interchange_id, context, body.chunks())
+            _store(connection, location, interchange_id, context, body, None if digest is None else digest.digest())
         return Response(
             status=202,
             content={"interchange_id": str(interchange_id)},
@@ -129,13 +133,34 @@ def _interchange_id(location: ReceiveLocation, request: Request) -> tuple[uuid.U
     return interchange_for_key(location.location_id, key), True
 
 
-def _spool(chunks: Iterator[bytes], max_bytes: int) -> Body:
-    """Read a whole body: into memory if it is small, otherwise into a temporary file."""
+def _store(
+    connection: Connection,
+    location: ReceiveLocation,
+    interchange_id: uuid.UUID,
+    context: Context,
+    body: Body,
+    digest: bytes | None,
+) -> None:
+    """Store an interchange, unless the same request was stored before. Raise KeyReused if its key came with another
+    body."""
+    if digest is not None and inbox.is_known(connection, interchange_id, digest=digest):
+        return
+    is_stored = inbox.store_in_inbox(
+        connection, location.location_id, interchange_id, context, body.chunks(), digest=digest
+    )
+    if not is_stored:  # another request with the same key was faster
+        inbox.is_known(connection, interchange_id, digest=digest)
+
+
+def _spool(chunks: Iterator[bytes], max_bytes: int, digest: hashlib.blake2b | None) -> Body:
+    """Read a whole body: into memory if it is small, otherwise into a temporary file. Add it to the digest."""
     spool = Spool()
     for chunk in chunks:
         if spool.size + len(chunk) > max_bytes:
             raise RequestFailed(413, f"The body has more than {max_bytes} bytes.")
         try:
+            if digest is not None:
+                digest.update(chunk)
             spool.write(chunk)
         except OSError as error:
             _log.error("the body of an HTTP request cannot be written to a temporary file: %s", error)

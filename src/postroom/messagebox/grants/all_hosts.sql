@@ -7,7 +7,7 @@ REVOKE ALL ON ALL SEQUENCES IN SCHEMA messagebox, management FROM __HOSTS_ROLE__
 GRANT USAGE ON SCHEMA messagebox, management TO __HOSTS_ROLE__;
 GRANT EXECUTE ON FUNCTION
     messagebox.lock_routing, messagebox.find_subscriptions, messagebox.predicate_holds, messagebox.route_message,
-    messagebox.insert_message, messagebox.addressees, messagebox.take_receipts, messagebox.read_receipts, messagebox.record_outcome,
+    messagebox.insert_message, messagebox.addressees, messagebox.take_receipts, messagebox.read_receipts, messagebox.record_outcome, messagebox.record_digests,
     messagebox.report_of, messagebox.serves_location, messagebox.runs_host, messagebox.own_hosts,
     messagebox.own_locations, messagebox.current_load, messagebox.is_trusted, messagebox.insert_part, messagebox.flip_ref_count_log,
     messagebox.fold_ref_count_log, messagebox.message_cleanup, messagebox.record_job_run, messagebox.parts_cleanup,
@@ -47,7 +47,7 @@ END $$;
 GRANT SELECT, INSERT, UPDATE, DELETE ON messagebox.file_claims TO __HOSTS_ROLE__;
 -- The content of an inbox row does not change after the insert. PostgreSQL fills handed_over_by from the login.
 GRANT SELECT, DELETE ON messagebox.inbox TO __HOSTS_ROLE__;
-GRANT INSERT (interchange_id, location_id, context, size, body) ON messagebox.inbox TO __HOSTS_ROLE__;
+GRANT INSERT (interchange_id, location_id, context, size, digest, body) ON messagebox.inbox TO __HOSTS_ROLE__;
 GRANT UPDATE (number, problem, size, attempts, attempts_since) ON messagebox.inbox TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT ON messagebox.inbox_fragments TO __HOSTS_ROLE__;
 GRANT SELECT ON management.message_box, management.schema_version, management.service_classes, management.hosts,

@@ -29,7 +29,7 @@ GRANT INSERT (part_id, delta) ON messagebox.part_ref_count_log_1, messagebox.par
 GRANT INSERT, DELETE ON messagebox.message_properties, messagebox.message_predicates TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT, UPDATE, DELETE ON messagebox.file_claims, management.host_instances, management.running_locations,
     management.running_sinks TO __ADMINISTRATORS_ROLE__;
-GRANT INSERT (interchange_id, location_id, context, size, body), DELETE,
+GRANT INSERT (interchange_id, location_id, context, size, digest, body), DELETE,
     UPDATE (number, problem, size, attempts, attempts_since) ON messagebox.inbox TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT ON messagebox.inbox_fragments TO __ADMINISTRATORS_ROLE__;
 GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.file_claim_number, messagebox.inbox_number

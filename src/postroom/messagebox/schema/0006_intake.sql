@@ -7,6 +7,7 @@ CREATE TABLE messagebox.receipts (
     chunk         integer NOT NULL DEFAULT 0,                -- a large unit is published in chunks
     published_at  timestamptz NOT NULL DEFAULT now(),
     outcome       jsonb NOT NULL DEFAULT '{}',               -- the result of the publish
+    digest        bytea,                                     -- of the messages or the body that came with an idempotency key
     PRIMARY KEY (unit, chunk)
 );
 -- The job that deletes old receipts.
@@ -58,6 +59,7 @@ CREATE TABLE messagebox.inbox (
     context         jsonb NOT NULL,                          -- the properties that the adapter wrote
     size            bigint NOT NULL,
     body            bytea,                                   -- null: the content is in inbox_fragments
+    digest          bytea,                                   -- of a body that came with an idempotency key
     problem         text,                                    -- why it was quarantined
     handed_over_at  timestamptz NOT NULL DEFAULT now(),
     handed_over_by  text NOT NULL DEFAULT session_user,      -- the login; it cannot be forged

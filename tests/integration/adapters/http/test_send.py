@@ -52,6 +52,16 @@ def opened(definition: adapters.Http, home: Path = Path("/")) -> adapters.SendAd
     return adapter
 
 
+def test_another_message_of_the_same_instance_has_another_idempotency_key(receiver: HttpReceiver) -> None:
+    """An instance that was resumed with another body has another message. The receiver must not drop it as a repeat."""
+    adapter = opened(adapters.Http(receiver.url))
+    one = attempt()
+    for body in (b"wrong", b"corrected"):
+        adapter.send(Message.of(body), one)
+    adapter.close()
+    assert len({request.headers["Idempotency-Key"] for request in receiver.accepted}) == 2
+
+
 def test_a_request_has_headers_with_the_message_and_the_attempt(receiver: HttpReceiver) -> None:
     adapter = opened(adapters.Http(f"{receiver.url}?a=b", headers={"X-Source": "postroom", "User-Agent": "me"}))
     part = Part(body=ChunkedBody((b"<a/>",)), content_type="application/xml", charset="utf-8")
@@ -66,7 +76,7 @@ def test_a_request_has_headers_with_the_message_and_the_attempt(receiver: HttpRe
     assert {(request.method, request.path) for request in requests} == {("POST", "/orders?a=b")}
     assert {request.headers["Postroom-Message-Id"] for request in requests} == {str(message.message_id)}
     keys = [request.headers["Idempotency-Key"] for request in requests]
-    assert keys[0] == keys[1] == str(first.instance_id) != keys[2]
+    assert keys[0] == keys[1] == f"{first.instance_id}.{message.message_id}" != keys[2]
     assert [request.headers["Postroom-Attempt"] for request in requests] == ["1", "2", "1"]
     headers = requests[0].headers
     assert headers["Content-Type"] == "application/xml; charset=utf-8"
