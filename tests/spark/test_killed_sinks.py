@@ -1,4 +1,4 @@
-"""A sink continues after its process died at any step. Each attempt call one step later than the one before.
+"""A sink continues after its process died at any step. Each attempt dies one step later than the one before.
 
 Tables of PostgreSQL are in tests/integration/spark/sinks, those by JDBC in test_sink_tables.py."""
 
@@ -29,7 +29,7 @@ from tests.support.sinks import Killed, add_sink, drain_batch, publish
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Whose function, which one, and whether it has run when the process call; then how often each message is there.
+#: The owner of a function, its name, whether it has run when the process dies, and how often each message is written.
 Step = tuple[Any, str, bool, int]
 
 _WRITE: list[Step] = [(SparkWriter, "write", False, 0), (SparkWriter, "write", True, 0)]
@@ -61,7 +61,7 @@ OTHER: list[Step] = [
         ("csv", "lake", LOCAL, 1),
         ("json", "lake", LOCAL, 1),
         ("parquet", "file:{home}/lake", HADOOP, 1),
-        # At least once: the rows of every finished attempt are there, with the ids of the messages.
+        # At least once: the rows of every finished attempt are written, with the ids of the messages.
         ("xml", "lake", OTHER, 3),
     ],
 )
@@ -79,14 +79,14 @@ def test_a_restarted_sink_continues_the_interrupted_batch(
     add_sink(box, SparkSink(format, place.format(home=tmp_path), options=options))
     ids = publish(box, b"a", b"b")
     drain = Drain(SparkWriter(session, tmp_path), box.host(), login=login, home=tmp_path)
-    for owner, name, after, there in steps:
+    for owner, name, after, times_written in steps:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(owner, name, _die_at(getattr(owner, name), name, after=after))
             with pytest.raises(Killed, match=name):
                 drain_batch(drain, box)
-        assert Counter(seen(tmp_path / "lake", format)) == Counter(ids * there), (name, after)
+        assert Counter(find_ids(tmp_path / "lake", format)) == Counter(ids * times_written), (name, after)
     assert drain_batch(drain, box) == 2
-    assert Counter(seen(tmp_path / "lake", format)) == Counter(ids * times)
+    assert Counter(find_ids(tmp_path / "lake", format)) == Counter(ids * times)
     assert (box.count("sink_batches"), box.count("work_queue"), box.count("suspended_queue")) == (0, 0, 0)
     assert check(box.connection) == []
 
@@ -94,7 +94,7 @@ def test_a_restarted_sink_continues_the_interrupted_batch(
 def test_a_truncated_log_entry_is_ignored_and_written_again(
     session: SparkSession, box: Box, login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process call while it writes the entry."""
+    """The process dies while it writes the entry."""
     add_sink(box, SparkSink("parquet", f"file:{tmp_path}/lake"))
     ids = publish(box, b"a")
     drain = Drain(SparkWriter(session, tmp_path), box.host(), login=login, home=tmp_path)
@@ -102,16 +102,16 @@ def test_a_truncated_log_entry_is_ignored_and_written_again(
     for length in (0, 10):
         with monkeypatch.context() as patched:
             patched.setattr(HadoopTarget, "_write_entry", _die_at(HadoopTarget._write_entry, "cut short", after=True))
-            patched.setattr(HadoopTarget, "_line", _first(whole, length))
+            patched.setattr(HadoopTarget, "_line", _truncate(whole, length))
             with pytest.raises(Killed, match="cut short"):
                 drain_batch(drain, box)
         [entry] = (tmp_path / "lake" / "_postroom" / "log").glob("*.json")
         assert entry.stat().st_size == length
     assert drain_batch(drain, box) == 1
-    assert list(seen(tmp_path / "lake", "parquet")) == ids
+    assert list(find_ids(tmp_path / "lake", "parquet")) == ids
 
 
-def _first(line: Callable[..., bytes], length: int) -> Callable[..., bytes]:
+def _truncate(line: Callable[..., bytes], length: int) -> Callable[..., bytes]:
     def cut(target: HadoopTarget, batch: SinkBatch) -> bytes:
         return line(target, batch)[:length]
 
@@ -127,8 +127,8 @@ def _die_at(function: Callable[..., Any], name: str, *, after: bool) -> Callable
     return call
 
 
-def seen(lake: Path, format: str) -> Iterable[str]:
-    """Return the ids that a reader of the folder finds. A log, if there is one, names the valid directories."""
+def find_ids(lake: Path, format: str) -> Iterable[str]:
+    """Return the ids that a reader of the folder finds. If there is a log, it names the valid directories."""
     batches = [lake]
     if format == "parquet":
         entries = [one.read_text() for one in (lake / "_postroom" / "log").glob("*.json")]
@@ -136,10 +136,10 @@ def seen(lake: Path, format: str) -> Iterable[str]:
     for batch in batches:
         for file in batch.rglob("part-*"):
             if not any(part.startswith(("_", ".")) for part in file.relative_to(lake).parts):
-                yield from ids_in(file, format)
+                yield from read_ids(file, format)
 
 
-def ids_in(file: Path, format: str) -> Iterable[str]:
+def read_ids(file: Path, format: str) -> Iterable[str]:
     match format:
         case "csv":
             return [row["message_id"] for row in csv.DictReader(file.read_text().splitlines())]

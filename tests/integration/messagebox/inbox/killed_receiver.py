@@ -1,4 +1,4 @@
-"""A process that hands over, numbers and receives once, and is killed with SIGKILL at a given point."""
+"""A process that stores, numbers and receives interchanges once, and is killed with SIGKILL at a given point."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from postroom.spark.intake.inbox_rows import Inbox, InboxNumbering
 from postroom.spark.receive.task import ReceiveTask
 from tests.support.killed_process import kill_after, kill_self
 
-#: What it hands over, under these ids: a small one and one in fragments.
+#: The interchanges that the process stores: a small one, and a large one in fragments.
 SMALL, LARGE = uuid.UUID(int=1 << 120), uuid.UUID(int=2 << 120)
 CONTENTS = {SMALL: b'{"region": "EU"}', LARGE: b'{"region": "EU", "filler": "%s"}' % (b"x" * (3 * FRAGMENT_SIZE))}
 
-#: Where it dies: what is put in the place of what.
+#: The points at which the process is killed, with the replaced function.
 POINTS: dict[str, Callable[[], None]] = {
     "while the first is handed over": lambda: setattr(inbox, "_fragments", kill_self),
     "in the middle of a large one": lambda: setattr(inbox, "_insert_fragments", kill_after(inbox._insert_fragments)),

@@ -1,4 +1,4 @@
-"""What receive locations that run say of themselves: seldom, and only what is new."""
+"""Running receive locations report their progress at most once a second, and only if it has changed."""
 
 from __future__ import annotations
 
