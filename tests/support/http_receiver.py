@@ -68,6 +68,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.receiver.behave(self)
 
+    def do_CONNECT(self) -> None:
+        self.receiver.behave(self)
+
     def take(self) -> Request:
         """Read the whole request and record it."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -104,6 +107,20 @@ class Handler(BaseHTTPRequestHandler):
     def ignore(self) -> None:
         """Neither read nor answer until ``released`` is set."""
         self.receiver.released.wait()
+        self.close_connection = True
+
+    def drip(self, start: bytes) -> None:
+        """Sends this start, and then one byte at a time until the test lets go."""
+        self.wfile.write(start)
+        with suppress(OSError):  # the client has gone away
+            while not self.receiver.released.wait(0.02):
+                self.wfile.write(b".")
+        self.close_connection = True
+
+    def read_slowly(self) -> None:
+        """Reads one kilobyte at a time until the test lets go."""
+        while not self.receiver.released.wait(0.02) and self.rfile.read1(1024):
+            pass
         self.close_connection = True
 
     def close_after(self, count: int) -> None:

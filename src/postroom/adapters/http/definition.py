@@ -40,10 +40,10 @@ class Http(AdapterDefinition):
     """POSTs the body to a URL: ``adapters.Http("https://example.com/orders", headers={"X-Source": "postroom"})``.
 
     A 2xx response means that the message was sent. Every other response and every error is a failed attempt, which the
-    port retries: a 404 or a 401 is usually fixed on the server. Redirects are not followed. ``timeout`` applies to
-    connecting and to each wait for the server to read or write. The certificate of an https URL is always verified,
-    against the system's authorities or those in ``ca_file``. ``proxy`` is a URL, or "environment"; the environment is
-    ignored otherwise.
+    port retries: a 404 or a 401 is usually fixed on the server. Redirects are not followed. ``timeout`` is the number
+    of seconds for the whole exchange, from connecting to the end of the response. It starts again after each mebibyte
+    of the body that was sent. The certificate of an https URL is always verified, against the system's authorities or
+    those in ``ca_file``. ``proxy`` is a URL, or "environment"; the environment is ignored otherwise.
     """
 
     transport_type: ClassVar[str] = "HTTP"

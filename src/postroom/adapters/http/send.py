@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,11 +14,14 @@ from urllib3.exceptions import HTTPError, ProtocolError
 
 from postroom.adapters.contract import Attempt, get_body
 from postroom.adapters.http.definition import FROM_ENVIRONMENT, Http, is_header_value
+from postroom.adapters.http.exchange import POOL_CLASSES, Deadline, RequestBody
 from postroom.errors import DeliveryFailure
 from postroom.message import Message, Part
 
 # Maximum number of bytes that are read of a response, to reuse the connection and to report why a message failed.
 _RESPONSE_LIMIT = 65_536
+# Seconds to wait for the body of a 2xx response. The status has confirmed the message already.
+_CONFIRMED_SECONDS = 1.0
 _REASON_LENGTH = 500
 
 
@@ -48,7 +51,8 @@ class HttpSender:
 class HttpClient:
     """POSTs bodies to URLs over pooled connections.
 
-    ``Idempotency-Key`` identifies a repeated attempt: one key for one message at one send port.
+    ``timeout`` is the number of seconds for a whole exchange. It starts again after each mebibyte of the body that was
+    sent. ``Idempotency-Key`` identifies a repeated attempt: one key for one message at one send port.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class HttpClient:
         ca_file: str | None = None,
         proxy: str | None = None,
     ) -> None:
+        self._timeout = timeout
         self._extra_headers = dict(headers or {})
         self._proxy = proxy
         self._settings: dict[str, Any] = {
@@ -72,19 +77,22 @@ class HttpClient:
 
     def open(self) -> None:
         if self._proxy is None:
-            self._pool = urllib3.PoolManager(**self._settings)
+            pool = urllib3.PoolManager(**self._settings)
         else:
-            self._pool = urllib3.ProxyManager(self._proxy, **self._settings)
+            pool = urllib3.ProxyManager(self._proxy, **self._settings)
+        pool.pool_classes_by_scheme = POOL_CLASSES
+        self._pool = pool
 
     def post(self, url: str, message: Message, attempt: Attempt) -> None:
         """Return when the server has confirmed the message. Raise DeliveryFailure otherwise."""
         assert self._pool is not None, "the adapter has not been opened"
-        body = _WholeBody(get_body(message))
+        deadline = Deadline(self._timeout)
+        body = RequestBody(get_body(message), deadline)
         try:
             response = self._pool.urlopen(
                 "POST",
                 url,
-                body=iter(body),
+                body=body,
                 headers=self._headers(message, body.part, attempt),
                 # The port decides about retries. A redirect would send the message to a URL that is not declared.
                 retries=False,
@@ -94,8 +102,11 @@ class HttpClient:
         except (HTTPError, OSError) as error:
             what = f"The message could not be sent to {url}."
             raise DeliveryFailure(what, why=_describe_error(error)) from error
+        is_confirmed = 200 <= response.status < 300
+        if is_confirmed:
+            deadline.shorten(_CONFIRMED_SECONDS)
         text = _read_response(response)
-        if not 200 <= response.status < 300:
+        if not is_confirmed:
             raise DeliveryFailure(
                 f"{url} responded with {response.status} {response.reason or ''}".rstrip() + ".",
                 why=text,
@@ -119,29 +130,6 @@ class HttpClient:
         headers["Postroom-Message-Id"] = str(message.message_id)
         headers["Postroom-Attempt"] = str(attempt.number)
         return headers
-
-
-class _WholeBody:
-    """The body of a request: exactly the announced number of bytes. ``is_sent`` is True after all of them were read."""
-
-    def __init__(self, part: Part) -> None:
-        self.part = part
-        self.is_sent = False
-
-    def __iter__(self) -> Iterator[bytes]:
-        rest = self.part.body.size
-        for chunk in self.part.body.chunks():
-            rest -= len(chunk)
-            if rest < 0:
-                break
-            yield chunk
-        if rest:
-            # More or fewer bytes than announced would corrupt the next request on the connection.
-            raise DeliveryFailure(
-                f"Part {self.part.name!r} does not have {self.part.body.size} bytes, which is its size.",
-                hint="Its content changed or was truncated while it was read.",
-            )
-        self.is_sent = True
 
 
 def _choose_proxy(definition: Http) -> str | None:

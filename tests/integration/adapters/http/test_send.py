@@ -172,6 +172,70 @@ def test_an_attempt_fails_after_the_timeout_if_the_server_stops_reading(receiver
     adapter.close()
 
 
+def test_an_attempt_fails_after_the_timeout_if_the_head_of_the_response_drips(receiver: HttpReceiver) -> None:
+    def drip_head(handler: Handler) -> None:
+        handler.take()
+        handler.drip(b"HTTP/1.1 200 OK\r\nX-Drip: ")
+
+    receiver.behave = drip_head
+    adapter = opened(adapters.Http(receiver.url, timeout=0.5))
+    with pytest.raises(DeliveryFailure) as caught:
+        adapter.send(Message.of(b"x"), attempt())
+    adapter.close()
+    assert "timed out" in caught.value.why.lower()
+
+
+def test_an_attempt_fails_after_the_timeout_if_the_head_of_a_tls_response_drips(authority: Path) -> None:
+    with http_receiver(server_certificate(authority)) as receiver:
+        receiver.behave = lambda handler: handler.drip(b"HTTP/1.1 200 OK\r\nX-Drip: ")
+        adapter = opened(adapters.Http(receiver.url, ca_file="ca.pem", timeout=1), authority)
+        with pytest.raises(DeliveryFailure) as caught:
+            adapter.send(Message.of(b"x"), attempt())
+        adapter.close()
+    assert "timed out" in caught.value.why.lower()
+
+
+def test_an_attempt_fails_after_the_timeout_if_the_answer_of_a_proxy_drips(receiver: HttpReceiver) -> None:
+    receiver.behave = lambda handler: handler.drip(b"HTTP/1.1 200 OK\r\nX-Drip: ")
+    adapter = opened(adapters.Http("https://example.com/", proxy=receiver.url, timeout=0.5))
+    with pytest.raises(DeliveryFailure) as caught:
+        adapter.send(Message.of(b"x"), attempt())
+    adapter.close()
+    assert "timed out" in caught.value.why.lower()
+
+
+def test_an_attempt_fails_after_the_timeout_if_the_server_reads_too_slowly(receiver: HttpReceiver) -> None:
+    receiver.behave = Handler.read_slowly
+    adapter = opened(adapters.Http(receiver.url, timeout=0.5))
+    with pytest.raises(DeliveryFailure) as caught:
+        adapter.send(Message.of(ChunkedBody((bytes(1 << 20),) * 32)), attempt())
+    adapter.close()
+    assert "timed out" in caught.value.why.lower()
+
+
+def test_a_2xx_response_confirms_the_message_although_its_body_drips(receiver: HttpReceiver) -> None:
+    def drip_body(handler: Handler) -> None:
+        handler.take()
+        handler.drip(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n")
+
+    receiver.behave = drip_body
+    adapter = opened(adapters.Http(receiver.url, timeout=PATIENCE))
+    adapter.send(Message.of(b"x"), attempt())
+    # The connection with the rest of the body is not used again.
+    receiver.behave = Handler.accept
+    adapter.send(Message.of(b"y"), attempt())
+    adapter.close()
+    assert [request.body for request in receiver.accepted] == [b"y"]
+
+
+def test_the_status_of_a_failure_is_reported_although_its_body_drips(receiver: HttpReceiver) -> None:
+    receiver.behave = lambda handler: handler.drip(b"HTTP/1.1 503 Busy\r\nContent-Length: 60000\r\n\r\n")
+    adapter = opened(adapters.Http(receiver.url, timeout=0.5))
+    with pytest.raises(DeliveryFailure, match="responded with 503 Busy"):
+        adapter.send(Message.of(b"x"), attempt())
+    adapter.close()
+
+
 @pytest.mark.parametrize("count", [0, 1_000, 500_000])
 def test_an_attempt_fails_if_the_server_closes_the_connection_during_the_body(
     receiver: HttpReceiver, count: int
@@ -243,10 +307,14 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_certificate_is_verified(authority: Path) -> None:
+def server_certificate(authority: Path) -> ssl.SSLContext:
     certificate = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate.load_cert_chain(authority / "server.pem")
-    with http_receiver(certificate) as receiver:
+    return certificate
+
+
+def test_a_certificate_is_verified(authority: Path) -> None:
+    with http_receiver(server_certificate(authority)) as receiver:
         trusting = opened(adapters.Http(receiver.url, ca_file="ca.pem"), authority)
         trusting.send(Message.of(b"secret"), attempt())
         trusting.close()
