@@ -13,7 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 #: The modules that are imported once, before the forks.
-_PRELOADED = ("tests.integration.spark.intake.killed_claimer", "tests.integration.messagebox.inbox.killed_receiver")
+_PRELOADED = (
+    "tests.integration.spark.intake.killed_claimer",
+    "tests.integration.messagebox.inbox.killed_receiver",
+    "tests.integration.operations.backup.killed_backup",
+)
 
 
 def kill_self(*_: object, **__: object) -> None:

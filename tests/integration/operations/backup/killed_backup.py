@@ -1,0 +1,30 @@
+"""A process that creates a backup, and is killed with SIGKILL at a given point."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from postroom.messagebox.file_pause import FilePause
+from postroom.operations.backup import create, manifest, programs
+from postroom.operations.backup.saved_files import FileCollection
+from tests.support.killed_process import kill_after, kill_self
+
+#: The points at which the process is killed, and how each is patched.
+POINTS: dict[str, Callable[[], None]] = {
+    "during the pause": lambda: setattr(FilePause, "acquire", kill_after(FilePause.acquire)),
+    "after the first file": lambda: setattr(FileCollection, "add", kill_after(FileCollection.add)),
+    "at the end of the pause": lambda: setattr(FilePause, "release", kill_self),
+    "before the dump": lambda: setattr(create, "dump_database", kill_self),
+    "during the dump": lambda: setattr(programs, "_check", kill_self),
+    "before the manifest": lambda: setattr(create, "write_manifest", kill_self),
+    "during the manifest": lambda: setattr(manifest, "sync_folder", kill_self),
+    "before the rename": lambda: setattr(create, "write_manifest", kill_after(manifest.write_manifest)),
+    "after the rename": lambda: setattr(Path, "rename", kill_after(os.rename)),
+}
+
+
+def main(url: str, home: str, folder: str, point: str) -> None:
+    POINTS[point]()
+    create.create_backup(url, Path(home), Path(folder))
