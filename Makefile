@@ -24,6 +24,7 @@ SEED ?=
 SECONDS ?= 60
 TARGET ?=
 INPUTS ?=
+ORDERS ?=
 
 .PHONY: demo
 demo: $(INSTALLED)  ## Run the example: a few hundred orders, delivered to every subscriber
@@ -39,8 +40,8 @@ test: check  ## Run what CI runs: check, then all tests (TESTS=tests/unit for so
 	@$(PY) -m pytest -n 2 --dist loadgroup $(TESTS)
 
 .PHONY: chaos
-chaos: $(INSTALLED)  ## Kill and restart everything while 100,000 orders pass, and count them (SEED=7 to repeat a run)
-	@exec $(PY) -m tests.support.chaos $(if $(SEED),--seed $(SEED))
+chaos: $(INSTALLED)  ## Kill, freeze and restart everything while orders pass, and count them (ORDERS=2000, SEED=7 to repeat a run)
+	@exec $(PY) -m tests.support.chaos $(if $(SEED),--seed $(SEED)) $(if $(ORDERS),--orders $(ORDERS))
 
 .PHONY: fuzz
 fuzz: $(INSTALLED)  ## Try damaged inputs on every parser (SECONDS=60 for each, TARGET=json for one, SEED=7 to repeat a run)

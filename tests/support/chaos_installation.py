@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,16 +78,66 @@ class ChaosInstallation:
             "SELECT count(*) FROM messagebox.spool JOIN account.published USING (message_id) WHERE n = ANY (%s)", orders
         )
 
-    # -- killing -------------------------------------------------------------------------------------------------
+    # -- killing and freezing ------------------------------------------------------------------------------------
 
     def kill_pipeline(self) -> int:
         """Kill the driver and wait for the end of its JVM and Python workers. Return the pid."""
-        driver = psutil.Process(self.find_pid("pipeline Main"))
-        child_processes = driver.children(recursive=True)
-        driver.kill()
+        return self.kill("pipeline Main")
+
+    def kill(self, name: str) -> int:
+        """Kill a process of the supervisor and wait for the end of its child processes. Return the pid.
+
+        If the process has ended already, because of an earlier fault, its successor is killed."""
+
+        def kill_running() -> tuple[int, list[psutil.Process]] | None:
+            try:
+                process = self._find_running(name)
+                child_processes = process.children(recursive=True)
+                process.kill()
+            except psutil.NoSuchProcess:
+                return None
+            return process.pid, child_processes
+
+        killed = wait_until(kill_running, what=f"a process {name} to kill")
+        assert killed is not None
+        pid, child_processes = killed
         _, alive = psutil.wait_procs(child_processes, PATIENCE)
         assert alive == []
-        return int(driver.pid)
+        return pid
+
+    def freeze(self, name: str, seconds: float, *, child: int | None = None, then: signal.Signals) -> None:
+        """Stop a process, or one of its child processes, for some time; then continue or kill it.
+
+        The supervisor may have killed it in the meantime. ``child`` is any number, which selects one of them."""
+
+        def freeze_running() -> psutil.Process | None:
+            try:
+                process = self._find_running(name)
+                if child is not None:
+                    child_processes = process.children(recursive=True)
+                    if not child_processes:
+                        return None
+                    process = child_processes[child % len(child_processes)]
+                process.suspend()
+            except psutil.NoSuchProcess:
+                return None
+            return process
+
+        frozen = wait_until(freeze_running, what=f"a process {name} to freeze")
+        assert frozen is not None
+        time.sleep(seconds)
+        with suppress(psutil.NoSuchProcess):
+            # psutil checks that the process id was not used again.
+            frozen.send_signal(signal.SIGCONT)
+            frozen.send_signal(then)
+
+    def _find_running(self, name: str) -> psutil.Process:
+        """Return the last process of that name. Raise NoSuchProcess if it has ended and no other was announced."""
+        pid = self.find_pid(name)
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            raise psutil.NoSuchProcess(pid)
+        return process
 
     @contextmanager
     def block_publishing(self) -> Iterator[None]:
@@ -108,12 +159,28 @@ class ChaosInstallation:
         try:
             yield
         finally:
-            os.kill(pid, signal.SIGKILL)
+            # The supervisor kills it too if it is frozen for long.
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def end_postgres(self, how: signal.Signals) -> None:
-        """End PostgreSQL. SIGINT is a fast shutdown, SIGQUIT is like a crash. The supervisor restarts it."""
-        [pid_file] = (self.installation.home / ".postroom" / "postgres").glob("*/postmaster.pid")
-        os.kill(int(pid_file.read_text().splitlines()[0]), how)
+        """End PostgreSQL. SIGINT is a fast shutdown, SIGQUIT is like a crash. The supervisor restarts it.
+
+        If PostgreSQL is not ready, because of an earlier fault, its successor is ended."""
+
+        def end_ready() -> psutil.Process | None:
+            try:
+                if not self.installation.find_url():
+                    return None
+                [pid_file] = (self.installation.home / ".postroom" / "postgres").glob("*/postmaster.pid")
+                postmaster = psutil.Process(int(pid_file.read_text().splitlines()[0]))
+                postmaster.send_signal(how)
+            except (FileNotFoundError, ValueError, IndexError, psutil.NoSuchProcess):
+                return None  # it is starting or ending
+            return postmaster
+
+        postmaster = wait_until(end_ready, what="a PostgreSQL to end")
+        psutil.wait_procs([postmaster], PATIENCE)
 
     # -- replaying a batch --------------------------------------------------------------------------------------
 
@@ -141,6 +208,7 @@ class ChaosInstallation:
         """Restore file claims and files, as after a crash between the commit and the removal of the files.
 
         Wait until the stream has finished them."""
+        wait_until(lambda: self.read_number("SELECT 1") == 1, what="the database")
         assert self.count_stored(batch.numbers) == 0, "the messages are not deleted yet"
         with self._connect() as connection, connection.transaction():
             connection.execute(
@@ -171,23 +239,44 @@ class ChaosInstallation:
 
     def verify(self, orders: Orders) -> None:
         """Check that every order is published once, routed once to each matching port, and delivered."""
+        problems = self.find_problems(orders)
+        assert not problems, "\n".join(problems)
+        self.installation.run("check")
+
+    def find_problems(self, orders: Orders) -> list[str]:
+        """Describe each difference between the orders and what was published, routed and delivered."""
         count = len(orders.lines)
         everything = Counter(range(count))
+        problems = []
         with self._connect() as connection:
-            found = connection.execute("SELECT n, count(*) FROM account.published GROUP BY n")
-            assert Counter(dict(found.fetchall())) == everything
+            rows = connection.execute("SELECT n, count(*) FROM account.published GROUP BY n")
+            problems += _compare("published", Counter(dict(rows.fetchall())), everything)
             routed: dict[str, Counter[int]] = {name: Counter() for name in (*orders.expected, EVERYTHING)}
             for name, n, times in connection.execute(
                 "SELECT s.name, p.n, count(*) FROM account.routed r JOIN account.published p USING (message_id)"
                 "  JOIN management.send_ports s ON s.id = r.service_id GROUP BY 1, 2"
             ):
                 routed[name][n] += times
-        assert routed == {**orders.expected, EVERYTHING: everything}
+        for port, expected in {**orders.expected, EVERYTHING: everything}.items():
+            problems += _compare(f"routed to {port}", routed[port], expected)
         for port, folder in FOLDERS.items():
-            assert count_orders(self.installation.read_files(folder)) == orders.expected[port]
-        assert self.read_number("SELECT count(*) FROM messagebox.suspended_queue") == 0
-        assert self.count_published() == count
-        self.installation.run("check")
+            delivered = count_orders(self.installation.read_files(folder))
+            problems += _compare(f"delivered by {port}", delivered, orders.expected[port])
+        if suspended := self.read_number("SELECT count(*) FROM messagebox.suspended_queue"):
+            problems.append(f"{suspended:,} suspended messages")
+        if (published := self.count_published()) != count:
+            problems.append(f"receipts of {published:,} orders instead of {count:,}")
+        return problems
 
     def _connect(self) -> psycopg.Connection[Any]:
         return psycopg.connect(self.url, autocommit=True)
+
+
+def _compare(what: str, found: Counter[int], expected: Counter[int]) -> list[str]:
+    """Describe which orders are missing or occur too often."""
+    missing, extra = expected - found, found - expected
+    return [
+        f"{len(some):,} orders {which} {what}, such as {sorted(some)[:5]}"
+        for which, some in (("were not", missing), ("were more than once", extra))
+        if some
+    ]
