@@ -17,6 +17,7 @@ from tests.conftest import NOT_DURABLE, SMALL, start_server
 from tests.support.databases import Databases
 from tests.support.folders import open_folder
 from tests.support.installation import Installation
+from tests.support.simulated_load import fix_load
 from tests.support.waiting import PATIENCE, wait_until
 
 
@@ -163,7 +164,7 @@ def test_an_accepted_request_is_delivered_once_and_requests_are_rejected_while_t
         assert post(url, first, "order-1") == (202, accepted)
         wait_until(lambda: show_location()["published"] == 1, what="a location with one published message")
 
-        connection.execute("UPDATE management.load SET queued = 60000, measured_at = 'infinity'")
+        fix_load(connection, queued=60_000)
         wait_until(lambda: show_location()["state"] == "throttled", what="a throttled location")
         assert show_location()["reason"].startswith("60,000 messages are in the queues; the threshold is 50,000")
         # The host reads the load about once a second. A repeated request publishes nothing, whatever the answer is.
@@ -171,7 +172,7 @@ def test_an_accepted_request_is_delivered_once_and_requests_are_rejected_while_t
         status, refused = post(url, second, "order-2")
         assert status == 503
         assert "60,000 messages are in the queues" in refused["error"]
-        connection.execute("UPDATE management.load SET queued = 0, measured_at = '-infinity'")
+        fix_load(connection, queued=0)
     wait_until(lambda: post(url, second, "order-2")[0] == 202, what="an open location")
     assert sorted(installation.wait_for_files("out/web", 2)) == [first, second]
     wait_until(lambda: show_location()["state"] == "receiving", what="a location that is not throttled")

@@ -129,7 +129,9 @@ class _Chaos:
         """Drop the files, a few at a time, so that each fault happens between two files."""
         folder = self._home / "in"
         for name, content in files:
-            wait_until(lambda: len(list(folder.rglob("*.jsonl"))) < _MAX_FILES, _PATIENCE, what="fewer files in the folder")
+            wait_until(
+                lambda: len(list(folder.rglob("*.jsonl"))) < _MAX_FILES, _PATIENCE, what="fewer files in the folder"
+            )
             installation.drop_file(name, content)
 
     def _report(self, problems: list[str]) -> None:

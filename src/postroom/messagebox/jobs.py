@@ -9,10 +9,11 @@ management.job_runs and decides which jobs are due. So many hosts run the jobs a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -44,11 +45,13 @@ class JobSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One job. ``run`` does all work that is due and returns the number of rows."""
+    """One job. ``run`` does all work that is due and returns the number of rows. ``observe`` is called whenever the job
+    could run but is not due."""
 
     name: str
     interval: timedelta
     run: Callable[[Connection], int]
+    observe: Callable[[Connection], object] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +63,41 @@ class JobRun:
     error: str = ""
 
 
+class ReceiptPurge:
+    """Deletes old receipts by a clock of its own, which a step of the server's clock does not set forward.
+
+    The clock is stored in the MessageBox. Each run advances it by at most the time that has passed for this process, by
+    its monotonic clock, since it first saw the stored time. Several processes may run the job in turn.
+    """
+
+    def __init__(self, keep: timedelta, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._keep = keep
+        self._monotonic = monotonic
+        self._stored: datetime | None = None
+        self._seen_at = 0.0
+
+    def observe(self, connection: Connection) -> None:
+        """Remember when the stored time was first seen."""
+        self._remember(_single(connection, "SELECT advance_receipt_clock(%s)", timedelta()))
+
+    def run(self, connection: Connection) -> int:
+        """Advance the clock and delete the receipts that are too old. Return their number."""
+        self.observe(connection)
+        elapsed = timedelta(seconds=self._monotonic() - self._seen_at)
+        now = transaction(connection, lambda it: _single(it, "SELECT advance_receipt_clock(%s)", elapsed))
+        self._remember(now)
+        return transaction(connection, lambda it: int(_single(it, "SELECT purge_receipts(%s, %s)", self._keep, now)))
+
+    def _remember(self, stored: datetime) -> None:
+        if stored != self._stored:
+            self._stored, self._seen_at = stored, self._monotonic()
+
+
 def build_jobs(settings: JobSettings | None = None) -> tuple[Job, ...]:
     """Return all jobs. Each job is before those that depend on its work."""
     chosen = settings or JobSettings()
     call = _run_once
+    receipts = ReceiptPurge(chosen.keep_receipts)
     return (
         Job(
             name="dead_processes_cleanup",
@@ -84,7 +118,7 @@ def build_jobs(settings: JobSettings | None = None) -> tuple[Job, ...]:
             interval=chosen.others,
             run=call("SELECT purge_subscriptions(%s)", chosen.keep_removed_subscriptions),
         ),
-        Job(name="purge_receipts", interval=chosen.others, run=call("SELECT purge_receipts(%s)", chosen.keep_receipts)),
+        Job(name="purge_receipts", interval=chosen.others, run=receipts.run, observe=receipts.observe),
     )
 
 
@@ -99,7 +133,15 @@ def run_due_jobs(connection: Connection, known: Sequence[Job]) -> list[JobRun]:
                 "SELECT name, clock_timestamp() - finished_at FROM management.job_runs WHERE finished_at IS NOT NULL"
             ).fetchall()
         )
-        return [_run(connection, job) for job in known if ages.get(job.name, job.interval) >= job.interval]
+        runs = []
+        for job in known:
+            age = ages.get(job.name, job.interval)
+            # The age is negative if the clock was set back since the last run.
+            if age >= job.interval or age < timedelta():
+                runs.append(_run(connection, job))
+            elif job.observe is not None:
+                job.observe(connection)
+        return runs
     finally:
         _unlock(connection)
 

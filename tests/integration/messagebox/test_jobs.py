@@ -14,7 +14,16 @@ from postroom.errors import NotAllowed, Unavailable
 from postroom.message import FRAGMENT_SIZE, Message
 from postroom.messagebox.check import Violation, check
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.jobs import JOB_LOCK, Job, JobRun, JobSettings, build_jobs, run_all_jobs_once, run_due_jobs
+from postroom.messagebox.jobs import (
+    JOB_LOCK,
+    Job,
+    JobRun,
+    JobSettings,
+    ReceiptPurge,
+    build_jobs,
+    run_all_jobs_once,
+    run_due_jobs,
+)
 from postroom.messagebox.queues import HostQueues
 from postroom.operations.ports import send_ports
 from tests.support.box import Box, Region
@@ -269,6 +278,45 @@ def test_old_receipts_are_deleted(box: Box) -> None:
     assert box.count("receipts") == 1
 
 
+def test_receipts_do_not_get_older_by_a_step_of_the_clock(box: Box) -> None:
+    elapsed = timedelta()
+    purge = ReceiptPurge(timedelta(days=7), monotonic=lambda: elapsed.total_seconds())
+    # The server's clock was set forward by 30 days after this publish.
+    box.connection.execute("UPDATE receipt_clock SET trusted_at = now() - interval '30 days'")
+    box.connection.execute(
+        "INSERT INTO receipts (unit, published_at) SELECT gen_random_uuid(), trusted_at FROM receipt_clock"
+    )
+    assert purge.run(box.connection) == 0
+    elapsed += timedelta(days=7)
+    assert purge.run(box.connection) == 0
+    elapsed += timedelta(seconds=1)
+    assert purge.run(box.connection) == 1
+
+
+def test_the_clock_of_receipts_counts_the_time_of_several_processes_once(box: Box) -> None:
+    elapsed = timedelta()
+    purges = [ReceiptPurge(timedelta(days=7), monotonic=lambda: elapsed.total_seconds()) for _ in range(2)]
+    box.connection.execute("UPDATE receipt_clock SET trusted_at = now() - interval '30 days'")
+    started = box.one("SELECT trusted_at FROM receipt_clock")
+    for _ in range(3):
+        elapsed += timedelta(hours=1)
+        for purge in purges:
+            purge.observe(box.connection)
+        for purge in purges:
+            purge.run(box.connection)
+    # The time before the first observation is unknown.
+    assert box.one("SELECT trusted_at FROM receipt_clock") - started == timedelta(hours=2)
+
+
+def test_the_clock_of_receipts_is_never_ahead_of_the_server(box: Box) -> None:
+    elapsed = timedelta()
+    purge = ReceiptPurge(timedelta(days=7), monotonic=lambda: elapsed.total_seconds())
+    purge.run(box.connection)
+    elapsed += timedelta(days=30)
+    purge.run(box.connection)
+    assert box.one("SELECT trusted_at <= clock_timestamp() FROM receipt_clock")
+
+
 def test_every_run_is_recorded(box: Box) -> None:
     for number in (1, 2):
         run_all_jobs_once(box.connection)
@@ -299,6 +347,10 @@ def test_a_job_is_due_when_its_interval_has_passed_since_any_host_ran_it(box: Bo
     box.connection.execute("UPDATE job_runs SET finished_at = now() - interval '2 hours'")
     run_due_jobs(box.connection, jobs)
     assert ran[4:] == ["rarely", "always"]
+    # The clock was set back by an hour after the last run.
+    box.connection.execute("UPDATE job_runs SET finished_at = now() + interval '1 hour'")
+    run_due_jobs(box.connection, jobs)
+    assert ran[6:] == ["rarely", "always"]
 
 
 def test_one_session_at_a_time_runs_jobs(box: Box) -> None:

@@ -47,6 +47,13 @@ def test_the_load_is_measured_at_most_once_a_second_by_one_session(box: Box) -> 
         assert measure(box.connection)[2] == last
 
 
+def test_the_load_is_measured_again_after_the_clock_was_set_back(box: Box) -> None:
+    box.connection.execute("UPDATE load SET measured_at = now() + interval '1 hour', queued = 5")
+    queued, _, measured_at = measure(box.connection, "1 second")
+    assert queued == 0
+    assert measured_at <= box.one("SELECT clock_timestamp()")
+
+
 def test_counters_that_a_crash_reset_are_corrected(box: Box) -> None:
     location = box.add_location()
     box.add_port("Started", "exists(Region)")

@@ -12,7 +12,8 @@ GRANT EXECUTE ON FUNCTION
     messagebox.own_locations, messagebox.current_load, messagebox.is_trusted, messagebox.insert_part, messagebox.flip_ref_count_log,
     messagebox.fold_ref_count_log, messagebox.message_cleanup, messagebox.record_job_run, messagebox.parts_cleanup,
     messagebox.purge_subscriptions, messagebox.dead_processes_cleanup, messagebox.operate_on_instances,
-    messagebox.purge_receipts, messagebox.find_stalled_sessions, messagebox.terminate_stalled_session,
+    messagebox.purge_receipts, messagebox.advance_receipt_clock, messagebox.find_stalled_sessions,
+    messagebox.terminate_stalled_session,
     messagebox.find_instance_subscriptions, messagebox.lock_instance_subscriptions, messagebox.locate_convoy_instances,
     messagebox.begin_split, messagebox.split_progress, messagebox.begin_stream, messagebox.begin_stream_batch
     TO __HOSTS_ROLE__;

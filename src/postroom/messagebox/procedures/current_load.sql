@@ -15,7 +15,9 @@ DECLARE
     one oid;
 BEGIN
     SELECT * INTO STRICT known FROM load;
-    IF known.measured_at > p_now - p_max_age OR NOT pg_try_advisory_xact_lock(7001, 2) THEN
+    -- A measurement in the future was made before the clock was set back.
+    IF known.measured_at > p_now - p_max_age AND known.measured_at <= p_now
+       OR NOT pg_try_advisory_xact_lock(7001, 2) THEN
         RETURN QUERY SELECT known.queued, known.spooled, known.measured_at;
         RETURN;
     END IF;

@@ -13,6 +13,12 @@ CREATE TABLE messagebox.receipts (
 -- The job that deletes old receipts.
 CREATE INDEX ON messagebox.receipts (published_at);
 
+-- One row: the time by which receipts get old. It advances while a host runs, and never by a step of the server's clock.
+CREATE TABLE messagebox.receipt_clock (
+    trusted_at  timestamptz NOT NULL
+);
+INSERT INTO messagebox.receipt_clock VALUES (now());
+
 -- The files that receive locations have claimed and not yet finished. They prevent the removal of their location: the foreign key
 -- locks the row of the location (KEY SHARE) until the file claim is committed. If the removal commits first, the file claim fails.
 CREATE TABLE messagebox.file_claims (

@@ -21,8 +21,9 @@ import logging
 import math
 import os
 import stat
+import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -81,6 +82,7 @@ class FileClaimer:
         home: Path,
         clock: Clock = system_clock,
         *,
+        monotonic: Callable[[], float] = time.monotonic,
         max_outstanding: int = MAX_OUTSTANDING,
     ) -> None:
         self._connection = connection
@@ -99,8 +101,8 @@ class FileClaimer:
         settle = timedelta(seconds=self._definition.settle)
         self._trusts_senders = self._definition.trusted_senders
         several_names = timedelta() if self._trusts_senders else _SEVERAL_NAMES_SETTLE
-        self._arriving = SettlingFiles(settle, clock, several_names=several_names)
-        self._moved = SettlingFiles(settle, clock)  # files that changed while they were moved
+        self._arriving = SettlingFiles(settle, monotonic, several_names=several_names)
+        self._moved = SettlingFiles(settle, monotonic)  # files that changed while they were moved
         self._lock = LocationLock(connection, location.location_id)
         self._folders: ClaimFolders  # while a scan runs
         self._recovered_at: datetime | None = None

@@ -13,16 +13,16 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from postroom.adapters import File
 from postroom.adapters.file.permissions import is_private, is_protected
-from postroom.clock import Clock
 from postroom.errors import Unavailable
 from postroom.safe_files import inode_of, make_folder
 
@@ -54,13 +54,21 @@ class FileStatus:
 
 class SettlingFiles:
     """Files under observation. A file has settled if its status did not change for the time ``settle``. A file with
-    several names has to stay unchanged for the time ``several_names``, if that is longer."""
+    several names has to stay unchanged for the time ``several_names``, if that is longer.
 
-    def __init__(self, settle: timedelta, clock: Clock, *, several_names: timedelta = timedelta()) -> None:
+    ``monotonic`` measures the time, because the clock may be set forward while a file is being written."""
+
+    def __init__(
+        self,
+        settle: timedelta,
+        monotonic: Callable[[], float] = time.monotonic,
+        *,
+        several_names: timedelta = timedelta(),
+    ) -> None:
         self._settle = settle
         self._several_names = several_names
-        self._clock = clock
-        self._observed: dict[Path, tuple[FileStatus, datetime]] = {}
+        self._monotonic = monotonic
+        self._observed: dict[Path, tuple[FileStatus, float]] = {}
 
     def __len__(self) -> int:
         return len(self._observed)
@@ -74,18 +82,17 @@ class SettlingFiles:
 
     def has_settled(self, path: Path, status: FileStatus) -> bool:
         """Record the present status of a file. Return True if the file has settled."""
-        now = self._clock()
+        now = self._monotonic()
         before = self._observed.get(path)
-        # A clock that was set back starts the wait again.
-        if before is None or before[0] != status or now < before[1]:
+        if before is None or before[0] != status:
             self._observed[path] = (status, now)
             return before is None and not self._wait(status)
-        return now - before[1] >= self._wait(status)
+        return timedelta(seconds=now - before[1]) >= self._wait(status)
 
     def watch(self, path: Path, status: FileStatus) -> None:
         """Start to observe a file. It settles at the next call of ``has_settled`` at the earliest, even without a
         settle time."""
-        self._observed[path] = (status, self._clock())
+        self._observed[path] = (status, self._monotonic())
 
     def drop(self, path: Path) -> None:
         """Stop observing a file."""
@@ -98,8 +105,8 @@ class SettlingFiles:
 
     def next_in(self, longest: timedelta) -> timedelta:
         """Return the time until another file may have settled, at most ``longest``."""
-        now = self._clock()
-        waits = (since + self._wait(status) - now for status, since in self._observed.values())
+        now = self._monotonic()
+        waits = (self._wait(status) - timedelta(seconds=now - since) for status, since in self._observed.values())
         return min([longest, *(wait for wait in waits if wait > timedelta())])
 
     def _wait(self, status: FileStatus) -> timedelta:

@@ -22,15 +22,25 @@ MakeClaimer = Callable[..., FileClaimer]
 
 
 class MovedClock:
-    """A clock that only a test moves."""
+    """A clock that only a test moves: the time of day and the monotonic time."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        self._elapsed = 0.0
 
     def __call__(self) -> datetime:
         return self.now
 
+    def monotonic(self) -> float:
+        return self._elapsed
+
     def move(self, seconds: float) -> None:
+        """Let time pass."""
+        self._elapsed += seconds
+        self.step(seconds)
+
+    def step(self, seconds: float) -> None:
+        """Set the time of day without letting time pass."""
         self.now += timedelta(seconds=seconds)
 
 
@@ -60,7 +70,7 @@ def make_claimer(box: Box, location: ReceiveLocation, clock: MovedClock, tmp_pat
 
         def make(other: ReceiveLocation | None = None, **settings: int) -> FileClaimer:
             connection = stack.enter_context(connect(box.url, user=box.host().role_name))
-            return FileClaimer(connection, other or location, tmp_path, clock, **settings)
+            return FileClaimer(connection, other or location, tmp_path, clock, monotonic=clock.monotonic, **settings)
 
         yield make
 

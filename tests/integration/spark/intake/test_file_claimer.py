@@ -80,10 +80,13 @@ def test_a_replaced_file_settles_again_even_if_size_and_time_are_the_same(
     assert claimer.scan().claimed == 1
 
 
-def test_a_clock_that_was_set_back_delays_the_claim(claimer: FileClaimer, clock: MovedClock, folder: Path) -> None:
+@pytest.mark.parametrize("seconds", [3600, -3600])
+def test_a_step_of_the_clock_does_not_change_when_a_file_settles(
+    claimer: FileClaimer, clock: MovedClock, folder: Path, seconds: float
+) -> None:
     (folder / "a.json").write_bytes(b"{}")
     claimer.scan()
-    clock.move(-3600)
+    clock.step(seconds)
     assert claimer.scan().claimed == 0
     clock.move(1)
     assert claimer.scan().claimed == 1

@@ -74,7 +74,9 @@ class OrderedLocation:
 
     def start(self) -> None:
         self._connection = connect(self.box.url, user=self.box.host().role_name)
-        self.claimer = FileClaimer(self._connection, self.location, self.home, self.clock)
+        self.claimer = FileClaimer(
+            self._connection, self.location, self.home, self.clock, monotonic=self.clock.monotonic
+        )
 
     def close(self) -> None:
         self._connection.close()

@@ -37,7 +37,7 @@ def run_until_done(box: Box, location: ReceiveLocation, home: Path, folder: Path
     login = Login(url=box.url, user=box.host().role_name)
     task = ReceiveTask(source=ClaimedFiles(location=location, home=home), login=login)
     with connect(box.url, user=login.user) as connection:
-        claimer = FileClaimer(connection, location, home, clock)
+        claimer = FileClaimer(connection, location, home, clock, monotonic=clock.monotonic)
 
         def is_done() -> bool:
             clock.move(3)
