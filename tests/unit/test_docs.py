@@ -52,6 +52,7 @@ _TOOLS = {
     "cd",
     "cp",
     "createdb",
+    "touch",
     "createuser",
     "curl",
     "git",
@@ -59,6 +60,7 @@ _TOOLS = {
     "ls",
     "mkdir",
     "mv",
+    "pg_basebackup",
     "pg_dump",
     "pg_restore",
 }
