@@ -77,3 +77,67 @@ def test_the_error_of_a_jvm_that_does_not_start_has_the_reason_and_the_log(tmp_p
     assert str(log) in done.stderr
     assert "\nInvalid maximum heap size: -Xmxplenty\n" in done.stderr
     assert "plenty" in log.read_text()
+
+
+@pytest.mark.parametrize("is_authenticated", [False, True])
+def test_the_driver_accepts_only_authenticated_connections(session: SparkSession, is_authenticated: bool) -> None:
+    """A client of Spark's RPC asks the driver for one of its endpoints. In this JVM it finds the secret, if it uses
+    one."""
+    from py4j.protocol import Py4JJavaError
+
+    jvm = session.sparkContext._gateway.jvm  # type: ignore[union-attr]
+    port = session.sparkContext.getConf().get("spark.driver.port")
+    conf = jvm.org.apache.spark.SparkConf(False).set("spark.authenticate", str(is_authenticated).lower())
+    conf.set("spark.rpc.lookupTimeout", "20s").set("spark.rpc.numRetries", "1")
+    default_file = getattr(jvm.org.apache.spark.SecurityManager, "$lessinit$greater$default$3")()
+    security = jvm.org.apache.spark.SecurityManager(conf, jvm.scala.Option.empty(), default_file)
+    client = jvm.org.apache.spark.rpc.RpcEnv.create("stranger", "localhost", 0, conf, security, True)
+    try:
+        address = f"spark://HeartbeatReceiver@localhost:{port}"
+        if is_authenticated:
+            assert client.setupEndpointRefByURI(address).name() == "HeartbeatReceiver"
+        else:
+            with pytest.raises(Py4JJavaError):
+                client.setupEndpointRefByURI(address)
+    finally:
+        client.shutdown()
+        client.awaitTermination()
+
+
+_LOCAL_CLUSTER = """
+import sys
+from pathlib import Path
+import psutil
+from postroom.spark.session import open_session
+
+settings = {"spark.driver.memory": "512m", "spark.executor.memory": "512m"}
+with open_session(Path(sys.argv[1]), master="local-cluster[1,1,512]", settings=settings) as session:
+    conf = session.sparkContext.getConf()
+    assert session.range(10).count() == 10
+    secret = conf.get("spark.authenticate.secret")
+    assert conf.get("spark.authenticate") == "true" and len(secret) == 64
+    lines = []
+    for process in psutil.process_iter():
+        try:
+            lines.append(" ".join(process.cmdline()))
+        except psutil.Error:
+            pass
+    assert any("CoarseGrainedExecutorBackend" in line for line in lines)
+    assert not [line for line in lines if secret in line]
+"""
+
+
+def test_the_secret_of_a_local_cluster_is_in_no_arguments(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", _LOCAL_CLUSTER, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_standalone_cluster_without_a_secret_is_rejected(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from postroom.spark.session import create_session;"
+        " create_session(Path(sys.argv[1]), master='spark://localhost:1')"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, env=environment)
+    assert done.returncode == 1
+    assert "StateError: There is no secret for the cluster spark://localhost:1." in done.stderr

@@ -27,6 +27,12 @@ import psutil
 
 from postroom.errors import StateError, Unavailable
 from postroom.private_folder import private_folder, remove_private_folder
+from postroom.spark.authentication import (
+    add_secret,
+    check_authentication,
+    make_authentication_settings,
+    reject_secret_arguments,
+)
 from postroom.spark.java import find_java
 from postroom.spark.settings import (
     DRIVER_LOG4J,
@@ -78,6 +84,7 @@ def create_session(
         raise StateError("This process has a Spark session already.", hint="End it before you create another.")
     reduce_py4j_logging()
     _remove_stale_folders()
+    reject_secret_arguments(settings or {})
     if is_submitted():
         return _join(master, settings or {})
     return _start(home, master or DEFAULT_MASTER, name, settings or {})
@@ -96,21 +103,26 @@ def _start(home: Path, master: str, name: str, settings: Mapping[str, str]) -> S
     log = home / ".postroom" / "logs" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     (scratch / "log4j2.properties").write_text(DRIVER_LOG4J)
-    chosen = {**make_settings(master, scratch), **settings}
+    chosen = {**make_settings(master, scratch), **make_authentication_settings(master), **settings}
     options = driver_options(chosen["spark.driver.memory"], scratch)
     chosen["spark.driver.extraJavaOptions"] = f"{options} {chosen.get('spark.driver.extraJavaOptions', '')}".strip()
     conf = SparkConf(loadDefaults=False).setAll(list(chosen.items()))
     conf.setMaster(add_task_attempts(master))
+    gateway = None
     with _environment(scratch, log, master=master, python=chosen.get("spark.pyspark.python")):
         try:
             with _rotate(log.with_suffix(".err")).open("wb") as output:
                 gateway = launch_gateway(  # type: ignore[no-untyped-call]
                     conf, popen_kwargs={"stdout": output, "stderr": subprocess.STDOUT}
                 )
+            check_authentication(SparkConf(_jvm=gateway.jvm), master)
+            add_secret(conf, master)
             return _session(conf, gateway)
         except Exception as error:
-            _end_jvm()
+            _end_jvm(gateway)
             _remove(scratch)
+            if isinstance(error, StateError):
+                raise
             why = _read_reason(log.with_suffix(".err")) or str(error).strip()
             raise Unavailable(
                 "Spark did not start.", why=why, hint=f"See {log} and {log.with_suffix('.err')}."
@@ -133,9 +145,11 @@ def _join(master: str | None, settings: Mapping[str, str]) -> SparkSession:
     given = conf.get("spark.master") or DEFAULT_MASTER
     if master is not None and master != given:
         _log.warning("--master %s is ignored: spark-submit has set the master to %s", master, given)
-    for key, value in make_settings(given, _scratch_folder()).items():
+    check_authentication(conf, given)
+    for key, value in {**make_settings(given, _scratch_folder()), **make_authentication_settings(given)}.items():
         conf.setIfMissing(key, value)
     conf.setAll(list(settings.items())).setMaster(add_task_attempts(given))
+    add_secret(conf, given)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         return _session(conf, gateway)
@@ -285,10 +299,12 @@ def _rotate(file: Path) -> Path:
     return file
 
 
-def _end_jvm() -> None:
+def _end_jvm(started: Any = None) -> None:
+    """End the JVM of the session, or one that was started and has no session yet."""
     from pyspark import SparkContext
 
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    gateway = gateway or started
     if gateway is None:
         return
     with suppress(Exception):
