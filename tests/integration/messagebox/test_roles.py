@@ -121,6 +121,8 @@ PRIVILEGES: list[tuple[str, tuple[str, ...]]] = [
     ("SELECT * FROM lock_routing()", ADMINISTRATORS_AND_HOSTS),
     ("SELECT take_receipts(ARRAY[gen_random_uuid()], ARRAY[0], ARRAY['{}'::jsonb])", ADMINISTRATORS_AND_HOSTS),
     ("SELECT message_cleanup()", ADMINISTRATORS_AND_HOSTS),
+    ("SELECT repair_ref_counts()", (ADMINISTRATOR,)),
+    ("SELECT delete_unused_rows()", (ADMINISTRATOR,)),
     # Privileges of the owner
     ("CREATE TABLE messagebox.mine (a int)", NO_LOGIN),
     ("CREATE ROLE somebody_else", NO_LOGIN),
