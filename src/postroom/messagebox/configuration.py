@@ -248,7 +248,7 @@ def find_host(connection: Connection, name: str) -> Host:
 def check_login_of_host(connection: Connection, host: Host) -> None:
     """Raise NotAllowed unless the login is a login of the host or an administrator."""
     row = connection.execute(
-        "SELECT has_function_privilege(format('messagebox.%%I(uuid, integer, smallint, integer, timestamptz)',"
+        "SELECT has_function_privilege(format('messagebox.%%I(uuid, integer, smallint, integer, timestamptz, uuid[])',"
         " 'dequeue_messages_' || lower(%s::text)), 'execute'), session_user",
         (host.name,),
     ).fetchone()

@@ -114,8 +114,8 @@ class HostQueues:
 
     def __init__(self, name: str) -> None:
         host = name.lower()
-        self._dequeue = f"SELECT * FROM dequeue_messages_{host}($1, $2, $3, $4, coalesce($5, now()))".encode()
-        self._in_order = f"SELECT * FROM dequeue_in_order_{host}($1, $2, $3, $4, coalesce($5, now()))".encode()
+        self._dequeue = f"SELECT * FROM dequeue_messages_{host}($1, $2, $3, $4, coalesce($5, now()), $6)".encode()
+        self._in_order = f"SELECT * FROM dequeue_in_order_{host}($1, $2, $3, $4, coalesce($5, now()), $6)".encode()
         self._complete = f"complete_messages_{host}"
         self._retry = f"SELECT retry_messages_{host}(%s, %s::bigint[], %s, %s, %s, coalesce(%s, now()))"
         self._suspend = f"SELECT suspend_messages_{host}(%s, %s::bigint[], %s, %s, %s, %s, %s, coalesce(%s, now()))"
@@ -134,14 +134,17 @@ class HostQueues:
         service_class: int,
         limit: int,
         in_order: bool = False,
+        excluded: Iterable[bytes] = (),
         now: datetime | None = None,
     ) -> list[ClaimedMessage]:
         """Claim up to ``limit`` messages, highest priority first. Scheduled messages that are due are included.
 
-        ``in_order`` skips the messages of an instance that has an earlier unfinished message.
+        ``in_order`` skips the messages of an instance that has an earlier unfinished message. ``excluded`` are the ids
+        of services whose messages are skipped.
         """
         call = self._in_order if in_order else self._dequeue
-        result = call_blocking(connection, call, claim_id, host_instance, service_class, limit, now)
+        skipped = f"{{{','.join(service.hex() for service in excluded)}}}"
+        result = call_blocking(connection, call, claim_id, host_instance, service_class, limit, now, skipped)
         rows = Transformer(connection)
         rows.set_pgresult(result)
         return rows.load_rows(0, result.ntuples, lambda row: ClaimedMessage(claim_id, *row))

@@ -4,9 +4,10 @@
 -- suspended concurrently.
 -- Indexes: as dequeue_messages_<host>; work_queue_instance, scheduled_queue_instance, suspended_queue_instance.
 -- Locks: the claimed rows, for the moment of the claim.
+DROP FUNCTION IF EXISTS messagebox.dequeue_in_order___HOST__(uuid, integer, smallint, integer, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.dequeue_in_order___HOST__(
     p_claim_id uuid, p_host_instance integer, p_service_class smallint, p_limit integer,
-    p_now timestamptz DEFAULT now()
+    p_now timestamptz DEFAULT now(), p_excluded uuid[] DEFAULT '{}'
 ) RETURNS TABLE (
     routing_version bigint, seq bigint, message_id uuid, service bytea, instance_id uuid, task smallint,
     attempt integer, context text, part_count integer, body_part_id uuid, body_part_name text, content_type text,
@@ -21,6 +22,7 @@ BEGIN
      WHERE q.ctid = ANY (ARRAY(
            SELECT w.ctid FROM __HOST___q w
             WHERE w.claim_id IS NULL AND w.service_class = p_service_class
+              AND (w.service_id = ANY (p_excluded)) IS NOT TRUE
               AND (w.task <> 4 OR NOT EXISTS (
                       SELECT 1 FROM __HOST___q o
                        WHERE o.instance_id = w.instance_id AND o.task = 4 AND o.claim_id IS NOT NULL
