@@ -66,6 +66,7 @@ class Claimer:
             service_class=self._service_class,
             limit=limit,
             in_order=self._in_order,
+            excluded=self._buffer.excluded_services,
             now=self._clock() if self._clock else None,
         )
         if claimed:

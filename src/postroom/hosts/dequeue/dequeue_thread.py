@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 
 from postroom.backoff import Backoff
 from postroom.hosts.dequeue.completer import Completer
 from postroom.hosts.dequeue.service import Service, ThreadConnections
-from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.queues import ClaimedMessage, Retry
 
 _BACKOFF = Backoff(first=1.0, longest=256.0)
@@ -17,12 +17,20 @@ _log = logging.getLogger(__name__)
 
 
 class DequeueThread:
-    """One of the threads of a service class."""
+    """One of the threads of a service class. ``take`` returns its next message, or None at the end."""
 
     def __init__(
-        self, name: str, *, buffer: WorkBuffer, service: Service, completer: Completer, connections: ThreadConnections
+        self,
+        name: str,
+        *,
+        take: Callable[[], ClaimedMessage | None],
+        service: Service,
+        completer: Completer,
+        connections: ThreadConnections,
     ) -> None:
-        self._buffer = buffer
+        #: The message in progress.
+        self.current: ClaimedMessage | None = None
+        self._take = take
         self._service = service
         self._completer = completer
         self._connections = connections
@@ -37,13 +45,15 @@ class DequeueThread:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        take, handle, store = self._buffer.take, self._service.handle, self._completer.store
+        take, handle, store = self._take, self._service.handle, self._completer.store
         while (claimed := take()) is not None:
+            self.current = claimed
             try:
                 outcome = handle(claimed, self._connections)
             except Exception as error:
                 _log.exception("message %s could not be handled and will be retried", claimed.message_id)
                 outcome = _retry_after_defect(claimed, error)
+            self.current = None
             store(claimed, outcome)
         self._connections.close()
 

@@ -33,6 +33,7 @@ class OrderedWorkBuffer(WorkBuffer):
         with self._lock:
             if self._paused or self._generation != generation:
                 return False
+            ready = []
             for message in claimed:
                 self._unfinished.add(message.seq)
                 if message.task == Task.JOIN_INSTANCE:
@@ -41,8 +42,8 @@ class OrderedWorkBuffer(WorkBuffer):
                         self._blocked[message.instance_id].append(message)
                         continue
                     self._blocked[message.instance_id] = deque()
-                self._queued.append(message)
-            self._has_messages.notify(len(claimed))
+                ready.append(message)
+            self._enqueue(ready)
             return True
 
     def finish(self, seqs: Sequence[int]) -> None:
@@ -53,8 +54,7 @@ class OrderedWorkBuffer(WorkBuffer):
                     continue
                 blocked = self._blocked[instance_id]
                 if blocked:
-                    self._queued.append(blocked.popleft())
-                    self._has_messages.notify()
+                    self._enqueue([blocked.popleft()])
                 else:
                     del self._blocked[instance_id]
         super().finish(seqs)

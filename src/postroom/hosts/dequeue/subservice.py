@@ -15,10 +15,11 @@ from postroom.hosts.dequeue.completer import Completer
 from postroom.hosts.dequeue.dequeue_thread import DequeueThread
 from postroom.hosts.dequeue.ordered_delivery import OrderedService, OrderedWorkBuffer
 from postroom.hosts.dequeue.service import Service, ThreadConnections
+from postroom.hosts.dequeue.slow_services import SlowServiceWatcher
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.configuration import Dequeuing
 from postroom.messagebox.connection import Connect
-from postroom.messagebox.queues import HostQueues
+from postroom.messagebox.queues import ClaimedMessage, HostQueues
 
 _log = logging.getLogger(__name__)
 
@@ -72,21 +73,23 @@ class Subservice:
             clock=clock,
         )
         name = dequeuing.service_class.name.lower()
-        self._threads = [
-            DequeueThread(
-                f"{name} {number}",
-                buffer=self._buffer,
-                service=service,
-                completer=self._completer,
-                connections=ThreadConnections(connect, queues),
-            )
-            for number in range(1, dequeuing.dequeue_threads + 1)
-        ]
+
+        def new_thread(name: str, take: Callable[[], ClaimedMessage | None]) -> DequeueThread:
+            connections = ThreadConnections(connect, queues)
+            return DequeueThread(name, take=take, service=service, completer=self._completer, connections=connections)
+
+        numbers = range(1, dequeuing.dequeue_threads + 1)
+        self._threads = [new_thread(f"{name} {number}", self._buffer.take) for number in numbers]
+        self._spare_threads = [new_thread(f"spare {name} {number}", self._buffer.take_diverted) for number in numbers]
+        self._watcher = SlowServiceWatcher(
+            f"watch {name}", buffer=self._buffer, threads=self._threads, spare_threads=self._spare_threads
+        )
 
     def start(self) -> None:
         self._completer.loop.start()
         for thread in self._threads:
             thread.start()
+        self._watcher.loop.start()
         self.poller.start()
 
     def pause(self) -> None:
@@ -110,9 +113,12 @@ class Subservice:
     def stop(self, deadline: float) -> None:
         """Stop claiming, and wait until the messages in progress are finished, at most until the deadline."""
         self.poller.stop()
+        self._watcher.loop.stop()
+        self._watcher.loop.join(max(1.0, deadline - time.monotonic()))
         self._buffer.pause()
         self._buffer.close()
-        ended = [thread.join(max(0.0, deadline - time.monotonic())) for thread in self._threads]
+        threads = (*self._threads, *self._watcher.started_threads)
+        ended = [thread.join(max(0.0, deadline - time.monotonic())) for thread in threads]
         finished = self._buffer.wait_until_finished(max(0.0, deadline - time.monotonic()))
         if not all(ended) or not finished:
             _log.warning("%d messages were still in progress when the host stopped", len(self.unfinished))

@@ -3,6 +3,9 @@
 The poller adds messages, the dequeue threads take them, and the completer reports them finished. When the instance
 loses its lock, the queued messages are dropped at once, and threads get no message until the instance has the lock
 again.
+
+While slow services occupy all dequeue threads (slow_services.py), the messages of other services are diverted to the
+spare threads, in a queue of their own.
 """
 
 from __future__ import annotations
@@ -31,7 +34,10 @@ class WorkBuffer:
         self._has_space = threading.Condition(self._lock)
         self._is_empty = threading.Condition(self._lock)
         self._all_finished = threading.Condition(self._lock)
+        self._has_diverted = threading.Condition(self._lock)
         self._queued: deque[ClaimedMessage] = deque()
+        self._diverted: deque[ClaimedMessage] = deque()
+        self._slow_services: frozenset[bytes | None] = frozenset()
         # Capacity that claimers have reserved and not filled yet. Two claimers work at the same time.
         self._reserved = 0
         # A claimer waits until no more than this number of messages is queued; -1 if no claimer waits.
@@ -69,13 +75,20 @@ class WorkBuffer:
     def _has_capacity(self, limit: int) -> bool:
         if self._paused or self._closed:
             return False
-        queued = len(self._queued)
+        waiting = len(self._diverted if self._is_full_of_slow_messages() else self._queued)
+        in_progress = len(self._unfinished) - len(self._queued) - len(self._diverted)
         # Messages whose outcome is not stored yet count too: a slow MessageBox must slow down the threads.
-        return (
-            queued <= limit
-            and queued + self._reserved <= self._half
-            and len(self._unfinished) - queued <= 4 * self._half
-        )
+        return waiting <= limit and waiting + self._reserved <= self._half and in_progress <= 4 * self._half
+
+    def _is_full_of_slow_messages(self) -> bool:
+        return bool(self._slow_services) and len(self._queued) > self._half
+
+    @property
+    def excluded_services(self) -> list[bytes]:
+        """The services that a claim skips: slow services that already use their part of the buffer."""
+        if not self._is_full_of_slow_messages():
+            return []
+        return [service for service in self._slow_services if service is not None]
 
     def put(self, claimed: Sequence[ClaimedMessage], generation: int) -> bool:
         """Add messages. Return False, and add nothing, if the buffer was paused since the generation was read."""
@@ -83,9 +96,18 @@ class WorkBuffer:
             if self._paused or self._generation != generation:
                 return False
             self._unfinished.update([message.seq for message in claimed])
-            self._queued.extend(claimed)
-            self._has_messages.notify(len(claimed))
+            self._enqueue(claimed)
             return True
+
+    def _enqueue(self, messages: Sequence[ClaimedMessage]) -> None:
+        """Queue messages for the dequeue threads, or for the spare threads. Called under the lock."""
+        if self._slow_services:
+            diverted = [message for message in messages if message.service not in self._slow_services]
+            messages = [message for message in messages if message.service in self._slow_services]
+            self._diverted.extend(diverted)
+            self._has_diverted.notify(len(diverted))
+        self._queued.extend(messages)
+        self._has_messages.notify(len(messages))
 
     # -- called by the dequeue threads -------------------------------------------------------------------------
 
@@ -109,6 +131,19 @@ class WorkBuffer:
                 self._has_messages.wait()
             return bool(self._queued)
 
+    def take_diverted(self) -> ClaimedMessage | None:
+        """Return the next message for a spare thread, or None after ``close``. Wait while there is none."""
+        with self._lock:
+            while not self._diverted:
+                if self._closed:
+                    return None
+                self._has_diverted.wait()
+            taken = self._diverted.popleft()
+            self._has_space.notify()
+            if not self._diverted:
+                self._is_empty.notify()
+            return taken
+
     def _notify_claimers(self) -> None:
         with self._lock:
             self._has_space.notify()
@@ -129,6 +164,27 @@ class WorkBuffer:
             if not self._unfinished:
                 self._all_finished.notify_all()
 
+    # -- called by the watcher of slow services ----------------------------------------------------------------
+
+    def divert(self, slow_services: frozenset[bytes | None]) -> None:
+        """Divert the messages of all other services to the spare threads, or none if no service is slow."""
+        with self._lock:
+            if slow_services == self._slow_services:
+                return
+            self._slow_services = slow_services
+            self._enqueue(self._drain())
+            self._has_space.notify()
+            self._is_empty.notify()
+
+    def _drain(self) -> list[ClaimedMessage]:
+        """Remove and return the messages that no thread has taken, under the lock."""
+        drained = []
+        for queue in (self._diverted, self._queued):
+            while queue:
+                with suppress(IndexError):  # a thread has taken it first
+                    drained.append(queue.popleft())
+        return drained
+
     # -- called by the host instance ---------------------------------------------------------------------------
 
     def pause(self) -> list[ClaimedMessage]:
@@ -136,10 +192,7 @@ class WorkBuffer:
         with self._lock:
             self._paused = True
             self._generation += 1
-            dropped = []
-            while self._queued:
-                with suppress(IndexError):  # a thread has taken it first
-                    dropped.append(self._queued.popleft())
+            dropped = self._drain()
             dropped += self._drop_blocked(dropped)
             self._unfinished.difference_update([message.seq for message in dropped])
             if not self._unfinished:
@@ -161,6 +214,7 @@ class WorkBuffer:
         with self._lock:
             self._closed = True
             self._has_messages.notify_all()
+            self._has_diverted.notify_all()
             self._has_space.notify()
             self._is_empty.notify()
 

@@ -52,7 +52,7 @@ def run_threads(
     running = [
         DequeueThread(
             f"thread {number}",
-            buffer=buffer,
+            take=buffer.take,
             service=Handles(handle),
             completer=completer,
             connections=ThreadConnections(no_connection, queues),

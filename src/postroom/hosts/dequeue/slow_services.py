@@ -1,0 +1,58 @@
+"""Keep slow services from occupying all dequeue threads while other services have messages.
+
+A service, for example a send port, is slow while a thread needs more than INTERVAL seconds for one of its messages.
+When messages of slow services occupy all dequeue threads, the messages of the other services go to a spare thread, and
+claims skip the slow services whose messages fill the memory queue. Another spare thread starts when slow services
+occupy the spare threads too, up to the number of dequeue threads.
+
+The threads only note their current message, because everything else would cost time for every message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from postroom.background_loop import BackgroundLoop
+from postroom.hosts.dequeue.dequeue_thread import DequeueThread
+from postroom.hosts.dequeue.work_buffer import WorkBuffer
+from postroom.messagebox.queues import ClaimedMessage
+
+INTERVAL = 0.1
+
+
+class SlowServiceWatcher:
+    """Compares the messages in progress with those of the last check, and diverts messages to spare threads."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        buffer: WorkBuffer,
+        threads: Sequence[DequeueThread],
+        spare_threads: Sequence[DequeueThread],
+    ) -> None:
+        self._buffer = buffer
+        self._threads = threads
+        self._unstarted = list(spare_threads)
+        #: The spare threads that have been needed so far.
+        self.started_threads: list[DequeueThread] = []
+        self._last: list[ClaimedMessage | None] = []
+        self.loop = BackgroundLoop(name, self._step)
+
+    def _step(self) -> float:
+        current = [thread.current for thread in (*self._threads, *self.started_threads)]
+        slow = frozenset(
+            message.service
+            for message, last in zip(current, self._last, strict=False)
+            if message is not None and message is last
+        )
+        self._last = current
+        is_slow = [message is not None and message.service in slow for message in current]
+        if not all(is_slow[: len(self._threads)]):
+            slow = frozenset()
+        self._buffer.divert(slow)
+        if all(is_slow) and self._unstarted:
+            thread = self._unstarted.pop(0)
+            thread.start()
+            self.started_threads.append(thread)
+        return INTERVAL
