@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from postroom.messagebox.file_pause import FilePause
-from postroom.operations.backup import create, manifest, programs
+from postroom.operations.backup import create, manifest, programs, restore_backup
 from postroom.operations.backup.saved_files import FileCollection
 from tests.support.killed_process import kill_after, kill_self
 
@@ -28,3 +28,9 @@ POINTS: dict[str, Callable[[], None]] = {
 def main(url: str, home: str, folder: str, point: str) -> None:
     POINTS[point]()
     create.create_backup(url, Path(home), Path(folder))
+
+
+def restore(url: str, home: str, folder: str) -> None:
+    """Restore a backup, and be killed when psql has everything except the COMMIT."""
+    programs._check = kill_self
+    restore_backup(url, Path(home), Path(folder), manifest.read_manifest(Path(folder)))

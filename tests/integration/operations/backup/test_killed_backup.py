@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
 from postroom.messagebox.file_pause import lock_files
-from postroom.operations.backup import create_backup, read_manifest
+from postroom.operations.backup import create_backup, read_manifest, restore_backup
 from postroom.operations.backup.manifest import verify_backup
 from postroom.spark.intake.file_claimer import FileClaimer
 from tests.integration.operations.backup import killed_backup
 from tests.support.box import Box
+from tests.support.databases import Databases
 from tests.support.file_location import add_file_location
 from tests.support.killed_process import run_until_killed
 from tests.support.waiting import wait_until
@@ -42,3 +44,19 @@ def test_a_killed_backup_leaves_no_pause_and_no_half_backup(box: Box, tmp_path: 
     assert create_backup(box.url, home, backup).claimed_files == 1
     verify_backup(backup, read_manifest(backup))
     assert {path.name for path in tmp_path.iterdir()} == {"home", "backup"}
+
+
+def test_a_killed_restore_leaves_an_empty_database_and_can_be_repeated(
+    box: Box, databases: Databases, tmp_path: Path
+) -> None:
+    home, backup = tmp_path / "home", tmp_path / "backup"
+    create_backup(box.url, home, backup)
+    with databases.clone("template0") as empty, connect(empty) as connection:
+        run_until_killed(killed_backup.restore, empty, str(home), str(backup))
+        other_sessions = (
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        wait_until(lambda: connection.execute(other_sessions).fetchone() == (0,), what="the end of psql")
+        assert connection.execute("SELECT to_regclass('messagebox.spool')").fetchone() == (None,)
+        restore_backup(empty, home, backup, read_manifest(backup))
+        assert check(connection) == []
