@@ -18,11 +18,13 @@ from postroom.messagebox.storage.copy_rows import Cause, SuspendedRow, Task, wri
 
 @dataclass(frozen=True, kw_only=True)
 class RoutingFailureReport:
-    """A suspended instance that cannot be resumed. It is deleted together with its related instance."""
+    """A suspended instance that cannot be resumed. It is about the instances from ``related_instance_id`` to
+    ``last_related_instance_id``, whose ids are consecutive, and is deleted together with the last of them."""
 
     message_id: uuid.UUID
     instance_id: uuid.UUID
     related_instance_id: uuid.UUID | None
+    last_related_instance_id: uuid.UUID | None
     host_id: int
     context: Context
     description: str
@@ -49,6 +51,7 @@ class RoutingFailureReport:
             adapter=self.adapter,
             uri=self.uri,
             related_instance_id=self.related_instance_id,
+            last_related_instance_id=self.last_related_instance_id,
         )
 
 

@@ -61,6 +61,7 @@ class ResumedInbound:
             message_id=uuid.uuid4(),
             instance_id=uuid.uuid4(),
             related_instance_id=instance_id,
+            last_related_instance_id=instance_id,
             host_id=host.host_id,
             context=failure.context,
             description=failure.what,

@@ -242,6 +242,7 @@ class DirectBatch(PublishBatch):
             message_id=derive_id(unit, Kind.REPORT, number),
             instance_id=derive_id(unit, Kind.INSTANCE, number + 1),
             related_instance_id=related,
+            last_related_instance_id=related,
             host_id=self._host.host_id,
             context=self._messages[row].context,
             description=failure.what,

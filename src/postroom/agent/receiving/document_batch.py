@@ -6,7 +6,8 @@ Failures are part of the same transaction (document_failures.py).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -72,8 +73,19 @@ class ConcurrentAttempt(Exception):
     other attempt has published."""
 
 
+class TooManyFailures(Exception):
+    """A chunk exceeds the failure limit of its interchange. Nothing was written."""
+
+    def __init__(self, chunk: Chunk, failure: MessageFailure) -> None:
+        super().__init__(failure)
+        self.chunk = chunk
+        self.failure = failure
+
+
 class DocumentBatch(PublishBatch):
-    """The documents of some chunks. ``prepare`` raises ConcurrentAttempt if a chunk has its receipt already.
+    """The documents of some chunks. ``match`` raises ConcurrentAttempt if a chunk has its receipt already, and
+    TooManyFailures if a chunk exceeds the failure limit of its interchange. ``unroutable_before`` is the number of
+    documents without a subscriber in earlier chunks that this run has published, by interchange.
 
     The chunks of a resumed message take no receipts, because the caller completes the message in the same transaction.
     If the message ``fails_as_a_whole``, ``match`` raises Unroutable for a document without subscribers."""
@@ -87,11 +99,13 @@ class DocumentBatch(PublishBatch):
         *,
         takes_receipts: bool = True,
         fails_as_a_whole: bool = False,
+        unroutable_before: Mapping[uuid.UUID, int] | None = None,
         clock: Clock = system_clock,
     ) -> None:
         self._routing = routing
         self._takes_receipts = takes_receipts
         self._fails_as_a_whole = fails_as_a_whole
+        self._unroutable_before = unroutable_before or {}
         self._clock = clock
         self._failures: BatchFailures | None = None
         if location.authentication != "none":
@@ -99,14 +113,9 @@ class DocumentBatch(PublishBatch):
             chunks = [authenticate(location, chunk, routing.login) for chunk in chunks]
         self._documents = Documents(location, content_type, chunks, routing.login)
 
-    def prepare(self, connection: Connection) -> bool:
-        receipts = [chunk.receipt for chunk in self._documents.chunks]
-        if self._takes_receipts and not take_receipts(connection, receipts):
-            raise ConcurrentAttempt
-        return True
-
     def match(self, connection: Connection) -> int:
-        """Match the documents, and remove the documents of standard interchanges that fail as a whole."""
+        """Match the documents, and remove the documents of standard interchanges that fail as a whole. Insert the
+        receipts, which contain the number of failures."""
         documents = self._documents
         rows = len(documents.chunk_of)
         predicates = [context.predicates for context in documents.stamps]
@@ -126,6 +135,11 @@ class DocumentBatch(PublishBatch):
             lock_current(connection, matches.version)
             row, failure = next(iter(unroutable.items()))
             raise Unroutable(failure.what, documents.build_context(row))
+        excess = self._find_excess(unroutable)
+        if excess is not None:
+            lock_current(connection, matches.version)
+            raise excess
+        self._take_receipts(connection, unroutable)
         kept = ~np.isin(documents.chunk_of, list(rejections))
         matches = matches.select(kept[matches.rows])
         if rejections or unroutable or any(chunk.failures for chunk in documents.chunks):
@@ -148,6 +162,45 @@ class DocumentBatch(PublishBatch):
         self._routes = Routes(matches, units.take(matches.rows))
         self.hosts = self._routes.hosts | (self._failures.hosts if self._failures else set())
         return matches.version
+
+    def _find_excess(self, unroutable: Mapping[int, RoutingFailure]) -> TooManyFailures | None:
+        """Return the first chunk that exceeds the failure limit of its interchange."""
+        documents = self._documents
+        by_chunk: dict[int, list[int]] = {}
+        for row in unroutable:
+            by_chunk.setdefault(int(documents.chunk_of[row]), []).append(row)
+        before = Counter(self._unroutable_before)
+        for number, chunk in enumerate(documents.chunks):
+            rows = by_chunk.get(number, [])
+            if chunk.recoverable and chunk.failure_limit is not None:
+                failure = chunk.failure_limit.check_failures(
+                    # The failures after these are documents without an authenticated originator.
+                    bad=chunk.failures[: chunk.bad],
+                    unroutable=[unroutable[row] for row in rows],
+                    earlier=before[chunk.interchange.interchange_id],
+                    documents=chunk.last_document,
+                    last=chunk.last_published,
+                )
+                if isinstance(failure, RoutingFailure):
+                    context = documents.build_context(rows[0])
+                    failure = Unroutable(failure.what, context, why=failure.why, hint=failure.hint)
+                if failure is not None:
+                    return TooManyFailures(chunk, failure)
+            before[chunk.interchange.interchange_id] += len(rows)
+        return None
+
+    def _take_receipts(self, connection: Connection, unroutable: Mapping[int, RoutingFailure]) -> None:
+        #: The number of documents without a subscriber of each chunk.
+        self.unroutable = np.bincount(
+            self._documents.chunk_of[list(unroutable)], minlength=len(self._documents.chunks)
+        ).tolist()
+        if self._takes_receipts:
+            receipts = [
+                replace(chunk, bad=chunk.bad + count).receipt
+                for chunk, count in zip(self._documents.chunks, self.unroutable, strict=True)
+            ]
+            if not take_receipts(connection, receipts):
+                raise ConcurrentAttempt
 
     # -- writing -----------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ subscriber. At a receive port that routes failures, a failure becomes an error m
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from postroom.agent.originator import resolve_originator, to_stored_originator
 from postroom.agent.publish import RoutedMessages, RoutingLock
 from postroom.agent.receiving.documents import Documents
 from postroom.agent.receiving.suspended_documents import LastPublished, build_suspended_context
-from postroom.agent.reports import RoutingFailureReport, write_suspensions
+from postroom.agent.reports import RoutingFailureReport, Unroutable, write_suspensions
 from postroom.agent.routing.matching import match_batch
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock
@@ -36,9 +36,10 @@ from postroom.system_properties import BTS
 
 @dataclass(frozen=True, kw_only=True)
 class _UnroutableDocument:
-    """A document that has no subscriber, and the instance id of its routing failure report."""
+    """A document that has no subscriber, and the instance id of its routing failure report. ``number`` is 0 if the
+    document stands for all documents of a rejected interchange."""
 
-    row: int
+    number: int
     report_id: uuid.UUID
     context: Context
 
@@ -104,9 +105,7 @@ class BatchFailures:
         self.replaced_rows = [one.row for one in self._routed if one.row is not None]
         #: The documents that are suspended as they are.
         self.suspended_rows = [one.row for one in self._suspended if one.row is not None]
-        # An error message leaves no instance that its report could be related to.
-        self._reports = [self._build_report(one, one.instance_id) for one in self._suspended if one.unroutable]
-        self._reports += [self._build_report(one, None) for one in self._routed if one.unroutable]
+        self._reports = self._build_reports(failed, routed)
 
     # -- finding -----------------------------------------------------------------------------------------------
 
@@ -126,8 +125,16 @@ class BatchFailures:
                 context=context.write(LastPublished, chunk.last_document) if chunk.number else context,
                 body=chunk.interchange.body,
                 resumable=chunk.resumable,
-                unroutable=self._describe_unroutable(rows[number]) if chunk.rejection is None else None,
+                unroutable=self._describe_rejection(number, failure, rows.get(number)),
             )
+
+    def _describe_rejection(self, chunk: int, failure: MessageFailure, row: int | None) -> _UnroutableDocument | None:
+        """Return the document that has no subscriber, if that is why the interchange was rejected."""
+        if isinstance(failure, Unroutable):
+            return _UnroutableDocument(number=0, report_id=self._next_instance(chunk), context=failure.context)
+        if row is None or self._documents.chunks[chunk].rejection is not None:
+            return None
+        return self._describe_unroutable(row, self._next_instance(chunk))
 
     def _find_bad_documents(self) -> Iterator[_FailedInstance]:
         for number, chunk in enumerate(self._documents.chunks):
@@ -145,26 +152,32 @@ class BatchFailures:
                 )
 
     def _find_unroutable_documents(self, unroutable: Mapping[int, RoutingFailure]) -> Iterator[_FailedInstance]:
-        """Yield the documents of recoverable interchanges, as the pipeline made them."""
-        numbers = self._documents.numbers
+        """Yield the documents of recoverable interchanges, as the pipeline made them. The documents of a chunk that
+        fail for the same reason share a report, and their instances have consecutive ids."""
+        groups: dict[tuple[int, str], list[int]] = {}
         for row, failure in unroutable.items():
             chunk = int(self._documents.chunk_of[row])
             if self._documents.chunks[chunk].recoverable:
-                instance_id, document = self._next_instance(chunk), self._describe_unroutable(row)
+                groups.setdefault((chunk, failure.what), []).append(row)
+        for (chunk, _), rows in groups.items():
+            instance_ids = [self._next_instance(chunk) for _ in rows]
+            report_id = self._next_instance(chunk)
+            for row, instance_id in zip(rows, instance_ids, strict=True):
+                document = self._describe_unroutable(row, report_id)
                 yield _FailedInstance(
                     chunk=chunk,
-                    number=int(numbers[row]),
+                    number=document.number,
                     instance_id=instance_id,
-                    failure=failure,
+                    failure=unroutable[row],
                     task=Task.PUBLISH,
                     context=document.context,
                     row=row,
                     unroutable=document,
                 )
 
-    def _describe_unroutable(self, row: int) -> _UnroutableDocument:
-        report_id = self._next_instance(int(self._documents.chunk_of[row]))
-        return _UnroutableDocument(row=row, report_id=report_id, context=self._documents.build_context(row))
+    def _describe_unroutable(self, row: int, report_id: uuid.UUID) -> _UnroutableDocument:
+        number = int(self._documents.numbers[row])
+        return _UnroutableDocument(number=number, report_id=report_id, context=self._documents.build_context(row))
 
     def _next_instance(self, chunk: int) -> uuid.UUID:
         self._instances += 1
@@ -223,16 +236,32 @@ class BatchFailures:
             uri=self._location.uri,
         )
 
-    def _build_report(self, one: _FailedInstance, related: uuid.UUID | None) -> RoutingFailureReport:
-        assert one.unroutable is not None
-        document = int(self._documents.numbers[one.unroutable.row])
+    def _build_reports(
+        self, failed: Sequence[_FailedInstance], routed: Collection[uuid.UUID]
+    ) -> list[RoutingFailureReport]:
+        """Return the reports. A report has the context of its first document."""
+        groups: dict[uuid.UUID, list[_FailedInstance]] = {}
+        for one in failed:
+            if one.unroutable is not None:
+                groups.setdefault(one.unroutable.report_id, []).append(one)
+        return [self._build_report(report_id, group, routed) for report_id, group in groups.items()]
+
+    def _build_report(
+        self, report_id: uuid.UUID, group: Sequence[_FailedInstance], routed: Collection[uuid.UUID]
+    ) -> RoutingFailureReport:
+        first = group[0]
+        assert first.unroutable is not None
+        # An error message refers to the report. So the report must not be deleted with the other instances.
+        is_related = not any(one.instance_id in routed for one in group)
+        count = f" The report is about {len(group):,} documents; this is the first." if len(group) > 1 else ""
         return RoutingFailureReport(
-            message_id=derive_id(self._documents.units[one.chunk], Kind.REPORT, document),
-            instance_id=one.unroutable.report_id,
-            related_instance_id=related,
+            message_id=derive_id(self._documents.units[first.chunk], Kind.REPORT, first.unroutable.number),
+            instance_id=report_id,
+            related_instance_id=first.instance_id if is_related else None,
+            last_related_instance_id=group[-1].instance_id if is_related else None,
             host_id=self._location.host_id,
-            context=one.unroutable.context,
-            description=one.failure.what,
+            context=first.unroutable.context,
+            description=first.failure.what + count,
             adapter=self._location.adapter_kind,
             uri=self._location.uri,
         )

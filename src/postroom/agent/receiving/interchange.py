@@ -11,14 +11,15 @@ that it can be fixed and the interchange resumed.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from postroom.agent.idempotency import Progress, Receipt
+from postroom.agent.receiving.failure_limit import FailureCheck, FailureLimit
 from postroom.errors import MessageFailure, PipelineFailure, PostroomError, is_environment_error
 from postroom.message import Body, Context
 from postroom.pipelines.documents.disassembled_batch import BadDocument, DecodedInterchange, DisassembledBatch
@@ -81,7 +82,7 @@ class Chunk:
     documents: pa.Table | None
     failures: tuple[BadDocument, ...] = ()
     bad: int = 0
-    """The number of failures that the pipeline found. They count against its limit of bad documents."""
+    """The number of failures that count against the limit of the interchange."""
     decoded: DecodedInterchange | None = None
     rejection: MessageFailure | None = None
     resumable: bool = True
@@ -90,6 +91,10 @@ class Chunk:
     is_last: bool
     dropped: int = 0
     """The number of documents without an authenticated originator that were dropped."""
+    failure_limit: FailureCheck | None = None
+    """The limit of failures that the interchange has, if it has one."""
+    last_published: int = 0
+    """The last document before this chunk."""
 
     @property
     def rows(self) -> int:
@@ -174,6 +179,11 @@ def reject_rest(
     )
 
 
+def reject_from(chunk: Chunk, failure: MessageFailure) -> Chunk:
+    """Return a chunk that rejects a chunk of a recoverable interchange and what follows it."""
+    return _reject_chunk(chunk.interchange, failure, number=chunk.number, recoverable=True, last=chunk.last_published)
+
+
 def _read_standard(pipeline: DisassemblingPipeline, interchange: Interchange) -> Chunk:
     try:
         batches = list(
@@ -213,6 +223,9 @@ def _limit_memory(batches: Iterator[DisassembledBatch]) -> Iterator[Disassembled
 
 def _read_recoverable(pipeline: DisassemblingPipeline, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
     number, last, bad = progress.next_chunk, progress.last_document, progress.bad
+    # Failures are counted from the start, or from the first document of a resumed rest.
+    since = 0 if progress.next_chunk else progress.last_document
+    limit = None if pipeline.bad_documents is None else FailureLimit(maximum=pipeline.bad_documents, since=since)
     pending: tuple[pa.Table, tuple[BadDocument, ...], DecodedInterchange | None] | None = None
     batches = translate_errors(
         pipeline.disassemble(
@@ -228,6 +241,7 @@ def _read_recoverable(pipeline: DisassemblingPipeline, interchange: Interchange,
         is_last: bool,
     ) -> Chunk:
         nonlocal last
+        last_published = last
         if documents is not None and documents.num_rows:
             last = max(last, documents["number"][-1].as_py())
         last = max([last, *(failure.number for failure in failures)])
@@ -241,6 +255,8 @@ def _read_recoverable(pipeline: DisassemblingPipeline, interchange: Interchange,
             recoverable=True,
             last_document=last,
             is_last=is_last,
+            failure_limit=None if limit is None else replace(limit, before=bad - len(failures)),
+            last_published=last_published,
         )
 
     while True:
@@ -271,35 +287,12 @@ def _read_recoverable(pipeline: DisassemblingPipeline, interchange: Interchange,
         if pending is not None:
             yield chunk(*pending, is_last=False)
             number += 1
-        # Bad documents are counted from the start, or from the first document of a resumed rest.
-        since = 0 if progress.next_chunk else progress.last_document
-        excess = _find_excess(failures, pipeline.bad_documents, before=bad, since=since, last=last)
+        excess = None if limit is None else replace(limit, before=bad).check_bad_documents(failures, last=last)
         if excess is not None:
             yield _reject_chunk(interchange, excess, number=number, recoverable=True, last=last)
             return
         bad += len(failures)
         pending = (documents, failures, batch.decoded)
-
-
-def _find_excess(
-    failures: Sequence[BadDocument], limit: int | None, *, before: int, since: int, last: int
-) -> PipelineFailure | None:
-    """Return a failure if there are more bad documents than ``limit``. The chunk and the rest are not published then.
-
-    Otherwise a file of another format would become one suspended instance per line. ``before`` is the number of earlier
-    bad documents after document ``since``. ``last`` is the last document that was published."""
-    if not failures or limit is None or before + len(failures) <= limit:
-        return None
-    # If the limit was lowered, there can be more than the limit before.
-    count = max(limit, before) + 1
-    number = failures[count - before - 1].number
-    among = f"documents {since + 1:,} to {number:,}" if since else f"first {number:,} documents"
-    published = f"What follows document {last:,} was not published" if last else "Nothing of it was published"
-    return PipelineFailure(
-        f"{count:,} of the {among} are bad, and bad_documents allows {limit:,}.",
-        why=f"{published}. The first bad document: {failures[0].failure.what}",
-        hint="If it is of another format, terminate it. If not, fix it or raise bad_documents, and resume it.",
-    )
 
 
 def _missing_documents_failure(progress: Progress) -> PipelineFailure:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from postroom.agent.idempotency import Progress, read_progress
 from postroom.agent.publish import Publisher
-from postroom.agent.receiving.document_batch import ConcurrentAttempt, DocumentBatch, Received
+from postroom.agent.receiving.document_batch import ConcurrentAttempt, DocumentBatch, Received, TooManyFailures
 from postroom.agent.receiving.interchange import (
     CHUNK_BYTES,
     CHUNK_ROWS,
@@ -24,6 +25,7 @@ from postroom.agent.receiving.interchange import (
     Interchange,
     read_all_chunks,
     read_chunks,
+    reject_from,
     reject_rest,
 )
 from postroom.agent.routing.matching import IndexMatcher, Matcher
@@ -66,20 +68,21 @@ class Receiver:
         while left:
             progress = read_progress(self._connection, list(left))
             left = {unit: one for unit, one in left.items() if not progress[unit].done}
-            chunks = (
-                chunk
-                for interchange in list(left.values())
-                for chunk in read_chunks(pipeline, interchange, progress[interchange.interchange_id])
-            )
+            unroutable: Counter[uuid.UUID] = Counter()
             try:
-                for number, group in enumerate(_group_chunks(chunks)):
+                for number, group in enumerate(_group_chunks(_read_unfinished(pipeline, left, progress))):
                     if number and not pace():
                         return [replace(one, unfinished=unit in left) for unit, one in outcome.items()]
-                    for one in self._publish(location, pipeline.content_type, group):
+                    # One chunk is read ahead. Its interchange may have been rejected since then.
+                    unfinished = [chunk for chunk in group if chunk.interchange.interchange_id in left]
+                    if not unfinished:
+                        continue
+                    published, batch = self._publish_or_reject(location, pipeline.content_type, unfinished, unroutable)
+                    for chunk, one, count in zip(published, batch.received, batch.unroutable, strict=True):
                         outcome[one.interchange_id] = outcome[one.interchange_id].plus(one)
-                    for chunk in group:
+                        unroutable[one.interchange_id] += count
                         if chunk.is_last:
-                            del left[chunk.interchange.interchange_id]
+                            del left[one.interchange_id]
             except ConcurrentAttempt:
                 continue
             if left:
@@ -98,8 +101,8 @@ class Receiver:
 
     def publish_chunk(self, location: ReceiveLocation, content_type: str, chunk: Chunk) -> Received:
         """Publish one chunk in its own transaction. ``content_type`` is that of bad rows. Raise ConcurrentAttempt if
-        another attempt has published a chunk of this number."""
-        [received] = self._publish(location, content_type, [chunk])
+        another attempt has published a chunk of this number, and TooManyFailures if its limit is exceeded."""
+        [received] = self._publish(location, content_type, [chunk]).received
         return received
 
     def read_progress(self, unit: uuid.UUID) -> Progress:
@@ -116,8 +119,8 @@ class Receiver:
         """Publish a resumed interchange, or a document that was suspended alone. Call ``complete`` in the same
         transaction.
 
-        If the interchange fails as a whole, the failure is raised. Bad documents of a recoverable interchange are
-        suspended alone, as in ``receive`` (RCV-13)."""
+        If the interchange fails as a whole, or has too many failures, the failure is raised. Bad documents of a
+        recoverable interchange are suspended alone, as in ``receive`` (RCV-13)."""
         pipeline = build_resumed_pipeline(location.pipeline, location.maps, interchange.suspended_document)
         # Components and maps run before the transaction, without locks.
         chunks = read_all_chunks(pipeline, interchange)
@@ -139,18 +142,67 @@ class Receiver:
                 raise batch.rejection
             return batch
 
-        self._publisher.run(make_batch, before=complete)
+        try:
+            self._publisher.run(make_batch, before=complete)
+        except TooManyFailures as excess:
+            raise excess.failure from None
 
-    def _publish(self, location: ReceiveLocation, content_type: str, group: list[Chunk]) -> list[Received]:
-        batch = self._publisher.run(
-            lambda _: DocumentBatch(location, content_type, group, self._routing, clock=self._clock)
-        )
-        received = batch.received
-        dropped = sum(one.dropped for one in received)
+    def _publish_or_reject(
+        self,
+        location: ReceiveLocation,
+        content_type: str,
+        chunks: Sequence[Chunk],
+        unroutable_before: Mapping[uuid.UUID, int],
+    ) -> tuple[Sequence[Chunk], DocumentBatch]:
+        """Publish chunks in one transaction. Return the chunks that were published, and their batch. A chunk with too
+        many failures, and what follows it in its interchange, are replaced by a rejection."""
+        while True:
+            try:
+                return chunks, self._publish(location, content_type, chunks, unroutable_before)
+            except TooManyFailures as excess:
+                chunks = _replace_rest(chunks, excess.chunk, reject_from(excess.chunk, excess.failure))
+
+    def _publish(
+        self,
+        location: ReceiveLocation,
+        content_type: str,
+        chunks: Sequence[Chunk],
+        unroutable_before: Mapping[uuid.UUID, int] | None = None,
+    ) -> DocumentBatch:
+        def make_batch(_: Matcher) -> DocumentBatch:
+            return DocumentBatch(
+                location, content_type, chunks, self._routing, unroutable_before=unroutable_before, clock=self._clock
+            )
+
+        batch = self._publisher.run(make_batch)
+        dropped = sum(one.dropped for one in batch.received)
         if dropped:
             text = "%s: %d messages without an authenticated originator were dropped, as receive port %s requires"
             _log.warning(text, location.name, dropped, location.port_name)
-        return received
+        return batch
+
+
+def _read_unfinished(
+    pipeline: ReceivePipeline | MappedPipeline,
+    left: Mapping[uuid.UUID, Interchange],
+    progress: Mapping[uuid.UUID, Progress],
+) -> Iterator[Chunk]:
+    """Yield the chunks of the interchanges that are ``left``, which may become fewer meanwhile."""
+    for unit, interchange in list(left.items()):
+        for chunk in read_chunks(pipeline, interchange, progress[unit]):
+            if unit not in left:
+                break
+            yield chunk
+
+
+def _replace_rest(chunks: Sequence[Chunk], first: Chunk, rejection: Chunk) -> list[Chunk]:
+    """Return the chunks with ``rejection`` in place of ``first`` and the later chunks of its interchange."""
+    unit = first.interchange.interchange_id
+    return [
+        rejection if chunk.number == first.number and chunk.interchange.interchange_id == unit else chunk
+        for chunk in chunks
+        if chunk.interchange.interchange_id != unit or chunk.number <= first.number
+    ]
 
 
 def _get_pipeline(location: ReceiveLocation) -> ReceivePipeline | MappedPipeline:

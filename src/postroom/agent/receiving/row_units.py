@@ -8,21 +8,22 @@ depends on the size of its rows, and that depends on the pipeline.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import pyarrow as pa
 
 from postroom.agent.idempotency import Progress
-from postroom.agent.receiving.document_batch import ConcurrentAttempt, Received
+from postroom.agent.receiving.document_batch import ConcurrentAttempt, Received, TooManyFailures
+from postroom.agent.receiving.failure_limit import FailureCheck
 from postroom.agent.receiving.interchange import Chunk, Interchange
 from postroom.agent.receiving.receiver import Receiver
-from postroom.errors import StateError
+from postroom.errors import MessageFailure, PipelineFailure, RoutingFailure, StateError
 from postroom.message import Body, Bytes, Context
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.pipelines import Rows
-from postroom.pipelines.documents.disassembled_batch import DecodedInterchange
+from postroom.pipelines.documents.disassembled_batch import BadDocument, DecodedInterchange
 from postroom.pipelines.rows.batch import read_rows
 
 
@@ -45,7 +46,7 @@ class ReceivedRows:
     suspended: int = 0
     routed: int = 0
     stopped: bool = False
-    """There are too many bad rows."""
+    """Too many rows are bad or have no subscriber."""
     unfinished: bool = False
     """Some rows are not published yet because of throttling. They have to be read again."""
 
@@ -61,11 +62,33 @@ class ReceivedRows:
 
 
 class BadRowLimit(Protocol):
-    """A limit for bad rows."""
+    """A limit for rows that are bad or have no subscriber."""
 
-    def allows(self, *, bad: int, rows: int) -> bool:
-        """Return True if a chunk with ``bad`` bad rows among its ``rows`` may be published."""
+    def allows(self, *, bad: int, unroutable: int, rows: int) -> bool:
+        """Return True if a chunk may be published that has ``bad`` bad rows, and ``unroutable`` rows without a
+        subscriber, among its ``rows``."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ChunkLimit(FailureCheck):
+    """The limit of one chunk of rows."""
+
+    limit: BadRowLimit
+    rows: int
+
+    def check_failures(
+        self,
+        *,
+        bad: Sequence[BadDocument],
+        unroutable: Sequence[RoutingFailure],
+        earlier: int,
+        documents: int,
+        last: int,
+    ) -> MessageFailure | None:
+        if not (bad or unroutable) or self.limit.allows(bad=len(bad), unroutable=len(unroutable), rows=self.rows):
+            return None
+        return PipelineFailure("Too many rows are bad or have no subscriber.")
 
 
 def receive_rows(
@@ -80,7 +103,8 @@ def receive_rows(
     limit: BadRowLimit,
     pace: Callable[[], bool] = lambda: True,
 ) -> ReceivedRows:
-    """Publish the chunks of a unit that are not published yet. Suspend bad rows alone, up to the limit.
+    """Publish the chunks of a unit that are not published yet. Suspend rows that are bad or have no subscriber alone,
+    up to the limit.
 
     ``pace`` is called before each chunk. It may block, and returns False to stop. The first chunk is always published,
     so that every run makes progress."""
@@ -93,12 +117,13 @@ def receive_rows(
             published = max(0, progress.last_document + 1 - first)
             chunk = _read_chunk(pipeline, unit, batch.slice(published), first + published, progress.next_chunk, is_last)
             bad, rows = len(chunk.failures), chunk.rows + len(chunk.failures)
-            if bad and not limit.allows(bad=bad, rows=rows):
-                return replace(total, stopped=True)
+            chunk = replace(chunk, failure_limit=_ChunkLimit(limit=limit, rows=rows))
             if not pace() and total.rows:
                 return replace(total, unfinished=True)
             try:
                 received = receiver.publish_chunk(location, bad_content_type, chunk)
+            except TooManyFailures:
+                return replace(total, stopped=True)
             except ConcurrentAttempt:
                 progress = receiver.read_progress(unit.unit_id)
                 continue

@@ -3,7 +3,8 @@
 GRANT INSERT (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task)
     ON messagebox.__HOST___q TO __HOSTS_ROLE__, __ADMINISTRATORS_ROLE__;
 GRANT INSERT (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task, resumable,
-              cause, error_code, error_description, adapter, uri, related_instance_id, group_id)
+              cause, error_code, error_description, adapter, uri, related_instance_id, last_related_instance_id,
+              group_id)
     ON messagebox.__HOST___q_suspended TO __HOSTS_ROLE__, __ADMINISTRATORS_ROLE__;
 
 GRANT SELECT ON messagebox.__HOST___q, messagebox.__HOST___q_scheduled, messagebox.__HOST___q_suspended

@@ -5,7 +5,7 @@
 SELECT i.instance_id, i.state, h.name, i.service_class, i.service_id, coalesce(p.name, l.name, s.service_name),
        coalesce(p.name, r.name, s.service_name), i.subscription_id, i.message_id, i.task, i.attempt, i.priority, i.seq,
        i.enqueued_at, i.valid_from, i.suspended_at, i.cause, i.error_code, i.error_description, i.adapter, i.uri,
-       i.related_instance_id,
+       i.related_instance_id, i.last_related_instance_id,
        CASE WHEN i.task = 4 THEN (SELECT count(*) FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 4)
             ELSE 1 END
   FROM instances i

@@ -79,7 +79,9 @@ CREATE TABLE messagebox.suspended_queue (
     error_description    text NOT NULL,
     adapter              text,
     uri                  text,
-    related_instance_id  uuid,                          -- of a routing failure report: the reported instance
+    -- Of a routing failure report: the first and the last reported instance. Their ids are consecutive.
+    related_instance_id  uuid,
+    last_related_instance_id uuid,
     -- The group whose subscription matched, if the message is suspended because the port or the group is stopped. The group and
     -- the port may have another subscription by the time both are started.
     group_id             uuid
@@ -101,16 +103,17 @@ CREATE VIEW messagebox.instances AS
            CASE WHEN claim_id IS NULL THEN 1 ELSE 2 END::smallint AS state, enqueued_at,
            NULL::timestamptz AS valid_from, NULL::timestamptz AS suspended_at, NULL::smallint AS cause,
            NULL::text AS error_code, NULL::text AS error_description, NULL::text AS adapter, NULL::text AS uri,
-           NULL::uuid AS related_instance_id, counted_in
+           NULL::uuid AS related_instance_id, NULL::uuid AS last_related_instance_id, counted_in
       FROM messagebox.work_queue
     UNION ALL
     SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
-           8::smallint, enqueued_at, valid_from, NULL, NULL, error_code, error_description, NULL, NULL, NULL, counted_in
+           8::smallint, enqueued_at, valid_from, NULL, NULL, error_code, error_description, NULL, NULL, NULL, NULL,
+           counted_in
       FROM messagebox.scheduled_queue
     UNION ALL
     SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
            CASE WHEN resumable THEN 4 ELSE 32 END::smallint, enqueued_at, NULL, suspended_at, cause,
-           error_code, error_description, adapter, uri, related_instance_id, counted_in
+           error_code, error_description, adapter, uri, related_instance_id, last_related_instance_id, counted_in
       FROM messagebox.suspended_queue;
 
 -- One row: the load of the MessageBox, for throttling. current_load measures it again when the row is a second old.

@@ -45,7 +45,7 @@ QUEUE = ("host_id", "message_id", "subscription_id", "service_class", "service_i
 SUSPENDED = (
     *("host_id", "message_id", "subscription_id", "service_class", "service_id", "instance_id", "priority", "task"),
     *("resumable", "cause", "error_code", "error_description", "adapter", "uri", "related_instance_id"),
-    "group_id",
+    *("last_related_instance_id", "group_id"),
 )
 
 
@@ -87,6 +87,7 @@ class SuspendedRow:
     adapter: str | None = None
     uri: str | None = None
     related_instance_id: uuid.UUID | None = None
+    last_related_instance_id: uuid.UUID | None = None
     group_id: uuid.UUID | None = None
 
 
@@ -236,6 +237,7 @@ def _encode_suspended_row(row: SuspendedRow) -> bytes:
         _encode_text(row.adapter),
         _encode_text(row.uri),
         None if row.related_instance_id is None else row.related_instance_id.bytes,
+        None if row.last_related_instance_id is None else row.last_related_instance_id.bytes,
         None if row.group_id is None else row.group_id.bytes,
     )
 

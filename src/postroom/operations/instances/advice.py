@@ -22,6 +22,13 @@ def get_advice(instance: Instance) -> str | None:
             )
         if about is None:
             return f"It is the report about a publish that was rejected. When you have read it: {terminate}"
+        if instance.related_instances > 1:
+            return (
+                f"It is the report about {instance.related_instances:,} instances from {about} to"
+                f" {instance.last_related_instance_id}, and is deleted with the last of them. It shows the first.\n"
+                f"Find their interchange: postroom message show {about}\n"
+                "List them: postroom instance list --interchange INTERCHANGE"
+            )
         return f"It is the report about instance {about}, and is deleted with that instance."
     if instance.state is InstanceState.SUSPENDED_NOT_RESUMABLE:
         return f"It cannot be resumed. If its message is needed: postroom message save {instance_id}\nThen: {terminate}"

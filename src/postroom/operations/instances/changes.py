@@ -148,6 +148,11 @@ def _build_state_error(instance: Instance, done: str) -> StateError:
 
 def _build_report_hint(instance: Instance) -> str:
     """Return a hint that names where the message of a report is."""
+    if instance.related_instances > 1:
+        return (
+            f"Resume instances {instance.related_instance_id} to {instance.last_related_instance_id}, which have the"
+            " messages: postroom instance resume --all --interchange INTERCHANGE."
+        )
     if instance.related_instance_id is not None:
         return f"Resume instance {instance.related_instance_id}, which has the message."
     if instance.uri is not None:

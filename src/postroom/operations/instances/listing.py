@@ -79,7 +79,9 @@ class Instance:
     adapter: str | None
     uri: str | None
     related_instance_id: uuid.UUID | None
-    """The instance that a routing failure report is about."""
+    """The instance that a routing failure report is about, or the first of them."""
+    last_related_instance_id: uuid.UUID | None = None
+    """The last instance that a routing failure report is about. The ids of the instances are consecutive."""
     messages: int = 1
     """The number of its messages in the queues. The fields about a message describe the first."""
 
@@ -88,6 +90,13 @@ class Instance:
         """The name of the service, or "routing failure report", which has no service."""
         is_report = self.cause is Cause.ROUTING_FAILURE_REPORT
         return self.service or ("routing failure report" if is_report else "")
+
+    @property
+    def related_instances(self) -> int:
+        """The number of instances that a routing failure report was written about."""
+        if self.related_instance_id is None or self.last_related_instance_id is None:
+            return 0
+        return self.last_related_instance_id.int - self.related_instance_id.int + 1
 
     @property
     def reason(self) -> str:
@@ -228,7 +237,8 @@ def _read(connection: Connection, parameters: dict[str, Any]) -> list[Instance]:
 _FIELDS = (
     *("instance_id", "state", "host", "service_class", "service_id", "service", "port", "subscription_id"),
     *("message_id", "task", "attempt", "priority", "seq", "enqueued_at", "retry_at", "suspended_at", "cause"),
-    *("error_code", "error_description", "adapter", "uri", "related_instance_id", "messages"),
+    *("error_code", "error_description", "adapter", "uri", "related_instance_id", "last_related_instance_id"),
+    "messages",
 )
 
 

@@ -13,7 +13,7 @@ from postroom.agent.receiving.document_batch import Received
 from postroom.agent.receiving.row_units import RowUnit, receive_rows
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.connection import Login
+from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.streams.throttle import Pace
 from postroom.spark.bulk.read_plan import rows_pipeline, rows_reader
 from postroom.spark.receive.task import make_tally
@@ -42,7 +42,7 @@ class RowStreamTask:
         MessageBox does not answer."""
         worker = get_worker(self.login)
         try:
-            limit = PartitionLimit(rows_reader(self.location).bad_rows)
+            limit = PartitionLimit(worker.connection, unit_id, rows_reader(self.location).bad_rows)
             rows = receive_rows(
                 worker.receiver,
                 self.location,
@@ -59,8 +59,9 @@ class RowStreamTask:
             raise
         if rows.stopped:
             raise StateError(
-                f"More than {limit.max_bad:,} rows of one batch are bad, and bad_rows allows no more.",
-                hint="Raise the limit and apply the application again.",
+                f"More than {limit.max_bad:,} rows of one batch are bad or have no subscriber, and bad_rows allows no"
+                " more.",
+                hint="Raise the limit, or add the missing subscriber, and apply the application again.",
             )
         return Received(interchange_id=unit_id, published=rows.published, suspended=rows.suspended, routed=rows.routed)
 
@@ -74,15 +75,19 @@ class RowStreamTask:
 
 
 class PartitionLimit:
-    """The limit of bad rows of a partition of a batch. A stream has no end, so there is no share of bad rows."""
+    """The limit of rows of a partition of a batch that are bad or have no subscriber. A stream has no end, so there is
+    no share of bad rows."""
 
-    def __init__(self, max_bad: int | None) -> None:
+    def __init__(self, connection: Connection, unit_id: uuid.UUID, max_bad: int | None) -> None:
         self.max_bad = max_bad
-        self._bad = 0
+        self._connection = connection
+        self._unit_id = unit_id
 
-    def allows(self, *, bad: int, rows: int) -> bool:
-        self._bad += bad
-        return self.max_bad is None or self._bad <= self.max_bad
+    def allows(self, *, bad: int, unroutable: int, rows: int) -> bool:
+        if self.max_bad is None:
+            return True
+        known = read_progress(self._connection, [self._unit_id])[self._unit_id].bad
+        return known + bad + unroutable <= self.max_bad
 
 
 def _read_unit_id() -> uuid.UUID:

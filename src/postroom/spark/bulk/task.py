@@ -136,7 +136,7 @@ class BulkTask:
 
 
 class FileLimit:
-    """The limit of bad rows of a file, over all its splits."""
+    """The limit of rows of a file that are bad or have no subscriber, over all its splits."""
 
     def __init__(self, connection: Connection, reader: SparkReader, interchange_id: uuid.UUID) -> None:
         self._connection = connection
@@ -145,17 +145,18 @@ class FileLimit:
         #: Why the limit is exceeded.
         self.problem = ""
 
-    def allows(self, *, bad: int, rows: int) -> bool:
+    def allows(self, *, bad: int, unroutable: int, rows: int) -> bool:
         row = self._connection.execute(
             "SELECT row_count, bad_rows FROM split_progress(%s)", ([self._interchange_id],)
         ).fetchone()
         known_rows, known_bad = row or (0, 0)
-        bad, rows = bad + known_bad, rows + known_rows
+        bad, rows = bad + unroutable + known_bad, rows + known_rows
+        failures = f"{bad:,} of {rows:,} rows are bad" + (" or have no subscriber" if unroutable else "")
         max_bad, share = self._reader.bad_rows, self._reader.bad_share
         if max_bad is not None and bad > max_bad:
-            self.problem = f"{bad:,} of {rows:,} rows are bad, and bad_rows allows {max_bad:,}"
+            self.problem = f"{failures}, and bad_rows allows {max_bad:,}"
         elif share is not None and rows >= _MIN_ROWS_FOR_SHARE and bad > share * rows:
-            self.problem = f"{bad:,} of {rows:,} rows are bad, and bad_share allows {share:.2%}"
+            self.problem = f"{failures}, and bad_share allows {share:.2%}"
         return not self.problem
 
 

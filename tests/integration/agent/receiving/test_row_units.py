@@ -14,12 +14,13 @@ import pytest
 from postroom import pipelines
 from postroom.agent.idempotency import Progress, read_progress
 from postroom.agent.receiving.receiver import Receiver
-from postroom.agent.receiving.row_units import ReceivedRows, RowUnit, receive_rows
+from postroom.agent.receiving.row_units import BadRowLimit, ReceivedRows, RowUnit, receive_rows
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PipelineFailure, StateError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.spark.bulk.row_counts import RowCounts
+from postroom.spark.bulk.row_stream_task import PartitionLimit
 from postroom.spark.bulk.task import BulkTask, Split
 from postroom.spark.worker import close_worker
 from postroom.system_properties import BTS
@@ -32,7 +33,7 @@ UNIT = RowUnit(unit_id=uuid.UUID(int=7))
 
 
 class Unlimited:
-    def allows(self, *, bad: int, rows: int) -> bool:
+    def allows(self, *, bad: int, unroutable: int, rows: int) -> bool:
         return True
 
 
@@ -74,6 +75,7 @@ def receive(
     location: ReceiveLocation,
     batches: list[pa.RecordBatch],
     pace: Callable[[], bool] = lambda: True,
+    limit: BadRowLimit | None = None,
 ) -> ReceivedRows:
     return receive_rows(
         Receiver(connection, RoutingTable()),
@@ -83,7 +85,7 @@ def receive(
         batches,
         progress=read_progress(connection, [UNIT.unit_id])[UNIT.unit_id],
         bad_content_type="text/csv",
-        limit=Unlimited(),
+        limit=limit or Unlimited(),
         pace=pace,
     )
 
@@ -208,6 +210,30 @@ def test_bad_rows_are_counted_over_all_splits_of_a_file(box: Box, task: BulkTask
         "SELECT row_count, bad_rows, bytes_done FROM split_progress(%s)", ([uuid.UUID(int=1)],)
     )
     assert progress.fetchone() == (8, 2, 100)
+
+
+def test_rows_without_a_subscriber_count_as_bad_rows_of_a_file(box: Box, task: BulkTask) -> None:
+    assert not task.receive(split(0, batch(1, 2), batch(3, region="MARS"))).stopped
+    second = task.receive(split(50, batch(4, 5, bad=1), batch(6, 7, region="MARS"), batch(8)))
+    assert (second.stopped, second.rows) == (True, 2)
+    problem = box.one("SELECT problem FROM file_claims")
+    assert problem == "4 of 7 rows are bad or have no subscriber, and bad_rows allows 2"
+    assert box.queued() == {"Europe": 3}
+    assert sorted(box.suspended()) == [("PIPELINE", True), ("ROUTING", False), ("ROUTING", True)]
+
+
+def test_rows_without_a_subscriber_count_as_bad_rows_of_a_stream(
+    box: Box, connection: Connection, location: ReceiveLocation
+) -> None:
+    limit = PartitionLimit(connection, UNIT.unit_id, 2)
+    stopped = receive(connection, location, [batch(1, 2, region="MARS"), batch(3, region="MARS")], limit=limit)
+    assert (stopped.stopped, stopped.rows) == (True, 2)
+    # The count is in the receipts, so it continues in the next attempt.
+    again = receive(connection, location, [batch(1, 2, region="MARS"), batch(3, region="MARS")], limit=limit)
+    assert (again.stopped, again.rows) == (True, 0)
+    box.add_port("Mars", "Region == 'MARS'")
+    rest = receive(connection, location, [batch(1, 2, region="MARS"), batch(3, region="MARS")], limit=limit)
+    assert (rest.stopped, rest.published) == (False, 1)
 
 
 def test_a_task_returns_its_counts_to_the_driver(task: BulkTask) -> None:

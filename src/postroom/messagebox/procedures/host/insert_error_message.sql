@@ -3,7 +3,7 @@
 -- everything except the report in p_context is taken from the original, so that no host can publish on behalf of
 -- another. Returns the ids of the parts, or null if the claim was taken over. A routing failure report about the
 -- instance stays, because the error message refers to it. It records where the message was received.
--- Indexes: work_queue_claimed, spool's primary key, suspended_queue_reports.
+-- Indexes: work_queue_claimed, spool's primary key, suspended_queue_reports, suspended_queue_instance.
 CREATE OR REPLACE FUNCTION messagebox.insert_error_message___HOST__(
     p_claim_id uuid, p_seq bigint, p_error_id uuid, p_context jsonb, p_now timestamptz DEFAULT now()
 ) RETURNS uuid[]
@@ -25,9 +25,9 @@ BEGIN
       FROM spool s WHERE s.message_id = failed.message_id
     RETURNING part_ids INTO STRICT shared;
     UPDATE suspended_queue
-       SET related_instance_id = NULL,
+       SET related_instance_id = NULL, last_related_instance_id = NULL,
            (adapter, uri) = (SELECT l.adapter_kind, l.uri FROM receive_locations l WHERE l.id = failed.service_id)
-     WHERE cause = 3 AND related_instance_id = failed.instance_id;
+     WHERE cause = 3 AND instance_id = report_of(failed.instance_id);
     PERFORM int_release(ARRAY[failed.message_id], ARRAY[failed.counted_in]);
     RETURN shared;
 END $$;

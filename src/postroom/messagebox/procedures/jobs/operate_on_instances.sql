@@ -1,26 +1,32 @@
--- Operations_OperateOnInstances: delete routing failure reports whose instance no longer exists. Returns their number.
--- A report without an instance stays until an operator terminates it.
--- Index: suspended_queue_reports; the queues are read whole, and hashed (nested loops are off, see message_cleanup).
+-- Operations_OperateOnInstances: delete routing failure reports whose instances no longer exist. Returns their number.
+-- A report without an instance stays until an operator terminates it. A report is about a range of instance ids, which is
+-- looked up in the indexes of the suspended and scheduled queues. The work queue is read once, for resumed instances.
+-- Indexes: suspended_queue_reports, suspended_queue_instance, scheduled_queue_instance.
 CREATE OR REPLACE FUNCTION messagebox.operate_on_instances() RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = messagebox, management, pg_temp SET enable_nestloop = off AS $$
+SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
 DECLARE
     deleted uuid[];
     counts xid8[];
 BEGIN
-    WITH done AS (
+    WITH resumed AS MATERIALIZED (
+        SELECT w.instance_id FROM work_queue w WHERE w.task IN (2, 3)
+    ), done AS (
         DELETE FROM suspended_queue r
          WHERE r.cause = 3 AND r.related_instance_id IS NOT NULL
-           AND NOT EXISTS (SELECT 1 FROM suspended_queue s WHERE s.instance_id = r.related_instance_id)
-           AND NOT EXISTS (SELECT 1 FROM scheduled_queue s WHERE s.instance_id = r.related_instance_id)
-           AND NOT EXISTS (SELECT 1 FROM work_queue w WHERE w.instance_id = r.related_instance_id)
+           AND NOT EXISTS (SELECT 1 FROM suspended_queue s
+                            WHERE s.instance_id BETWEEN r.related_instance_id AND r.last_related_instance_id)
+           AND NOT EXISTS (SELECT 1 FROM scheduled_queue s
+                            WHERE s.instance_id BETWEEN r.related_instance_id AND r.last_related_instance_id)
+           AND NOT EXISTS (SELECT 1 FROM resumed w
+                            WHERE w.instance_id BETWEEN r.related_instance_id AND r.last_related_instance_id)
         RETURNING r.message_id, r.counted_in
     )
     SELECT array_agg(message_id), array_agg(counted_in) INTO deleted, counts FROM done;
     IF deleted IS NULL THEN
         RETURN 0;
     END IF;
-    PERFORM set_config('enable_nestloop', 'on', true);
+    PERFORM set_config('enable_seqscan', 'on', true);
     PERFORM int_release(deleted, counts);
     RETURN cardinality(deleted);
 END $$;
