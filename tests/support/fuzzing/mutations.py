@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import copy
 import io
 import json
 import random
@@ -141,9 +142,9 @@ def mutate_xml(dice: random.Random, data: bytes) -> bytes:
             parent.remove(one)
         case 1 if parent is not None:
             for _ in range(dice.choice((1, 3, 30))):
-                parent.append(etree.fromstring(etree.tostring(one, with_tail=False)))
+                parent.append(copy.deepcopy(one))
         case 2:
-            other.append(etree.fromstring(etree.tostring(one, with_tail=False)))
+            other.append(copy.deepcopy(one))
         case 3:
             one.tag = dice.choice((other.tag, "order", "{urn:x}a", "Envelope"))
         case 4:

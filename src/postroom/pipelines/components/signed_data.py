@@ -64,7 +64,7 @@ def verify(
         raise
     except UnsupportedAlgorithm as error:
         raise _signature_failure(f"{error}.") from None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, x509.InvalidVersion) as error:
         raise _signature_failure(f"It is damaged: {error}.") from None
     _verify_chain(certificate, embedded, trusted, now)
     return content, certificate

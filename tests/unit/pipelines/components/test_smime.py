@@ -292,3 +292,9 @@ def test_the_signer_is_the_party(people: People) -> None:
 def test_problems() -> None:
     assert len(SMime(certificate="us.pem", trusted="t.pem", must_be_encrypted=True, max_size=0).problems()) == 5
     assert SMime().problems() == ["must_be_signed is True, but trusted is not set; set it, or must_be_signed=False."]
+
+
+def test_a_certificate_of_an_unknown_version_is_rejected(people: People) -> None:
+    der = signed(people.sender, encoding=Encoding.DER, options=[])
+    damaged = der.replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x3e", 1)
+    assert "It is damaged" in refused(people.smime(), opaque(damaged))
