@@ -11,7 +11,7 @@ from pathlib import Path
 import h11
 
 import postroom
-from postroom.adapters.http.server import Limits, RequestFailed, Response, _HttpConnection
+from postroom.adapters.http.connection import HttpConnection, Limits, RequestFailed, Response
 from postroom.application.definition import ApplicationDefinition
 from postroom.application.loading.load import load, read
 from postroom.errors import BadValue
@@ -62,7 +62,7 @@ def make_http_target() -> Target:
 
 def _answer(received: socket.socket, limits: Limits) -> Iterator[int]:
     """Serve the requests of a connection as the server does. Yield the status of each response."""
-    connection = _HttpConnection(received, "192.0.2.1", limits)
+    connection = HttpConnection(received, "192.0.2.1", limits)
     while connection.wait_for_request():
         try:
             request = connection.read_head()

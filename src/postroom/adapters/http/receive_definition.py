@@ -23,8 +23,9 @@ class HttpReceive(AdapterDefinition):
     Responds with 202 and the interchange id after the interchange is stored in the MessageBox, and with 503 while it
     cannot be stored. Locations of one host may share a port, each with its own path. ``listen`` is the address to
     listen on: the loopback address by default, ``0.0.0.0`` for all addresses. ``max_bytes`` is the maximum size of a
-    body. ``timeout`` applies to the head of a request, and to each wait for more of its body. With ``certificate`` and
-    ``key`` (PEM files; a relative path is resolved against the home folder) the port accepts only TLS.
+    body. ``timeout`` applies to the head of a request, and to each wait for more of its body. ``client_connections`` is
+    the maximum number of connections from one address. With ``certificate`` and ``key`` (PEM files; a relative path is
+    resolved against the home folder) the port accepts only TLS.
     """
 
     transport_type: ClassVar[str] = "HTTP"
@@ -38,6 +39,7 @@ class HttpReceive(AdapterDefinition):
     listen: str
     max_bytes: int
     timeout: float
+    client_connections: int
     certificate: str | None
     key: str | None
 
@@ -49,6 +51,7 @@ class HttpReceive(AdapterDefinition):
         listen: str = LOOPBACK,
         max_bytes: int = _DEFAULT_MAX_BYTES,
         timeout: float = 30.0,
+        client_connections: int = 50,
         certificate: str | os.PathLike[str] | None = None,
         key: str | os.PathLike[str] | None = None,
         kind: Literal["http_receive"] = "http_receive",
@@ -59,6 +62,7 @@ class HttpReceive(AdapterDefinition):
             listen=listen,
             max_bytes=max_bytes,
             timeout=timeout,
+            client_connections=client_connections,
             certificate=os.fspath(certificate) if isinstance(certificate, os.PathLike) else certificate,
             key=os.fspath(key) if isinstance(key, os.PathLike) else key,
             kind=kind,
@@ -72,6 +76,8 @@ class HttpReceive(AdapterDefinition):
             found.append(f"port is {self.port}, but must be between 1 and 65535.")
         if not self.listen.strip() or re.search(r"[\s/\x00]", self.listen):
             found.append(f"listen {self.listen!r} is not an address, such as '0.0.0.0'.")
+        if self.client_connections < 1:
+            found.append(f"client_connections is {self.client_connections}, but must be at least 1.")
         if self.max_bytes < 1:
             found.append(f"max_bytes is {self.max_bytes}, but must be at least 1.")
         if (self.certificate is None) != (self.key is None):

@@ -8,8 +8,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
+from postroom.adapters.http.connection import Limits
 from postroom.adapters.http.receive_definition import HttpReceive
-from postroom.adapters.http.server import HttpServer, Limits
+from postroom.adapters.http.server import HttpServer
 from postroom.background_loop import BackgroundLoop
 from postroom.errors import DefinitionError
 from postroom.hosts.http.requests import HttpRequests, Locations
@@ -32,15 +33,17 @@ class Listener:
     port: int
     certificate: tuple[Path, Path] | None
     timeout: float
+    client_connections: int
 
     @classmethod
     def of(cls, definitions: list[HttpReceive], home: Path) -> Listener:
-        # Locations of one port differ only in the timeout: ``plan`` rejects other differences.
+        # Locations of one port differ only in these limits: ``plan`` rejects other differences.
         return cls(
             listen=definitions[0].listen,
             port=definitions[0].port,
             certificate=definitions[0].certificate_files(home),
             timeout=min(definition.timeout for definition in definitions),
+            client_connections=min(definition.client_connections for definition in definitions),
         )
 
 
@@ -113,7 +116,7 @@ class HttpLocations:
         requests.locations = locations
         try:
             tls = None if listener.certificate is None else _create_tls_context(*listener.certificate)
-            limits = Limits(timeout=listener.timeout)
+            limits = Limits(timeout=listener.timeout, client_connections=listener.client_connections)
             server = HttpServer(listener.listen, listener.port, requests, tls=tls, limits=limits)
         except OSError as error:
             # Another instance of this host may use the port now and release it later.

@@ -9,8 +9,8 @@ import math
 import uuid
 from collections.abc import Iterator, Mapping
 
+from postroom.adapters.http.connection import Request, RequestFailed, Response, build_error_response
 from postroom.adapters.http.receive_definition import HttpReceive
-from postroom.adapters.http.server import Request, RequestFailed, Response, build_error_response
 from postroom.agent.idempotency import interchange_for_key, start_request_digest
 from postroom.clock import Clock, system_clock
 from postroom.errors import BadValue, KeyReused, MissingReference, NotAllowed, Unavailable

@@ -6,12 +6,13 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from http.client import HTTPConnection
 
 import pytest
 
-from postroom.adapters.http.server import Handler, HttpServer, Limits, Request, Response
+from postroom.adapters.http.connection import Limits, Request, Response
+from postroom.adapters.http.server import Handler, HttpServer
 from tests.support.waiting import PATIENCE, wait_until
 
 
@@ -213,3 +214,79 @@ def test_stop_finishes_requests_in_progress_and_closes_idle_connections() -> Non
     wait_until(refused, what="a closed port")
     idle.close()
     busy.close()
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def connect_from(server: HttpServer, address: str) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE, source_address=(address, 0))
+
+
+def test_slow_connections_of_one_client_do_not_lock_out_other_clients() -> None:
+    with run_server(limits=Limits(connections=20, client_connections=15)) as server, ExitStack() as stack:
+        slow = [stack.enter_context(connect_from(server, "127.0.0.1")) for _ in range(30)]
+        for client in slow:
+            with suppress(OSError):  # rejected already
+                client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nx")
+        honest = stack.enter_context(connect_from(server, "127.0.0.2"))
+        honest.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab")
+        assert honest.recv(65536).startswith(b"HTTP/1.1 200 ")
+        rejected = slow[-1].recv(65536)
+        assert rejected.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After: " in rejected
+        for client in slow:
+            client.close()
+        # The connections that have ended do not count.
+        assert exchange_until(server, b"GET / HTTP/1.0\r\n\r\n", b" 200 ")
+
+
+def exchange_until(server: HttpServer, sent: bytes, expected: bytes) -> bool:
+    """Repeat a request until its response contains the expected bytes."""
+    return wait_until(lambda: expected in exchange(server, sent), what="an accepted connection")
+
+
+def test_a_thread_that_cannot_be_started_costs_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = threading.Thread.start
+    failures = iter([True])
+
+    def start(thread: threading.Thread) -> None:
+        if next(failures, False):
+            raise RuntimeError("can't start new thread")
+        started(thread)
+
+    with run_server(limits=Limits(connections=1, client_connections=1)) as server:
+        monkeypatch.setattr(threading.Thread, "start", start)
+        request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        with suppress(ConnectionResetError):
+            assert exchange(server, request).startswith(b"HTTP/1.1 503 ")
+        assert exchange_until(server, request, b" 200 ")
+
+
+def test_one_byte_chunks_are_read_together() -> None:
+    pieces: list[int] = []
+
+    def count(request: Request) -> Response:
+        pieces.extend(map(len, request.body))
+        return Response(status=200)
+
+    with run_server(count) as server:
+        received = exchange(server, CHUNKED + b"1\r\nx\r\n" * 4_000 + b"0\r\n\r\n")
+    assert received.startswith(b"HTTP/1.1 200 ")
+    assert sum(pieces) == 4_000
+    assert len(pieces) < 400
+
+
+def test_many_small_chunks_are_rejected() -> None:
+    with run_server() as server, connect_from(server, "127.0.0.1") as client:
+        client.sendall(CHUNKED)
+        with suppress(OSError):  # the server closes the connection
+            for _ in range(100):
+                client.sendall(b"1\r\nx\r\n" * 1_000)
+        assert client.recv(65536).startswith(b"HTTP/1.1 400 ")
+
+
+def test_small_chunks_are_accepted_if_the_average_is_large_enough() -> None:
+    body = b"1\r\nx\r\n" * 5_000 + (b"20\r\n" + b"y" * 32 + b"\r\n") * 5_000
+    with run_server() as server:
+        assert b'"size": 165000' in exchange(server, CHUNKED + body + b"0\r\n\r\n")

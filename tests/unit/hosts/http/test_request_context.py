@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from postroom.adapters.http.server import Request
+from postroom.adapters.http.connection import Request
 from postroom.hosts.http.requests import build_context
 from postroom.system_properties import HTTP
 
