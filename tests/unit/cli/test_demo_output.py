@@ -45,3 +45,11 @@ def test_an_unknown_example_is_rejected_with_suggestions(
     assert "There is no example 'warehouse'." in error
     assert "bulk, component, envelope, failures, http, orders" in error
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_with_other_files_is_not_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = tmp_path / "notes.txt"
+    kept.write_text("keep", encoding="utf-8")
+    assert main(["demo", "--home", str(tmp_path)]) == ExitCode.STATE
+    assert f"{tmp_path} is not empty." in capsys.readouterr().err
+    assert kept.read_text(encoding="utf-8") == "keep"

@@ -30,6 +30,9 @@ def demo(options: CommandOptions, name: str, keep: bool) -> None:
     The examples are orders (the default), envelope, http, bulk, component and failures. 'postroom init' copies one of
     them into a folder.
 
+    The demo runs on its own PostgreSQL server. Its home folder is demo-home unless --home names another one. The folder
+    must be empty or missing, and is removed at the end.
+
     \b
     Examples:
       postroom demo
@@ -48,11 +51,11 @@ def demo(options: CommandOptions, name: str, keep: bool) -> None:
 
     app = find_example(name) / "app.py"
     home = (options.home if options.home != Path() else Path("demo-home")).absolute()
-    if (home / ".postroom").exists():
+    if home.exists() and any(home.iterdir()):
         raise StateError(
-            f"{home} already has a MessageBox.",
-            why="The demo needs an empty one, because it counts messages.",
-            hint=f"Remove {home}, or use another --home.",
+            f"{home} is not empty.",
+            why="The demo counts all messages in its home folder, and removes the folder at the end.",
+            hint="Name a folder that does not exist yet: postroom demo --home DIR",
         )
     definition = load(app)
     live = _Live(quiet=options.output is Format.JSON)
