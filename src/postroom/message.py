@@ -29,7 +29,7 @@ MAX_PARTS = 1_000
 
 #: The number of bytes of a streamed body that are in memory at a time.
 CHUNK_SIZE = 1 << 20
-
+FRAGMENTS_AT_A_TIME = max(1, CHUNK_SIZE // FRAGMENT_SIZE)
 
 #: The default name of the body part.
 BODY_NAME = "body"

@@ -12,11 +12,14 @@ import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO
 
-_CHUNK_SIZE = 1 << 20
+CHUNK_SIZE = 1 << 20
+#: The error numbers of file systems without hard links.
+NO_HARD_LINKS = frozenset((errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK))
+_LEFT_OVER_AFTER = timedelta(days=1)
 # Hidden, so that neither Postroom's receive locations nor other programs read an unfinished file.
 _PREFIX, _SUFFIX = ".postroom-", ".tmp"
 
@@ -56,11 +59,12 @@ def use_temporary_name(folder: int) -> Iterator[str]:
             os.unlink(name, dir_fd=folder)
 
 
-def remove_leftovers(folder: Path, *, before: datetime) -> None:
-    """Remove temporary files that a crash left behind: those that were last written before ``before``."""
+def remove_leftovers(folder: Path, *, now: datetime) -> None:
+    """Remove temporary files that a crash left behind: those that were last written more than a day ago."""
+    before = (now - _LEFT_OVER_AFTER).timestamp()
     for path in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
         with suppress(FileNotFoundError):
-            if path.lstat().st_mtime < before.timestamp():
+            if path.lstat().st_mtime < before:
                 path.unlink()
 
 
@@ -68,8 +72,8 @@ def has_same_content(folder: int, one: str, other: str) -> bool:
     """Return True if two files in the folder have the same bytes. False if one is missing or not a regular file."""
     try:
         with open_regular_file(one, folder=folder) as first, open_regular_file(other, folder=folder) as second:
-            while chunk := first.read(_CHUNK_SIZE):
-                if second.read(_CHUNK_SIZE) != chunk:
+            while chunk := first.read(CHUNK_SIZE):
+                if second.read(CHUNK_SIZE) != chunk:
                     return False
             return not second.read(1)
     except OSError:

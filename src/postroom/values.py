@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from enum import IntEnum
 from typing import Any
@@ -28,6 +28,9 @@ Value = str | int | Decimal | float | bool | datetime
 
 MAX_PROMOTED_LENGTH = 256
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
+#: A datetime is stored and compared as a number of microseconds since this moment.
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
 DECIMAL_DIGITS = 38
 
 

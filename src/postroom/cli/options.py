@@ -99,6 +99,9 @@ def _store_option(context: click.Context, parameter: click.Parameter, value: Any
         context.meta[_OUTPUT] = context.obj.output
 
 
+#: The names of the objects that a command changes.
+names_argument = click.argument("names", nargs=-1, required=True, metavar="NAME...")
+
 _OUTPUT = "postroom.cli.rendering.output"
 _OPTIONS = (
     click.option(

@@ -16,7 +16,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, Protocol
@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from postroom.errors import BadValue
-from postroom.values import Value, ValueType, type_of
+from postroom.values import EPOCH, MICROSECOND, Value, ValueType, type_of
 
 #: The promoted values of a batch by property key.
 Columns = Mapping[str, pa.Array | Value]
@@ -59,8 +59,6 @@ MISSING = -1
 #: The upper end of an interval that has none.
 UNBOUNDED = 2**31 - 1
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _DECIMAL_SCALE = 10**38
 _DECIMAL_OFFSET = 1 << 255
 
@@ -244,7 +242,7 @@ def _to_sortable_decimals(column: pa.Array) -> npt.NDArray[np.bytes_]:
 def _to_sortable_value(value: Value) -> Any:
     match value:
         case datetime():
-            return (value - _EPOCH) // _MICROSECOND
+            return (value - EPOCH) // MICROSECOND
         case Decimal():
             numerator, denominator = value.as_integer_ratio()
             scaled = numerator * (_DECIMAL_SCALE // denominator)

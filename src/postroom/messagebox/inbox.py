@@ -16,12 +16,10 @@ from itertools import chain, islice
 from typing import Any
 
 from postroom.errors import KeyReused, Unavailable
-from postroom.message import CHUNK_SIZE, FRAGMENT_SIZE, Body, Bytes, Context
+from postroom.message import FRAGMENT_SIZE, FRAGMENTS_AT_A_TIME, Body, Bytes, Context
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import to_storable_text
 from postroom.messagebox.statements import statement
-
-_FRAGMENTS_AT_A_TIME = max(1, CHUNK_SIZE // FRAGMENT_SIZE)
 
 _INSERT = statement("queries/insert_into_inbox")
 
@@ -209,7 +207,7 @@ class FragmentedInboxBody:
         return connection.execute(
             "SELECT number, body FROM inbox_fragments WHERE interchange_id = %s AND number >= %s"
             " ORDER BY number LIMIT %s",
-            (self.interchange_id, start, _FRAGMENTS_AT_A_TIME),
+            (self.interchange_id, start, FRAGMENTS_AT_A_TIME),
             binary=True,
         ).fetchall()
 
@@ -229,7 +227,7 @@ def _fragments(content: Iterable[bytes]) -> Iterator[bytes]:
 def _insert_fragments(connection: Connection, interchange_id: uuid.UUID, fragments: Iterator[bytes]) -> int:
     """Insert fragments, a few at a time, because COPY does not support row security. Return the number of bytes."""
     size = number = 0
-    while batch := list(islice(fragments, _FRAGMENTS_AT_A_TIME)):
+    while batch := list(islice(fragments, FRAGMENTS_AT_A_TIME)):
         connection.execute(
             statement("queries/insert_inbox_fragments"),
             (interchange_id, list(range(number, number + len(batch))), batch),

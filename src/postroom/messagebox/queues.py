@@ -30,6 +30,8 @@ from postroom.errors import PostroomError
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.postgres_errors import translate_errors
 
+#: The maximum length of the description of a failure.
+MAX_DESCRIPTION = 8000
 #: A host that was woken within this time is still polling.
 _QUIET_SECONDS = 0.02
 

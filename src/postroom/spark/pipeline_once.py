@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_DEATH_SECONDS = 5.0
 #: Maximum number of quarantined files that an error names.
 _MAX_NAMES = 5
 
@@ -83,7 +82,7 @@ class PipelineOnce:
         except PostroomError as error:
             problems = [error]
         except Exception as error:
-            if has_died(self._session, within=_DEATH_SECONDS):
+            if has_died(self._session):
                 raise
             problems = [Unavailable(f"{location.name} could not be received.", why=format_reason(error))]
         for problem in problems:

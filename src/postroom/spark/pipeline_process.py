@@ -30,7 +30,6 @@ _log = logging.getLogger(__name__)
 
 _CHECK_SECONDS = 0.25
 _CONFIGURATION_SECONDS = 2.0
-_DEATH_SECONDS = 5.0
 _STARTING_AT_ONCE = max(2, (os.cpu_count() or 1) // 2)
 
 
@@ -61,7 +60,7 @@ class PipelineProcess:
                 self._check_sinks()
                 stopping.wait(_CHECK_SECONDS)
         except Exception as error:
-            if not has_died(self._session, within=_DEATH_SECONDS):
+            if not has_died(self._session):
                 raise
             _log.warning("%s", error)
         finally:

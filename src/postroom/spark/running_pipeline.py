@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_DEATH_SECONDS = 5.0
 #: A signal to a process group reaches one process after the other, and Spark may end before this process gets it.
 _SIGNAL_SECONDS = 1.0
 
@@ -119,7 +118,7 @@ def _session(
     except PostroomError:
         raise
     except Exception as error:
-        if not stop.wait(_SIGNAL_SECONDS) and has_died(session, within=_DEATH_SECONDS):
+        if not stop.wait(_SIGNAL_SECONDS) and has_died(session):
             raise spark_died_error(home) from error
         raise
     finally:

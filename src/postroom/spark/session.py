@@ -193,7 +193,7 @@ def end_session(session: SparkSession) -> None:
     _remove(_scratch_folder())
 
 
-def has_died(session: SparkSession, *, within: float) -> bool:
+def has_died(session: SparkSession, *, within: float = 5.0) -> bool:
     """Return True if the JVM of the session ends within these seconds. Its sockets close before its process ends."""
     gateway = session.sparkContext._gateway
     if gateway is None:

@@ -47,7 +47,7 @@ MACRO = re.compile(r"%[A-Za-z][A-Za-z0-9_.]*%")
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff/\\<>:"|?*]')
 _RESERVED = re.compile(r"(CON|PRN|AUX|NUL|CLOCK\$|COM[0-9]|LPT[0-9])(\..*)?", re.IGNORECASE)
 _PATTERN_TOKENS = re.compile(r"\*+|\?|\[!?\]?[^\]]*\]|.", re.DOTALL)
-_LONGEST_NAME = 255
+MAX_NAME_BYTES = 255
 _LONGEST_EXTENSION = 32
 # In the form of a name: any text.
 _ANYTHING = "%%"
@@ -189,15 +189,15 @@ def to_safe_name(name: str) -> str:
 
 
 def _shorten(name: str) -> str:
-    if len(name.encode()) <= _LONGEST_NAME:
+    if len(name.encode()) <= MAX_NAME_BYTES:
         return name
     # Two long names that differ only in what is cut off must stay two names.
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]
     extension = PurePosixPath(name).suffix
     if len(extension.encode()) > _LONGEST_EXTENSION:
         extension = ""
-    room = _LONGEST_NAME - len(digest) - len(extension.encode()) - 1
-    head = name[: len(name) - len(extension)].encode()[:room].decode(errors="ignore")
+    capacity = MAX_NAME_BYTES - len(digest) - len(extension.encode()) - 1
+    head = name[: len(name) - len(extension)].encode()[:capacity].decode(errors="ignore")
     return f"{head}~{digest}{extension}"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import suppress
-from datetime import timedelta
 from pathlib import Path
 
 from postroom.adapters.contract import Attempt, get_body
@@ -15,6 +14,7 @@ from postroom.clock import Clock
 from postroom.errors import DeliveryFailure
 from postroom.message import Message, Part
 from postroom.safe_files import (
+    NO_HARD_LINKS,
     has_same_content,
     make_folder,
     open_folder,
@@ -22,8 +22,6 @@ from postroom.safe_files import (
     use_temporary_name,
 )
 
-_LEFT_OVER_AFTER = timedelta(days=1)
-_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _HINTS = {
     errno.ENOSPC: "Free some space on that disk.",
     errno.EDQUOT: "Free some space in that quota.",
@@ -54,7 +52,7 @@ class FileSender:
     def open(self) -> None:
         with suppress(OSError):
             make_folder(self._folder)
-            remove_leftovers(self._folder, before=self._clock() - _LEFT_OVER_AFTER)
+            remove_leftovers(self._folder, now=self._clock())
 
     def send(self, message: Message, attempt: Attempt) -> None:
         body = get_body(message)
@@ -88,7 +86,7 @@ class FileSender:
                 raise
         except OSError as error:
             # Some network file systems have no hard links. A rename is safe if no other message can get the name.
-            if error.errno not in _NO_HARD_LINKS or not is_unique(self._definition.name):
+            if error.errno not in NO_HARD_LINKS or not is_unique(self._definition.name):
                 raise
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
 

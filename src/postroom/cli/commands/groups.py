@@ -9,13 +9,11 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.commands.ports import change_states
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import CommandOptions, common_options, names_argument, pass_options
 from postroom.cli.rendering.output import Format, show_record, show_rows, to_json
 
 if TYPE_CHECKING:
     from postroom.messagebox.configuration import SendPortGroup
-
-_NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 
 
 @click.group(cls=CommandGroup)
@@ -87,7 +85,7 @@ def show(options: CommandOptions, name: str) -> None:
 
 
 @group.command()
-@_NAMES
+@names_argument
 @common_options
 @pass_options
 def enlist(options: CommandOptions, names: tuple[str, ...]) -> None:
@@ -103,7 +101,7 @@ def enlist(options: CommandOptions, names: tuple[str, ...]) -> None:
 
 
 @group.command()
-@_NAMES
+@names_argument
 @common_options
 @pass_options
 def start(options: CommandOptions, names: tuple[str, ...]) -> None:
@@ -119,7 +117,7 @@ def start(options: CommandOptions, names: tuple[str, ...]) -> None:
 
 
 @group.command()
-@_NAMES
+@names_argument
 @common_options
 @pass_options
 def stop(options: CommandOptions, names: tuple[str, ...]) -> None:
@@ -135,7 +133,7 @@ def stop(options: CommandOptions, names: tuple[str, ...]) -> None:
 
 
 @group.command()
-@_NAMES
+@names_argument
 @common_options
 @pass_options
 def unenlist(options: CommandOptions, names: tuple[str, ...]) -> None:

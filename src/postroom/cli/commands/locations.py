@@ -8,7 +8,7 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import CommandOptions, common_options, names_argument, pass_options
 from postroom.cli.rendering.output import show_paragraphs, show_rows
 from postroom.errors import DefinitionError
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from postroom.messagebox.connection import Connection
 
 _SCHEDULE_COLUMNS = ["location", "schedule"]
-_NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 
 
 @click.group(cls=CommandGroup)
@@ -55,7 +54,7 @@ def list_(options: CommandOptions) -> None:
 
 
 @location.command()
-@_NAMES
+@names_argument
 @common_options
 @pass_options
 def enable(options: CommandOptions, names: tuple[str, ...]) -> None:
@@ -71,7 +70,7 @@ def enable(options: CommandOptions, names: tuple[str, ...]) -> None:
 
 
 @location.command()
-@_NAMES
+@names_argument
 @common_options
 @pass_options
 def disable(options: CommandOptions, names: tuple[str, ...]) -> None:
@@ -87,7 +86,7 @@ def disable(options: CommandOptions, names: tuple[str, ...]) -> None:
 
 
 @location.command("reset-stream")
-@_NAMES
+@names_argument
 @common_options
 @pass_options
 def reset_stream(options: CommandOptions, names: tuple[str, ...]) -> None:
@@ -105,7 +104,7 @@ def reset_stream(options: CommandOptions, names: tuple[str, ...]) -> None:
 
 
 @location.command()
-@_NAMES
+@names_argument
 @click.option(
     "--window", metavar="HH:MM-HH:MM", help="Time of day. A window that ends before it starts spans midnight."
 )

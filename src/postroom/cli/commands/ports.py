@@ -8,7 +8,7 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import CommandOptions, common_options, names_argument, pass_options
 from postroom.cli.rendering.output import Format, show_record, show_rows
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from postroom.messagebox.connection import Connection
     from postroom.operations.ports.send_ports import PortListing
     from postroom.operations.ports.states import StateChange
-
-_NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 
 
 @click.group(cls=CommandGroup)
@@ -82,7 +80,7 @@ def show(options: CommandOptions, name: str) -> None:
 
 
 @port.command()
-@_NAMES
+@names_argument
 @common_options
 @pass_options
 def enlist(options: CommandOptions, names: tuple[str, ...]) -> None:
@@ -98,7 +96,7 @@ def enlist(options: CommandOptions, names: tuple[str, ...]) -> None:
 
 
 @port.command()
-@_NAMES
+@names_argument
 @common_options
 @pass_options
 def start(options: CommandOptions, names: tuple[str, ...]) -> None:
@@ -114,7 +112,7 @@ def start(options: CommandOptions, names: tuple[str, ...]) -> None:
 
 
 @port.command()
-@_NAMES
+@names_argument
 @common_options
 @pass_options
 def stop(options: CommandOptions, names: tuple[str, ...]) -> None:
@@ -130,7 +128,7 @@ def stop(options: CommandOptions, names: tuple[str, ...]) -> None:
 
 
 @port.command()
-@_NAMES
+@names_argument
 @common_options
 @pass_options
 def unenlist(options: CommandOptions, names: tuple[str, ...]) -> None:

@@ -14,13 +14,12 @@ from postroom.clock import Clock
 from postroom.errors import ClaimLost, PostroomError, Unavailable, is_environment_error
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
 from postroom.messagebox.configuration import ReceiveLocation, SendPort, read_receive_locations
-from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry, Suspension
+from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, Retry, Suspension
 from postroom.messagebox.storage.stored_messages import StoredContext
 
 _log = logging.getLogger(__name__)
 
 _ENVIRONMENT_RETRY_DELAY = timedelta(seconds=1)
-_MAX_DESCRIPTION = 8000
 
 
 class MessagingFailures:
@@ -114,7 +113,7 @@ def _get_endpoint(port: SendPort, context: str | None) -> Endpoint:
 
 def _retry_after_environment_error(error: Exception) -> Retry:
     """Retry without limit, after a pause: the environment caused the error, not the message."""
-    return Retry(delay=_ENVIRONMENT_RETRY_DELAY, code=Unavailable.code, description=str(error)[:_MAX_DESCRIPTION])
+    return Retry(delay=_ENVIRONMENT_RETRY_DELAY, code=Unavailable.code, description=str(error)[:MAX_DESCRIPTION])
 
 
 def _get_message_type(claimed: ClaimedMessage) -> str | None:
@@ -135,7 +134,7 @@ def _find_receive_location(connections: ThreadConnections, location_id: uuid.UUI
 def _describe_error(error: Exception, what: str) -> tuple[str, str]:
     """Return the code and the description of an error."""
     if isinstance(error, PostroomError):
-        return error.code, str(error)[:_MAX_DESCRIPTION]
+        return error.code, str(error)[:MAX_DESCRIPTION]
     _log.error("%s failed unexpectedly", what, exc_info=error)
     description = f"{what} failed unexpectedly.\n{type(error).__name__}: {error}\nThe traceback is in the host's log."
-    return "UNEXPECTED", description[:_MAX_DESCRIPTION]
+    return "UNEXPECTED", description[:MAX_DESCRIPTION]

@@ -12,8 +12,7 @@ import msgspec
 
 from postroom.errors import MessageGone
 from postroom.message import (
-    CHUNK_SIZE,
-    FRAGMENT_SIZE,
+    FRAGMENTS_AT_A_TIME,
     Body,
     Bytes,
     Context,
@@ -92,7 +91,6 @@ def _values(encoded: _Encoded) -> dict[str, Value]:
 
 
 _NOTHING: Mapping[str, str | int] = MappingProxyType({})
-_FRAGMENTS_AT_A_TIME = max(1, CHUNK_SIZE // FRAGMENT_SIZE)
 
 
 class ClaimReader(Protocol):
@@ -117,7 +115,7 @@ class FragmentedBody:
     def chunks(self) -> Iterator[bytes]:
         start = read = 0
         while read < self.size:
-            fragments = self.reader.read_fragments(self.claimed, self.part_id, start=start, count=_FRAGMENTS_AT_A_TIME)
+            fragments = self.reader.read_fragments(self.claimed, self.part_id, start=start, count=FRAGMENTS_AT_A_TIME)
             if not fragments:
                 raise MessageGone(
                     f"Part {self.part_id} of message {self.claimed.message_id} has {read} of its {self.size} bytes.",

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import struct
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 
-from postroom.values import Value, ValueType
+from postroom.values import EPOCH, MICROSECOND, Value, ValueType
 
 #: value_text, value_int, value_decimal, value_float: one is set, the others are null.
 StoredValue = tuple[str | None, int | None, Decimal | None, float | None]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _DOUBLE = struct.Struct(">d")
 NULL_VALUE: StoredValue = (None, None, None, None)
 
@@ -31,7 +29,7 @@ def to_stored(value: Value | None) -> StoredValue:
         case float():
             return None, None, None, value
         case datetime():
-            return None, (value - _EPOCH) // _MICROSECOND, None, None
+            return None, (value - EPOCH) // MICROSECOND, None, None
 
 
 def value_key(value: Value) -> str:
@@ -45,7 +43,7 @@ def value_key(value: Value) -> str:
         case bool() | int():
             return str(int(value))
         case datetime():
-            return str((value - _EPOCH) // _MICROSECOND)
+            return str((value - EPOCH) // MICROSECOND)
         case Decimal():
             return format_decimal(value)
         case float():
@@ -62,7 +60,7 @@ def from_value_key(value_type: ValueType, key: str) -> Value:
         case ValueType.BOOL:
             return key != "0"
         case ValueType.DATETIME:
-            return _EPOCH + int(key) * _MICROSECOND
+            return EPOCH + int(key) * MICROSECOND
         case ValueType.DECIMAL:
             return Decimal(key)
         case ValueType.FLOAT:
@@ -86,7 +84,7 @@ def from_stored(value_type: ValueType, stored: StoredValue) -> Value | None:
         case ValueType.BOOL:
             return None if number is None else bool(number)
         case ValueType.DATETIME:
-            return None if number is None else _EPOCH + number * _MICROSECOND
+            return None if number is None else EPOCH + number * MICROSECOND
         case ValueType.DECIMAL:
             return exact
         case ValueType.FLOAT:

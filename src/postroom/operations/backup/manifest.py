@@ -27,7 +27,6 @@ MANIFEST = "manifest.json"
 DUMP = "messagebox.dump"
 FORMAT = 1
 
-_CHUNK_SIZE = 1 << 20
 
 Kind = Literal["claimed", "streams", "archives", "included"]
 #: Writes a line of progress.

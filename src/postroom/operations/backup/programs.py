@@ -13,8 +13,8 @@ from psycopg import pq
 
 from postroom.errors import Unavailable
 from postroom.messagebox.embedded.binaries import find_program
+from postroom.safe_files import CHUNK_SIZE
 
-_CHUNK_SIZE = 1 << 20
 #: Rights and owners are not dumped: the schema of the restoring version defines them.
 _WITHOUT_RIGHTS = ("--no-owner", "--no-privileges")
 
@@ -29,7 +29,7 @@ def dump_database(url: str, snapshot: str, target: Path) -> tuple[int, str]:
     with tempfile.TemporaryFile() as errors, target.open("xb") as writer:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=_environment(url)) as process:
             assert process.stdout is not None
-            while chunk := process.stdout.read(_CHUNK_SIZE):
+            while chunk := process.stdout.read(CHUNK_SIZE):
                 writer.write(chunk)
                 digest.update(chunk)
                 size += len(chunk)
@@ -55,7 +55,7 @@ def restore_database(url: str, dump: Path, statements: str) -> None:
                 psql.stdin.write(b"BEGIN;\n")
                 with subprocess.Popen(extract, stdout=subprocess.PIPE, stderr=extract_errors) as pg_restore:
                     assert pg_restore.stdout is not None
-                    while chunk := pg_restore.stdout.read(_CHUNK_SIZE):
+                    while chunk := pg_restore.stdout.read(CHUNK_SIZE):
                         psql.stdin.write(chunk)
                 _check(pg_restore, "pg_restore", extract_errors)
                 psql.stdin.write(f"\n{statements}\nCOMMIT;\n".encode())

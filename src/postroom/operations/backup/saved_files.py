@@ -13,10 +13,15 @@ from pathlib import Path
 
 from postroom.errors import StateError
 from postroom.operations.backup.manifest import Kind, SavedFile, compute_sha256
-from postroom.safe_files import make_folder, open_folder, open_regular_file, sync_folder, use_temporary_name
-
-_CHUNK_SIZE = 1 << 20
-_NO_HARD_LINKS = {errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+from postroom.safe_files import (
+    CHUNK_SIZE,
+    NO_HARD_LINKS,
+    make_folder,
+    open_folder,
+    open_regular_file,
+    sync_folder,
+    use_temporary_name,
+)
 
 
 @dataclass(kw_only=True)
@@ -49,7 +54,7 @@ class FileCollection:
             is_linked = may_link and _link(source, target)
             if not is_linked:
                 with os.fdopen(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as writer:
-                    while chunk := reader.read(_CHUNK_SIZE):
+                    while chunk := reader.read(CHUNK_SIZE):
                         writer.write(chunk)
                         keep()
                 shutil.copystat(source, target, follow_symlinks=False)
@@ -109,7 +114,7 @@ def restore_file(backup: Path, file: SavedFile, home: Path, *, replaces_other: b
     with open_folder(target.parent) as folder, use_temporary_name(folder) as name:
         temporary = target.parent / name
         with (backup / file.name).open("rb") as reader, temporary.open("xb") as writer:
-            shutil.copyfileobj(reader, writer, _CHUNK_SIZE)
+            shutil.copyfileobj(reader, writer, CHUNK_SIZE)
             writer.flush()
             os.fchmod(writer.fileno(), file.mode)
             os.fsync(writer.fileno())
@@ -123,7 +128,7 @@ def _link(source: Path, target: Path) -> bool:
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError as error:
-        if error.errno not in _NO_HARD_LINKS:
+        if error.errno != errno.EXDEV and error.errno not in NO_HARD_LINKS:
             raise
         return False
     return True

@@ -21,6 +21,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.pipelines import Rows
 from postroom.pipelines.rows.batch import BAD, BODY, value_name
 from postroom.spark.intake.file_claims import FileClaim
+from postroom.spark.intake.watched_folder import ID_LENGTH
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 #: The columns that identify the split of a row.
 FILE, START, LENGTH = "file", "start", "length"
 #: The name of a claimed file starts with its interchange id.
-_ID_LENGTH = 36
 
 #: Enough splits that the tasks end together, but large enough to be worth a task.
 _SPLITS_PER_CORE = 3
@@ -160,7 +160,7 @@ def read_files(session: SparkSession, plan: ReadPlan, pipeline: Rows, paths: Seq
         reader = reader.schema(f"{plan.schema}, `{CORRUPT}` string" if marks_bad_rows else plan.schema)
     frame = reader.load(list(paths))
     return frame.select(
-        f.substring(f.col("_metadata.file_name"), 1, _ID_LENGTH).alias(FILE),
+        f.substring(f.col("_metadata.file_name"), 1, ID_LENGTH).alias(FILE),
         f.col("_metadata.file_block_start").alias(START),
         f.col("_metadata.file_block_length").alias(LENGTH),
         *row_columns(frame, pipeline),

@@ -16,11 +16,16 @@ import os
 import shutil
 from pathlib import Path, PurePath
 
-from postroom.safe_files import make_folder, open_folder, open_regular_file, sync_folder, use_temporary_name
+from postroom.safe_files import (
+    CHUNK_SIZE,
+    NO_HARD_LINKS,
+    make_folder,
+    open_folder,
+    open_regular_file,
+    sync_folder,
+    use_temporary_name,
+)
 from postroom.spark.intake.file_claims import FileClaim
-
-_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-_COPY_SIZE = 1 << 20
 
 
 def add_to_archive(claim: FileClaim, archive: Path) -> bool:
@@ -36,7 +41,7 @@ def add_to_archive(claim: FileClaim, archive: Path) -> bool:
     try:
         _link(claim.path, claim, archive)
     except OSError as error:
-        if error.errno != errno.EXDEV and error.errno not in _NO_HARD_LINKS:
+        if error.errno != errno.EXDEV and error.errno not in NO_HARD_LINKS:
             raise
         _link_copy(claim, archive)
         copied = True
@@ -67,7 +72,7 @@ def _link_copy(claim: FileClaim, archive: Path) -> None:
         with open_folder(archive) as folder, use_temporary_name(folder) as name:
             temporary = archive / name
             with open_regular_file(claim.path, inode=claim.inode) as reader, temporary.open("xb") as writer:
-                shutil.copyfileobj(reader, writer, _COPY_SIZE)
+                shutil.copyfileobj(reader, writer, CHUNK_SIZE)
                 writer.flush()
                 shutil.copystat(claim.path, temporary, follow_symlinks=False)
                 os.fsync(writer.fileno())
@@ -76,7 +81,7 @@ def _link_copy(claim: FileClaim, archive: Path) -> None:
             except FileExistsError:
                 pass  # another attempt has copied the same file
             except OSError as error:
-                if error.errno not in _NO_HARD_LINKS:
+                if error.errno not in NO_HARD_LINKS:
                     raise
                 # No other file has this name, so it is safe to replace it.
                 temporary.replace(archive / _unique_name(claim))
@@ -88,7 +93,7 @@ def _link_copy(claim: FileClaim, archive: Path) -> None:
 
 
 def _marker(claim: FileClaim, archive: Path) -> Path:
-    # A name of a temporary file: if a crash leaves it behind, ``remove_left_over`` removes it. The archived file has
+    # A name of a temporary file: if a crash leaves it behind, ``remove_leftovers`` removes it. The archived file has
     # its own name by then.
     return archive / f".postroom-{claim.interchange_id}.tmp"
 

@@ -40,7 +40,15 @@ from postroom.spark.intake import file_claims
 from postroom.spark.intake.claimed_files import KEPT_FOLDER, finish_files
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState, SettledFile, UnfinishedClaim
 from postroom.spark.intake.location_lock import LocationLock
-from postroom.spark.intake.watched_folder import ClaimFolders, FileStatus, SettlingFiles, open_claim_folders
+from postroom.spark.intake.watched_folder import (
+    ClaimFolders,
+    FileStatus,
+    SettlingFiles,
+    format_private_name,
+    open_claim_folders,
+    parse_interchange_id,
+    parse_original_name,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -49,11 +57,8 @@ MAX_OUTSTANDING = 5_000
 
 _BATCH_SIZE = 500
 _RECOVER_EVERY = timedelta(seconds=2)
-_LEFT_OVER_AFTER = timedelta(days=1)
 #: The settle time of a file with several names: its sender may be about to remove a temporary name.
 _SEVERAL_NAMES_SETTLE = timedelta(seconds=10)
-_ID_LENGTH = 36
-_LONGEST_NAME = 255
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +194,7 @@ class FileClaimer:
         by_name = self._definition.order == "name"
         keys: dict[Path, tuple[object, ...]] = {}
         for path, name, status in present:
-            first_number = first_numbers.get(_interchange_id(path), math.inf) if first_numbers else 0
+            first_number = first_numbers.get(parse_interchange_id(path), math.inf) if first_numbers else 0
             keys[path] = (
                 (first_number, name, status.modified_ns) if by_name else (first_number, status.modified_ns, name)
             )
@@ -217,7 +222,7 @@ class FileClaimer:
         targets = {}
         for path in files:
             interchange_id = uuid.uuid4()
-            targets[path] = (interchange_id, self.private_folder / _private_name(interchange_id, path.name))
+            targets[path] = (interchange_id, self.private_folder / format_private_name(interchange_id, path.name))
         rows = [(interchange_id, _to_text(path.name), target) for path, (interchange_id, target) in targets.items()]
         file_claims.insert_file_claims(self._connection, self._location_id, rows)
         not_moved = []
@@ -276,10 +281,11 @@ class FileClaimer:
         return ""
 
     def _quarantine(self, interchange_id: uuid.UUID, path: Path, problem: str) -> None:
-        claim = FileClaim(interchange_id=interchange_id, name=_original_name(path), path=path, size=-1, modified_ns=-1)
+        name = parse_original_name(path)
+        claim = FileClaim(interchange_id=interchange_id, name=name, path=path, size=-1, modified_ns=-1)
         problem = f"is quarantined as {path}: {problem}."
         file_claims.store_problem(self._connection, claim, FileClaimState.FAILED, problem)
-        self._report(f"{claim.name} {problem}")
+        self._report(f"{name} {problem}")
 
     def _complete_moved(self) -> int:
         present: dict[Path, FileStatus] = {}
@@ -293,11 +299,11 @@ class FileClaimer:
             file_claims.read_first_numbers(self._connection, self._location_id) if self._is_ordered and settled else {}
         )
         ready = self._select_ready(
-            [(path, _original_name(path), status) for path, status in present.items()], settled, first_numbers
+            [(path, parse_original_name(path), status) for path, status in present.items()], settled, first_numbers
         )
         for path in ready:
             self._moved.drop(path)
-        return self._complete([((_interchange_id(path), path), present[path]) for path in ready])
+        return self._complete([((parse_interchange_id(path), path), present[path]) for path in ready])
 
     # -- recovery -----------------------------------------------------------------------------------------------
 
@@ -308,7 +314,7 @@ class FileClaimer:
             # The folder is listed before the rows are read, because a task removes a file first and then its row.
             present = self._list_private_folder()
             if first and self._archive is not None:
-                remove_leftovers(self._archive, before=now - _LEFT_OVER_AFTER)
+                remove_leftovers(self._archive, now=now)
             for found in file_claims.read_unfinished_claims(self._connection, self._location_id):
                 self._repair(found, first=first)
             self._adopt(present)
@@ -341,7 +347,7 @@ class FileClaimer:
         for name in os.listdir(self._folders.private):  # noqa: PTH208 (pathlib takes no descriptor)
             path = self.private_folder / name
             try:
-                present[_interchange_id(path)] = path
+                present[parse_interchange_id(path)] = path
             except ValueError:
                 self._report(f"{path} is not a claimed file. Remove it from the private folder.")
         return present
@@ -359,7 +365,7 @@ class FileClaimer:
                     continue
                 stray = FileClaim(
                     interchange_id=interchange_id,
-                    name=_to_text(_original_name(path)),
+                    name=_to_text(parse_original_name(path)),
                     path=path,
                     size=status.size,
                     modified_ns=status.modified_ns,
@@ -384,21 +390,6 @@ class FileClaimer:
 
     def _report(self, *problems: str) -> None:
         self._problems |= dict.fromkeys(problems)
-
-
-def _private_name(interchange_id: uuid.UUID, name: str) -> str:
-    """Return the name in the private folder: the id, by which a file without a row is recognised, and the name."""
-    shortened = os.fsencode(name)[: _LONGEST_NAME - _ID_LENGTH - 1].decode(errors="ignore")
-    return f"{interchange_id}~{shortened}"
-
-
-def _interchange_id(path: Path) -> uuid.UUID:
-    return uuid.UUID(path.name[:_ID_LENGTH])
-
-
-def _original_name(path: Path) -> str:
-    """Return the original name of a claimed file, shortened if it is long."""
-    return path.name[_ID_LENGTH + 1 :]
 
 
 def _to_text(name: str) -> str:

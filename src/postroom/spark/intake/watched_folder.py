@@ -22,6 +22,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from postroom.adapters import File
+from postroom.adapters.file.names import MAX_NAME_BYTES
 from postroom.adapters.file.permissions import is_private, is_protected
 from postroom.errors import Unavailable
 from postroom.safe_files import inode_of, make_folder
@@ -29,6 +30,8 @@ from postroom.safe_files import inode_of, make_folder
 #: A folder of a location is for this account alone.
 _MODE = 0o700
 _OPEN = os.O_RDONLY | os.O_DIRECTORY
+#: The length of the interchange id, with which the name of a claimed file begins.
+ID_LENGTH = 36
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,3 +192,19 @@ def _open_or_make(folder: Path, parent: int) -> int:
 def _close_later(stack: ExitStack, descriptor: int) -> int:
     stack.callback(os.close, descriptor)
     return descriptor
+
+
+def format_private_name(interchange_id: uuid.UUID, name: str) -> str:
+    """Return the name in the private folder: the id, by which a file without a row is recognised, and the name."""
+    shortened = os.fsencode(name)[: MAX_NAME_BYTES - ID_LENGTH - 1].decode(errors="ignore")
+    return f"{interchange_id}~{shortened}"
+
+
+def parse_interchange_id(path: Path) -> uuid.UUID:
+    """Return the interchange id in the name of a claimed file. Raise ValueError if there is none."""
+    return uuid.UUID(path.name[:ID_LENGTH])
+
+
+def parse_original_name(path: Path) -> str:
+    """Return the original name of a claimed file, shortened if it is long."""
+    return path.name[ID_LENGTH + 1 :]

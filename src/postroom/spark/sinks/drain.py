@@ -25,7 +25,7 @@ from postroom.errors import ClaimLost, DefinitionError, DeliveryFailure, Postroo
 from postroom.maps.port_maps import NO_MAPS
 from postroom.messagebox.configuration import Host, SendPort, read_send_ports
 from postroom.messagebox.connection import Connection, Login
-from postroom.messagebox.queues import Retry, Suspension
+from postroom.messagebox.queues import MAX_DESCRIPTION, Retry, Suspension
 from postroom.messagebox.streams.running_sinks import SinkReport
 from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
 from postroom.spark.error_reasons import format_reason
@@ -35,7 +35,6 @@ from postroom.spark.sinks.task import SinkPort, SinkTask
 
 _log = logging.getLogger(__name__)
 
-_MAX_DESCRIPTION = 8000
 _DELETED_PORT_BATCH_SIZE = 1_000
 #: A batch is opened at most this often to find the messages that kill their workers.
 MAX_BATCH_ATTEMPTS = 10
@@ -234,4 +233,4 @@ def _to_failure(error: Exception) -> PostroomError:
 
 def _describe(failure: PostroomError, hint: str) -> str:
     """Return the description for operators. ``hint`` is used if the failure has none."""
-    return "\n".join(filter(None, (failure.what, failure.why, failure.hint or hint)))[:_MAX_DESCRIPTION]
+    return "\n".join(filter(None, (failure.what, failure.why, failure.hint or hint)))[:MAX_DESCRIPTION]

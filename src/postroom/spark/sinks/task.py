@@ -21,7 +21,7 @@ from postroom.errors import ClaimLost, DeliveryRefused, MessageFailure
 from postroom.maps.port_maps import NO_MAPS, PortMaps
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, Login, transaction
-from postroom.messagebox.queues import ClaimedMessage, HostQueues, StoredPart, Suspension
+from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, StoredPart, Suspension
 from postroom.messagebox.storage.stored_messages import build_message
 from postroom.messagebox.streams.sink_batches import SinkMessage, SinkQueue
 from postroom.pipelines.definition import FORMAT_SECONDS
@@ -33,8 +33,6 @@ _log = logging.getLogger(__name__)
 #: Limits of a chunk of a batch. A task has one chunk in memory.
 CHUNK_MESSAGES = 500
 CHUNK_BYTES = 8 << 20
-
-_MAX_DESCRIPTION = 8000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +138,7 @@ class SinkTask:
 
     def _remove(self, connection: Connection, claimed: ClaimedMessage, failure: MessageFailure) -> None:
         queue = SinkQueue(self.host)
-        description = str(failure)[:_MAX_DESCRIPTION]
+        description = str(failure)[:MAX_DESCRIPTION]
         queue.lock(connection, self.batch_id, self.attempt)
         try:
             if self.port.route_failures and self._route(connection, queue.queues, claimed, failure.code, description):
