@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from postroom.errors import LockTimeout, Unavailable
 from postroom.messagebox.connection import Connection, connect
 
-#: The advisory lock on all files of the MessageBox. ``begin_stream_batch`` locks it, too.
+#: The advisory lock on all files of the MessageBox. ``start_stream_batch`` locks it, too.
 FILES_LOCK = (7001, 3)
 
 _LOCK_TIMEOUT = "60s"

@@ -15,7 +15,7 @@ GRANT EXECUTE ON FUNCTION
     messagebox.purge_receipts, messagebox.advance_receipt_clock, messagebox.find_stalled_sessions,
     messagebox.terminate_stalled_session,
     messagebox.find_instance_subscriptions, messagebox.lock_instance_subscriptions, messagebox.locate_convoy_instances,
-    messagebox.begin_split, messagebox.split_progress, messagebox.begin_stream, messagebox.begin_stream_batch
+    messagebox.start_split, messagebox.split_progress, messagebox.start_stream, messagebox.start_stream_batch
     TO __HOSTS_ROLE__;
 
 -- published_by and published_at are not in the grant: PostgreSQL fills them, the first from the login. Only trusted hosts

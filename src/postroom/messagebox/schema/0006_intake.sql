@@ -96,7 +96,7 @@ CREATE TABLE messagebox.streams (
     checkpoint_id      uuid NOT NULL,
     batch              bigint NOT NULL DEFAULT -1,           -- the newest batch that was started
     partitions         integer NOT NULL DEFAULT 0,           -- of that batch; a replay must have the same number
-    restart_requested  boolean NOT NULL DEFAULT false,       -- an operator requested a start with a new checkpoint
+    reset_requested    boolean NOT NULL DEFAULT false,       -- an operator requested a new checkpoint
     started_at         timestamptz NOT NULL DEFAULT now()
 );
 

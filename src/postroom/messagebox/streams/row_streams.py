@@ -11,10 +11,10 @@ from postroom.messagebox.connection import Connection
 
 @dataclass(frozen=True, kw_only=True)
 class StreamRecord:
-    """The checkpoint of a stream, and True if an operator has requested a new one."""
+    """The checkpoint of a stream, and True if an operator has requested a new one (a reset)."""
 
     checkpoint_id: uuid.UUID
-    restart_requested: bool
+    reset_requested: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,13 +27,13 @@ class BatchRecord:
 
 def read_stream(connection: Connection, location_id: uuid.UUID) -> StreamRecord | None:
     """Return the stream of this location, or None if it was never started."""
-    row = connection.execute("SELECT * FROM begin_stream(%s, NULL)", (location_id,)).fetchone()
-    return None if row is None else StreamRecord(checkpoint_id=row[0], restart_requested=row[1])
+    row = connection.execute("SELECT * FROM start_stream(%s, NULL)", (location_id,)).fetchone()
+    return None if row is None else StreamRecord(checkpoint_id=row[0], reset_requested=row[1])
 
 
 def start_stream(connection: Connection, location_id: uuid.UUID, checkpoint_id: uuid.UUID) -> None:
     """Record that the stream of a location starts, or starts again, with this checkpoint."""
-    connection.execute("SELECT * FROM begin_stream(%s, %s)", (location_id, checkpoint_id))
+    connection.execute("SELECT * FROM start_stream(%s, %s)", (location_id, checkpoint_id))
 
 
 def start_batch(
@@ -41,10 +41,10 @@ def start_batch(
 ) -> BatchRecord | None:
     """Record a batch with a unit for each of its partitions, unless this batch or a newer one is recorded.
 
-    Return the newest batch, or None if the stream has another checkpoint or a restart was requested.
+    Return the newest batch, or None if the stream has another checkpoint or a reset was requested.
     """
     row = connection.execute(
-        "SELECT batch, partitions FROM begin_stream_batch(%s, %s, %s, %s::uuid[])",
+        "SELECT batch, partitions FROM start_stream_batch(%s, %s, %s, %s::uuid[])",
         (location_id, checkpoint_id, batch, list(units)),
     ).fetchone()
     return None if row is None else BatchRecord(batch=row[0], partitions=row[1])

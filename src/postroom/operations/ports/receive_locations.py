@@ -169,7 +169,7 @@ def reset_stream(connection: Connection, name: str) -> None:
 
     def work(connection: Connection) -> None:
         _is_enabled(connection, name)
-        requested = connection.execute(statement("queries/request_stream_restart"), (name,))
+        requested = connection.execute(statement("queries/request_stream_reset"), (name,))
         if not requested.rowcount:
             raise StateError(
                 f"Receive location {name!r} has no stream that was started.",

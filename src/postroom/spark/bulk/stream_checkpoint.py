@@ -51,7 +51,7 @@ class StreamCheckpoint:
         missing."""
         with self.login.connect("stream") as connection:
             known = read_stream(connection, self.location.location_id)
-            if known is not None and known.restart_requested:
+            if known is not None and known.reset_requested:
                 self._keep_old_folder()
             elif known is not None and known.checkpoint_id != self.checkpoint_id:
                 raise StateError(

@@ -130,7 +130,7 @@ class BulkTask:
 
     def _start_split(self, connection: Connection, unit_id: uuid.UUID, split: Split) -> bool:
         row = connection.execute(
-            "SELECT begin_split(%s, %s, %s, %s)", (unit_id, split.interchange_id, split.start, split.length)
+            "SELECT start_split(%s, %s, %s, %s)", (unit_id, split.interchange_id, split.start, split.length)
         ).fetchone()
         return row is not None and bool(row[0])
 

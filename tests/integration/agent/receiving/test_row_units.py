@@ -272,7 +272,7 @@ def test_a_host_cannot_start_a_split_of_another_host(box: Box, task: BulkTask) -
     other = box.add_host("Other")
     with connect(box.url, user=other.role_name) as connection:
         started = connection.execute(
-            "SELECT begin_split(%s, %s, 0, 10)", (uuid.UUID(int=5), uuid.UUID(int=1))
+            "SELECT start_split(%s, %s, 0, 10)", (uuid.UUID(int=5), uuid.UUID(int=1))
         ).fetchone()
     assert started == (False,)
 

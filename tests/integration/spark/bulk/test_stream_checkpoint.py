@@ -129,6 +129,6 @@ def test_deleting_a_location_deletes_its_stream(box: Box, checkpoint: StreamChec
 def test_a_host_cannot_start_the_stream_of_another_host(box: Box, location: ReceiveLocation) -> None:
     other = box.add_host("Other")
     with connect(box.url, user=other.role_name) as connection:
-        rows = connection.execute("SELECT * FROM begin_stream(%s, %s)", (location.location_id, uuid.uuid4()))
+        rows = connection.execute("SELECT * FROM start_stream(%s, %s)", (location.location_id, uuid.uuid4()))
         assert rows.fetchall() == []
     assert box.count("streams") == 0

@@ -4,7 +4,7 @@
 -- requested.
 -- Index: primary key of streams; stream_units by location_id. Locks: the stream's row; advisory (7001, 3) shared, so that
 -- no batch starts while a backup copies the checkpoints.
-CREATE OR REPLACE FUNCTION messagebox.begin_stream_batch(
+CREATE OR REPLACE FUNCTION messagebox.start_stream_batch(
     p_location_id uuid, p_checkpoint_id uuid, p_batch bigint, p_units uuid[]
 ) RETURNS TABLE (batch bigint, partitions integer)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
@@ -13,7 +13,7 @@ DECLARE
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(7001, 3);
     SELECT s.* INTO known FROM streams s
-     WHERE s.location_id = p_location_id AND s.checkpoint_id = p_checkpoint_id AND NOT s.restart_requested
+     WHERE s.location_id = p_location_id AND s.checkpoint_id = p_checkpoint_id AND NOT s.reset_requested
        AND serves_location(s.location_id)
        FOR UPDATE;
     IF NOT FOUND THEN

@@ -1,7 +1,7 @@
 -- Start to read a split of a claimed file. Starting it again changes nothing. Returns false if the file must not be
 -- read any more: it is finished and the task was abandoned, or it has too many bad rows.
 -- Indexes: primary keys of file_claims and splits. Locks the file claim's key against its deletion.
-CREATE OR REPLACE FUNCTION messagebox.begin_split(p_unit uuid, p_interchange_id uuid, p_start bigint, p_length bigint)
+CREATE OR REPLACE FUNCTION messagebox.start_split(p_unit uuid, p_interchange_id uuid, p_start bigint, p_length bigint)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 BEGIN
