@@ -15,7 +15,7 @@ from tests.support.inbox_location import add_inbox_location
 from tests.support.waiting import wait_until
 
 
-def test_interchanges_handed_over_while_the_stream_runs_are_published_once(
+def test_interchanges_stored_while_the_stream_runs_are_published_once(
     box: Box, login: Login, start_stream: StartStream
 ) -> None:
     box.add_port("Everything", "BTS.ReceivePortName == 'webIn'")

@@ -46,7 +46,7 @@ BEGIN
                 AND column_name NOT IN ('correlation_values', 'correlation_hash'));
 END $$;
 GRANT SELECT, INSERT, UPDATE, DELETE ON messagebox.file_claims TO __HOSTS_ROLE__;
--- The content of an inbox row does not change after the insert. PostgreSQL fills handed_over_by from the login.
+-- The content of an inbox row does not change after the insert. PostgreSQL fills stored_by from the login.
 GRANT SELECT, DELETE ON messagebox.inbox TO __HOSTS_ROLE__;
 GRANT INSERT (interchange_id, location_id, context, size, digest, body) ON messagebox.inbox TO __HOSTS_ROLE__;
 GRANT UPDATE (number, problem, size, attempts, attempts_since) ON messagebox.inbox TO __HOSTS_ROLE__;

@@ -45,7 +45,7 @@ GRANT SELECT ON management.message_box, management.schema_version, management.se
     messagebox.work_queue, messagebox.scheduled_queue, messagebox.suspended_queue, messagebox.instances
     TO __OPERATORS_ROLE__;
 GRANT SELECT (id, name, applied_at) ON management.applications TO __OPERATORS_ROLE__;
-GRANT SELECT (interchange_id, location_id, number, size, problem, handed_over_at, handed_over_by) ON messagebox.inbox
+GRANT SELECT (interchange_id, location_id, number, size, problem, stored_at, stored_by) ON messagebox.inbox
     TO __OPERATORS_ROLE__;
 DO $$
 DECLARE

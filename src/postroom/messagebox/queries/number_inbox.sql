@@ -6,5 +6,5 @@ UPDATE inbox i
   FROM (SELECT interchange_id, nextval('inbox_number') AS number
           FROM (SELECT interchange_id FROM inbox
                  WHERE location_id = %s AND number IS NULL AND problem IS NULL
-                 ORDER BY handed_over_at LIMIT %s) AS waiting) AS n
+                 ORDER BY stored_at LIMIT %s) AS waiting) AS n
  WHERE i.interchange_id = n.interchange_id

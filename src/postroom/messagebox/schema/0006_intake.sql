@@ -67,15 +67,15 @@ CREATE TABLE messagebox.inbox (
     body            bytea,                                   -- null: the content is in inbox_fragments
     digest          bytea,                                   -- of a body that came with an idempotency key
     problem         text,                                    -- why it was quarantined
-    handed_over_at  timestamptz NOT NULL DEFAULT now(),
-    handed_over_by  text NOT NULL DEFAULT session_user,      -- the login; it cannot be forged
+    stored_at       timestamptz NOT NULL DEFAULT now(),
+    stored_by       text NOT NULL DEFAULT session_user,      -- the login; it cannot be forged
     attempts        smallint NOT NULL DEFAULT 0,             -- as in file_claims
     attempts_since  timestamptz
 );
 -- The reader of a location reads by number.
 CREATE UNIQUE INDEX ON messagebox.inbox (location_id, number);
 -- The reader polls for new rows several times a second.
-CREATE INDEX inbox_new ON messagebox.inbox (location_id, handed_over_at) WHERE number IS NULL AND problem IS NULL;
+CREATE INDEX inbox_new ON messagebox.inbox (location_id, stored_at) WHERE number IS NULL AND problem IS NULL;
 CREATE SEQUENCE messagebox.inbox_number;
 
 -- The content of large rows of the inbox, in fragments.

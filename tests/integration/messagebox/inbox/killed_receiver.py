@@ -20,11 +20,13 @@ CONTENTS = {SMALL: b'{"region": "EU"}', LARGE: b'{"region": "EU", "filler": "%s"
 
 #: The points at which the process is killed, with the replaced function.
 POINTS: dict[str, Callable[[], None]] = {
-    "while the first is handed over": lambda: setattr(inbox, "_fragments", kill_self),
-    "in the middle of a large one": lambda: setattr(inbox, "_insert_fragments", kill_after(inbox._insert_fragments)),
-    "after it was handed over": lambda: setattr(inbox, "store_in_inbox", kill_after(inbox.store_in_inbox)),
-    "before the numbers": lambda: setattr(inbox, "assign_numbers", kill_self),
-    "after the numbers": lambda: setattr(inbox, "assign_numbers", kill_after(inbox.assign_numbers)),
+    "while the first interchange is stored": lambda: setattr(inbox, "_fragments", kill_self),
+    "between the fragments of a large interchange": lambda: setattr(
+        inbox, "_insert_fragments", kill_after(inbox._insert_fragments)
+    ),
+    "after the first interchange is stored": lambda: setattr(inbox, "store_in_inbox", kill_after(inbox.store_in_inbox)),
+    "before the rows are numbered": lambda: setattr(inbox, "assign_numbers", kill_self),
+    "after the rows are numbered": lambda: setattr(inbox, "assign_numbers", kill_after(inbox.assign_numbers)),
     "before the publish": lambda: setattr(Receiver, "receive", kill_self),
     "after the publish": lambda: setattr(inbox, "delete_interchanges", kill_self),
     "after the rows are deleted": lambda: setattr(inbox, "delete_interchanges", kill_after(inbox.delete_interchanges)),
@@ -33,7 +35,7 @@ POINTS: dict[str, Callable[[], None]] = {
 
 def main(url: str, user: str, location_name: str, point: str) -> None:
     with connect(url, user=user) as connection:
-        [location] = [one for one in read_receive_locations(connection) if one.name == location_name]
+        [location] = [found for found in read_receive_locations(connection) if found.name == location_name]
         POINTS[point]()
         for interchange_id, content in CONTENTS.items():
             inbox.store_in_inbox(connection, location.location_id, interchange_id, Context(), [content])

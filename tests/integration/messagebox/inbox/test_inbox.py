@@ -298,7 +298,7 @@ def test_a_host_can_only_use_the_inboxes_of_its_own_locations(box: Box, location
     one = uuid.uuid4()
     with connect(box.url, user=box.host().role_name) as connection:
         inbox.store_in_inbox(connection, location.location_id, one, Context(), [bytes(2 * FRAGMENT_SIZE)])
-        for changed in ("context = '{}'", "body = 'x'", "handed_over_by = 'me'", "location_id = gen_random_uuid()"):
+        for changed in ("context = '{}'", "body = 'x'", "stored_by = 'me'", "location_id = gen_random_uuid()"):
             with pytest.raises(NotAllowed):
                 connection.execute(f"UPDATE inbox SET {changed}".encode())
     with connect(box.url, user=other.role_name) as connection:
@@ -310,7 +310,7 @@ def test_a_host_can_only_use_the_inboxes_of_its_own_locations(box: Box, location
         assert connection.execute("SELECT 1 FROM inbox_fragments").fetchall() == []
         assert connection.execute("DELETE FROM inbox").rowcount == 0
     assert box.count("inbox") == 1
-    assert box.one("SELECT handed_over_by FROM inbox") == box.host().role_name
+    assert box.one("SELECT stored_by FROM inbox") == box.host().role_name
 
 
 def test_a_throttled_interchange_continues_where_it_was_left(
@@ -329,7 +329,7 @@ def test_a_throttled_interchange_continues_where_it_was_left(
     monkeypatch.setattr(worker, "Pace", partial(Pace, sleep=lambda seconds: None))
     task = replace(task, source=Inbox(location=location, login=task.login), paced=True)
     ids = [store_interchange(b'{"region": "EU"}\n' * 25), store_interchange(b'{"region": "EU"}\n' * 5)]
-    numbers = "SELECT array_agg(number ORDER BY handed_over_at) FROM inbox"
+    numbers = "SELECT array_agg(number ORDER BY stored_at) FROM inbox"
     numbering.scan()
     first = box.one(numbers)
     assert sum(one.published for one in task.receive(rows_of(*ids))) == 10
