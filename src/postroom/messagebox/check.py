@@ -1,7 +1,7 @@
 """Checks the invariants of a MessageBox and reports violations.
 
 for violation in check(connection):
-    print(violation.says, violation.examples, violation.hint)
+    print(violation.problem, violation.examples, violation.hint)
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Violation:
     """A violated invariant: the problem, the number of violations, some examples, and what to do."""
 
     invariant: str
-    says: str
+    problem: str
     count: int
     examples: tuple[str, ...]
     hint: str
@@ -30,7 +30,7 @@ class _Invariant:
     """An invariant. ``name`` is the name of the statement in checks/ that finds its violations."""
 
     name: str
-    says: str
+    problem: str
     hint: str
 
 
@@ -41,79 +41,79 @@ _REPAIR = "Run 'postroom check --repair' now, which counts the references in the
 _INVARIANTS = (
     _Invariant(
         name="messages_without_reference",
-        says="Messages have references, but are in no queue. No job would delete them.",
+        problem="Messages have references, but are in no queue. No job would delete them.",
         hint=_COUNT,
     ),
     _Invariant(
         name="messages_without_ref_count",
-        says="Messages have no reference count. No job would delete them.",
+        problem="Messages have no reference count. No job would delete them.",
         hint=_COUNT,
     ),
     _Invariant(
         name="negative_ref_counts",
-        says="References were released more often than they were added. Content may be deleted too early.",
+        problem="References were released more often than they were added. Content may be deleted too early.",
         hint=_REPAIR,
     ),
     _Invariant(
         name="wrong_message_ref_counts",
-        says="Reference counts of messages differ from the references in the queues.",
+        problem="Reference counts of messages differ from the references in the queues.",
         hint=_REPAIR,
     ),
     _Invariant(
         name="wrong_part_ref_counts",
-        says="Reference counts of parts differ from the references of their messages in the queues.",
+        problem="Reference counts of parts differ from the references of their messages in the queues.",
         hint=_REPAIR,
     ),
     _Invariant(
         name="references_without_message",
-        says="Queues refer to messages that are not in the spool.",
+        problem="Queues refer to messages that are not in the spool.",
         hint=f"Terminate these instances. Their messages cannot be delivered. {_LOST}",
     ),
-    _Invariant(name="parts_without_message", says="Parts belong to no message.", hint=_COUNT),
+    _Invariant(name="parts_without_message", problem="Parts belong to no message.", hint=_COUNT),
     _Invariant(
         name="messages_without_part",
-        says="A part of messages is missing.",
+        problem="A part of messages is missing.",
         hint=f"Terminate their instances. The messages cannot be delivered. {_LOST}",
     ),
     _Invariant(
         name="incomplete_parts",
-        says="Parts have fewer or more bytes than their stored size.",
+        problem="Parts have fewer or more bytes than their stored size.",
         hint=f"Terminate the instances of their messages. {_LOST}",
     ),
-    _Invariant(name="fragments_without_part", says="Fragments belong to no part.", hint=_COUNT),
+    _Invariant(name="fragments_without_part", problem="Fragments belong to no part.", hint=_COUNT),
     _Invariant(
         name="predicates_without_group",
-        says="Predicates belong to no subscription.",
+        problem="Predicates belong to no subscription.",
         hint="They match no message. 'postroom check --repair' deletes them.",
     ),
     _Invariant(
         name="incomplete_groups",
-        says="Predicates of subscriptions are missing.",
+        problem="Predicates of subscriptions are missing.",
         hint="Unenlist and enlist their ports, which creates their subscriptions again.",
     ),
     _Invariant(
         name="wrong_port_subscriptions",
-        says="The subscriptions of send ports do not match their states and the states of their groups.",
+        problem="The subscriptions of send ports do not match their states and the states of their groups.",
         hint="Unenlist and enlist the ports, which creates their subscriptions again.",
     ),
     _Invariant(
         name="transient_rows_left_behind",
-        says="Properties of a published batch were not deleted.",
+        problem="Properties of a published batch were not deleted.",
         hint="They do no harm. 'postroom check --repair' deletes them.",
     ),
     _Invariant(
         name="claims_of_dead_instances",
-        says="Messages are claimed by dead host instances.",
+        problem="Messages are claimed by dead host instances.",
         hint="A running host releases them within seconds. Start a host, or run 'postroom jobs run'.",
     ),
     _Invariant(
         name="intake_without_location",
-        says="Files or interchanges were received for deleted receive locations and are not published.",
+        problem="Files or interchanges were received for deleted receive locations and are not published.",
         hint="Declare the location again with the same name and apply. Its pipeline then continues.",
     ),
     _Invariant(
         name="duplicate_instances",
-        says="Service instances are in the queues more than once.",
+        problem="Service instances are in the queues more than once.",
         hint=_LOST,
     ),
 )
@@ -145,5 +145,5 @@ def _find(connection: Connection, invariant: _Invariant) -> Violation | None:
     if count == 0:
         return None
     return Violation(
-        invariant=invariant.name, says=invariant.says, count=count, examples=tuple(examples), hint=invariant.hint
+        invariant=invariant.name, problem=invariant.problem, count=count, examples=tuple(examples), hint=invariant.hint
     )

@@ -83,7 +83,7 @@ def test_each_kind_of_damage_is_reported(loaded: Box, damage: str) -> None:
     assert set(violations) == DAMAGES[damage]
     for violation in violations.values():
         assert violation.count == len(violation.examples) > 0
-        assert violation.says
+        assert violation.problem
         assert violation.hint
 
 

@@ -100,7 +100,7 @@ def check(options: CommandOptions, repair: bool) -> None:
         if repair:
             columns = ["what", "problem", "count", "examples"]
             show_rows(repairs, columns, options.output, empty="There was nothing to repair.")
-        columns = ["invariant", "count", "says", "examples"]
+        columns = ["invariant", "count", "problem", "examples"]
         show_rows(rows, columns, options.output, empty="All invariants hold.")
     if violations:
         hints = dict.fromkeys(one.hint for one in violations)
