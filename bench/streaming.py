@@ -13,7 +13,7 @@ from bench.ratios import Result, compute_ratio, measure_alternately, seconds
 from postroom.agent.receiving.interchange import Interchange
 from postroom.message import Bytes
 from postroom.messagebox.connection import Login
-from postroom.safe_files import inode_of
+from postroom.safe_files import get_inode
 from postroom.spark.intake import file_claims
 from postroom.spark.receive.stream import start_stream
 from postroom.spark.session import open_session
@@ -82,7 +82,7 @@ def write_claims(box: MeasuredBox, contents: Sequence[bytes]) -> list[file_claim
     file_claims.insert_file_claims(box.connection, box.location.location_id, files)
     return [
         file_claims.SettledFile(
-            interchange_id=one, size=status.st_size, modified_ns=status.st_mtime_ns, inode=inode_of(status)
+            interchange_id=one, size=status.st_size, modified_ns=status.st_mtime_ns, inode=get_inode(status)
         )
         for one, status in ((one, path.stat()) for one, _, path in files)
     ]

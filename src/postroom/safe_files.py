@@ -91,7 +91,7 @@ def open_regular_file(path: Path | str, *, inode: int | None = None, folder: int
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "It is not a regular file", str(path))
-        if inode is not None and inode_of(status) != inode:
+        if inode is not None and get_inode(status) != inode:
             raise OSError(errno.ESTALE, "It was replaced by another file", str(path))
         return os.fdopen(descriptor, "rb")
     except BaseException:
@@ -99,7 +99,7 @@ def open_regular_file(path: Path | str, *, inode: int | None = None, folder: int
         raise
 
 
-def inode_of(status: os.stat_result) -> int:
+def get_inode(status: os.stat_result) -> int:
     """Return the inode number as a signed 64-bit integer, as PostgreSQL stores it.
 
     The device number is left out on purpose: it differs between the machines of a cluster that mount the same share,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from postroom.safe_files import inode_of
+from postroom.safe_files import get_inode
 from tests.support.box import Box
 
 
@@ -27,7 +27,7 @@ def store_claims(box: Box) -> Callable[[], None]:
             os.utime(path, ns=(modified_ns, modified_ns))
             # A removal that a crash undoes brings back the same inode.
             box.connection.execute(
-                "UPDATE file_claims SET inode = %s WHERE path = %s", (inode_of(path.stat()), str(path))
+                "UPDATE file_claims SET inode = %s WHERE path = %s", (get_inode(path.stat()), str(path))
             )
 
     return restore

@@ -11,7 +11,7 @@ import pytest
 
 from postroom.message import FileSlice
 from postroom.pipelines.documents.spool import slice_body
-from postroom.safe_files import inode_of, open_regular_file
+from postroom.safe_files import get_inode, open_regular_file
 
 
 def make_socket(path: Path) -> None:
@@ -43,7 +43,7 @@ def test_only_a_regular_file_is_opened(tmp_path: Path, kind: str) -> None:
 def test_a_replaced_file_is_not_opened(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"old")
-    inode = inode_of(path.stat())
+    inode = get_inode(path.stat())
     with open_regular_file(path, inode=inode) as file:
         assert file.read() == b"old"
     (tmp_path / "y").write_bytes(b"new")
@@ -55,7 +55,7 @@ def test_a_replaced_file_is_not_opened(tmp_path: Path) -> None:
 def test_a_body_and_its_slices_are_not_read_from_a_replaced_file(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"content")
-    body = FileSlice(path=path, length=7, inode=inode_of(path.stat()))
+    body = FileSlice(path=path, length=7, inode=get_inode(path.stat()))
     assert b"".join(slice_body(body, 3, 4).chunks()) == b"tent"
     path.rename(tmp_path / "y")
     path.symlink_to(tmp_path / "y")
@@ -66,4 +66,4 @@ def test_a_body_and_its_slices_are_not_read_from_a_replaced_file(tmp_path: Path)
 
 def test_a_large_inode_number_fits_into_a_signed_integer() -> None:
     status = os.stat_result((0o100644, (1 << 64) - 2, 0, 1, 0, 0, 0, 0, 0, 0))
-    assert inode_of(status) == -2
+    assert get_inode(status) == -2

@@ -23,7 +23,7 @@ from postroom.messagebox.statements import statement
 from postroom.operations.backup.manifest import DUMP, Manifest, Report, SavedFile, SavedRole
 from postroom.operations.backup.programs import restore_database
 from postroom.operations.backup.saved_files import restore_file
-from postroom.safe_files import inode_of
+from postroom.safe_files import get_inode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +127,7 @@ def _update_claim(file: SavedFile, path: Path) -> str:
         sql.SQL(statement("queries/move_file_claim"))
         .format(
             path=sql.Literal(str(path)),
-            inode=sql.Literal(inode_of(status)),
+            inode=sql.Literal(get_inode(status)),
             modified_before=sql.Literal(file.modified_ns),
             modified_now=sql.Literal(status.st_mtime_ns),
             interchange_id=sql.Literal(str(file.interchange_id)),

@@ -25,7 +25,7 @@ from postroom.adapters import File
 from postroom.adapters.file.names import MAX_NAME_BYTES
 from postroom.adapters.file.permissions import is_private, is_protected
 from postroom.errors import Unavailable
-from postroom.safe_files import inode_of, make_folder
+from postroom.safe_files import get_inode, make_folder
 
 #: A folder of a location is for this account alone.
 _MODE = 0o700
@@ -49,7 +49,7 @@ class FileStatus:
         return cls(
             size=status.st_size,
             modified_ns=status.st_mtime_ns,
-            inode=inode_of(status),
+            inode=get_inode(status),
             links=status.st_nlink,
             is_regular=stat.S_ISREG(status.st_mode),
         )
