@@ -77,28 +77,28 @@ class Schedule(BaseModel):
             raise DefinitionError(f"The schedule is invalid: {wrong}.") from None
 
     def problems(self) -> Iterator[str]:
-        """Return the problems, one sentence each."""
+        """Yield the problems, one sentence each."""
         if self.start is not None and self.stop is not None and self.stop < self.start:
             yield f"stop {self.stop} is before start {self.start}."
         if self.window is not None and self.window[0] == self.window[1]:
-            yield f"the window begins and ends at {self.window[0]:%H:%M}; leave it out for the whole day."
+            yield f"the window starts and ends at {self.window[0]:%H:%M}; leave it out for the whole day."
         try:
             ZoneInfo(self.zone)
         except (KeyError, OSError, ValueError):
             yield f"there is no time zone {self.zone!r}; write something like 'Europe/Berlin'."
-        said = [name for name in ("every_days", "weekdays", "month_days", "month_weekdays") if getattr(self, name)]
-        if len(said) > 1:
-            yield f"{' and '.join(said)} both say which days count; keep one of them."
+        rules = [name for name in ("every_days", "weekdays", "month_days", "month_weekdays") if getattr(self, name)]
+        if len(rules) > 1:
+            yield f"only one of {' and '.join(rules)} may be set; each selects the days."
         if self.every_days is not None and self.every_days < 1:
             yield f"every_days is {self.every_days}, but must be 1 or more."
         if self.every_days is not None and self.every_days > 1 and self.start is None:
-            yield f"every_days={self.every_days} counts from a day; give it as start."
+            yield f"every_days={self.every_days} needs start, the day to count from."
         for day in self.month_days:
             if not 1 <= abs(day) <= _LONGEST_MONTH:
-                yield f"month_days: {day} is no day of a month; -1 is the last one."
+                yield f"month_days: {day} is not a day of a month; use 1 to 31, or -1 for the last day."
         for month in self.months:
             if not 1 <= month <= len(calendar.month_name) - 1:
-                yield f"months: {month} is no month."
+                yield f"months: {month} is not a month; use 1 to 12."
 
     def is_open(self, now: datetime) -> bool:
         """Return True if the location receives messages at this time."""
@@ -178,12 +178,12 @@ def _format_problem(wrong: ErrorDetails) -> str:
     field, given = str(wrong["loc"][0]), wrong["input"]
     match wrong["type"].partition("_")[0]:
         case "time":
-            return f"{field}: {given!r} is no time of day; write it like 08:00"
+            return f"{field}: {given!r} is not a time of day; write it like 08:00"
         case "date":
-            return f"{field}: {given!r} is no day; write it like 2026-01-31"
+            return f"{field}: {given!r} is not a date; write it like 2026-01-31"
         case "literal":
-            return f"{field}: {given!r} is none of {wrong['ctx']['expected']}"
+            return f"{field}: {given!r} is not one of {wrong['ctx']['expected']}"
         case "missing" | "too" if field == "window":
-            return "window: give two times of day, when it begins and when it ends"
+            return "window: give two times of day, the start and the end"
         case _:
             return f"{field}: {wrong['msg']}"

@@ -96,21 +96,21 @@ def test_next_opening_returns_none_if_the_location_never_opens_again(schedule: S
         (Schedule(start="2026-11-16", stop="2026-11-15"), ["stop 2026-11-15 is before start 2026-11-16."]),
         (
             Schedule(window=("08:00", "08:00")),
-            ["the window begins and ends at 08:00; leave it out for the whole day."],
+            ["the window starts and ends at 08:00; leave it out for the whole day."],
         ),
         (Schedule(zone="Berlin"), ["there is no time zone 'Berlin'; write something like 'Europe/Berlin'."]),
         (Schedule(zone="../etc"), ["there is no time zone '../etc'; write something like 'Europe/Berlin'."]),
         (
             Schedule(weekdays=["mon"], month_days=[1, 32, 0]),
             [
-                "weekdays and month_days both say which days count; keep one of them.",
-                "month_days: 32 is no day of a month; -1 is the last one.",
-                "month_days: 0 is no day of a month; -1 is the last one.",
+                "only one of weekdays and month_days may be set; each selects the days.",
+                "month_days: 32 is not a day of a month; use 1 to 31, or -1 for the last day.",
+                "month_days: 0 is not a day of a month; use 1 to 31, or -1 for the last day.",
             ],
         ),
-        (Schedule(every_days=3), ["every_days=3 counts from a day; give it as start."]),
+        (Schedule(every_days=3), ["every_days=3 needs start, the day to count from."]),
         (Schedule(every_days=0, start="2026-01-01"), ["every_days is 0, but must be 1 or more."]),
-        (Schedule(months=[13]), ["months: 13 is no month."]),
+        (Schedule(months=[13]), ["months: 13 is not a month; use 1 to 12."]),
     ],
 )
 def test_every_problem_of_a_schedule_is_reported(schedule: Schedule, problems: list[str]) -> None:
@@ -120,10 +120,10 @@ def test_every_problem_of_a_schedule_is_reported(schedule: Schedule, problems: l
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"weekdays": ["mon", "tues"]}, "weekdays: 'tues' is none of 'mon', 'tue', "),
-        ({"window": ["08:00"]}, "window: give two times of day, when it begins and when it ends."),
-        ({"start": "tomorrow"}, "start: 'tomorrow' is no day; write it like 2026-01-31."),
-        ({"window": ("08:00", "25:00")}, "window: '25:00' is no time of day; write it like 08:00."),
+        ({"weekdays": ["mon", "tues"]}, "weekdays: 'tues' is not one of 'mon', 'tue', "),
+        ({"window": ["08:00"]}, "window: give two times of day, the start and the end."),
+        ({"start": "tomorrow"}, "start: 'tomorrow' is not a date; write it like 2026-01-31."),
+        ({"window": ("08:00", "25:00")}, "window: '25:00' is not a time of day; write it like 08:00."),
     ],
 )
 def test_an_invalid_schedule_is_rejected(fields: dict[str, object], expected: str) -> None:

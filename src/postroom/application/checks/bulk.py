@@ -14,13 +14,13 @@ def bulk_problems(adapter: object, pipeline: object) -> Iterator[str]:
     """Yield the conflicts between a Spark reader and its pipeline. The problems of each alone are not checked here."""
     if not isinstance(adapter, SparkReader):
         if isinstance(pipeline, Rows):
-            yield "pipelines.Rows is for what adapters.SparkReader reads; another adapter has no rows."
+            yield "pipelines.Rows works only with adapters.SparkReader; other adapters do not read rows."
         return
     if pipeline is None:
         pipeline = Rows()
     if not isinstance(pipeline, Rows):
-        kept = "" if getattr(pipeline, "recoverable", False) else " Bulk is recoverable only."
-        yield f"adapters.SparkReader reads rows, so its pipeline is pipelines.Rows(...).{kept}"
+        note = "" if getattr(pipeline, "recoverable", False) else " Bulk files are always recoverable."
+        yield f"adapters.SparkReader reads rows, so its pipeline must be pipelines.Rows(...).{note}"
     elif not adapter.problems() and adapter.known_columns is not None:
         yield from _column_problems(adapter, pipeline, {column.name: column for column in adapter.known_columns})
 
@@ -41,14 +41,14 @@ def _column_problems(adapter: SparkReader, pipeline: Rows, columns: Mapping[str,
         elif not column.can_promote(prop.value_type):
             wanted = prop.value_type.python_type.__name__
             yield f"pipeline: {prop.dotted} is a {wanted} property, but the column {name!r} is {column.type}."
-    settled = pipeline.with_columns(tuple(columns), adapter.body_column)
-    if settled.column is not None:
-        column = columns.get(settled.column)
+    complete = pipeline.with_columns(tuple(columns), adapter.body_column)
+    if complete.column is not None:
+        column = columns.get(complete.column)
         if column is None:
-            yield f"pipeline: the body is the column {settled.column!r}, which the reader does not yield; {there}."
+            yield f"pipeline: the body is the column {complete.column!r}, which the reader does not yield; {there}."
         elif not column.is_bytes:
-            yield f"pipeline: the column {settled.column!r} is {column.type}; a body is text or binary."
-    if settled.body == "csv":
+            yield f"pipeline: the column {complete.column!r} is {column.type}; a body is text or binary."
+    if complete.body == "csv":
         for column in columns.values():
             if column.is_nested:
                 yield f"pipeline: body is 'csv', but the column {column.name!r} is {column.type}; write it as JSON."

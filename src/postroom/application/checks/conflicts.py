@@ -62,24 +62,24 @@ def _host_conflicts(new: ApplicationDefinition, other: ApplicationDefinition) ->
         if there is None:
             continue
         if None not in (host.trusted, there.trusted) and host.trusted is not there.trusted:
-            said = "trusted" if there.trusted else "not trusted"
-            text = f"host {host.name!r}: the application {other.name!r} says that it is {said}."
+            setting = "trusted" if there.trusted else "not trusted"
+            text = f"host {host.name!r}: it is {setting} in the application {other.name!r}."
             yield host.position.problem(text)
         if None not in (host.throttling, there.throttling) and host.throttling != there.throttling:
-            text = f"host {host.name!r}: the application {other.name!r} says that it throttles {there.throttling}."
+            text = f"host {host.name!r}: it throttles {there.throttling} in the application {other.name!r}."
             yield host.position.problem(text)
         if (
             host.properties is not None
             and there.properties is not None
             and properties_of_host(host) != properties_of_host(there)
         ):
-            text = f"host {host.name!r}: the application {other.name!r} says that it has other properties."
+            text = f"host {host.name!r}: it has other properties in the application {other.name!r}."
             yield host.position.problem(text)
 
 
 def properties_of_host(host: HostDefinition) -> ApplicationProperties:
     """Return the properties of a host that one application declares."""
-    return frozenset((one.property.key, comparable_text(one.value)) for one in host.properties or ())
+    return frozenset((declared.property.key, comparable_text(declared.value)) for declared in host.properties or ())
 
 
 def _type_conflicts(new: ApplicationDefinition, other: ApplicationDefinition) -> Iterator[Problem]:

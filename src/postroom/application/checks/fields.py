@@ -30,7 +30,7 @@ def name_problems(what: str, name: object) -> Iterator[str]:
     elif not name.strip():
         yield f"{what}: the name is empty."
     elif name != name.strip():
-        yield f"{what}: the name {name!r} begins or ends with a space."
+        yield f"{what}: the name {name!r} starts or ends with a space."
     elif len(name) > MAX_NAME_LENGTH:
         yield f"{what}: the name has {len(name)} characters, but may have at most {MAX_NAME_LENGTH}."
     elif _CONTROL.search(name):

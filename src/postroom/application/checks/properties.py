@@ -1,8 +1,7 @@
 """The properties that an application knows, and problems with how it uses them.
 
 A property is known if it is a system property, if a pipeline of the application promotes it, if a host shows it, or if
-the application declares it. A filter over any other property would wait for values that nobody has said will come, and
-is most often a typing error, so it is rejected.
+the application declares it. A filter over any other property is rejected, because it is most often a typing error.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Use:
 
 
 def uses(application: Declarations) -> Iterator[Use]:
-    """Return every use of a property in the application: declared, set for a host, promoted, compared."""
+    """Yield every use of a property in the application: declared, set for a host, promoted, compared."""
     for declared in application.properties:
         if isinstance(declared.property, Property):
             yield Use(property=declared.property, position=declared.position, makes_known=True)
@@ -43,8 +42,8 @@ def uses(application: Declarations) -> Iterator[Use]:
                 yield Use(property=prop, position=host.position, makes_known=True)
     for receive_port in application.receive_ports:
         # An argument that is not a list of maps is reported by another check.
-        for one in receive_port.maps if isinstance(receive_port.maps, list | tuple) else ():
-            for prop in one.may_promote if isinstance(one, Map) else ():
+        for port_map in receive_port.maps if isinstance(receive_port.maps, list | tuple) else ():
+            for prop in port_map.may_promote if isinstance(port_map, Map) else ():
                 if not isinstance(prop, DistinguishedField):
                     yield Use(property=prop, position=receive_port.position, makes_known=True)
         for location in receive_port.locations:

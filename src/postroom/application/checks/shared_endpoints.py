@@ -1,7 +1,7 @@
 """Endpoints that cannot be deployed: two of them use one folder, table or HTTP port, or a folder is open to others.
 
-Each endpoint of an application is compared with those that are deployed, and with those declared before it. A deployed
-application of the same name is the one that is replaced, and is left out.
+Each endpoint of an application is compared with the deployed endpoints, and with the endpoints declared before it. A
+deployed application of the same name is replaced, so it is not compared.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def _pairs(
     others: Sequence[ApplicationDefinition],
 ) -> Iterator[tuple[_T, _T]]:
     """Yield each endpoint of ``new`` with each endpoint before it."""
-    known = [one for other in others for one in endpoints(other)]
-    for one in endpoints(new):
-        yield from ((one, other) for other in known)
-        known.append(one)
+    known = [endpoint for other in others for endpoint in endpoints(other)]
+    for endpoint in endpoints(new):
+        yield from ((endpoint, other) for other in known)
+        known.append(endpoint)
 
 
 def _locations(application: ApplicationDefinition) -> Iterator[ReceiveLocationDefinition]:
@@ -87,8 +87,8 @@ def _watched_folder_problems(
         if _folder(file, home) == _folder(theirs, home) and can_match_same_name(file.pattern, theirs.pattern):
             yield location.position.problem(
                 f"receive location {location.name!r}: {other.name!r} watches the same folder {file.path!r} for "
-                f"names that may be the same ({theirs.pattern!r} and {file.pattern!r}), so that it would be chance "
-                "which of them takes a file. Give each a folder or a pattern of its own."
+                f"names that may be the same ({theirs.pattern!r} and {file.pattern!r}), so either of them could "
+                "receive a file. Give each its own folder or pattern."
             )
 
 
@@ -96,14 +96,14 @@ def _archive_problems(
     new: ApplicationDefinition, others: Sequence[ApplicationDefinition], home: Path
 ) -> Iterator[Problem]:
     """Yield archives that a location watches: archived files would be received again."""
-    watching = [one for application in (*others, new) for one in _watching(application)]
+    watching = [watched for application in (*others, new) for watched in _watching(application)]
     for location, file in _watching(new):
         archive = file.archive_folder(home)
         for other, theirs in watching:
             if archive is not None and location is not other and normpath(archive) == _folder(theirs, home):
                 yield location.position.problem(
                     f"receive location {location.name!r}: its archive {file.archive!r} is the folder that "
-                    f"{other.name!r} watches, so that what is archived would come in again. Archive elsewhere."
+                    f"{other.name!r} watches, so archived files would be received again. Use another archive folder."
                 )
 
 
@@ -143,8 +143,8 @@ def _file_name_problems(
             distinct = file.name.replace("%MessageID%", "%MessageID%-%SendPort%", 1)
             yield port.position.problem(
                 f"send port {port.name!r}: send port {other.name!r} writes into the same folder {file.path!r} "
-                f"under the same names, so each would take files of the other for its own. Tell them apart: "
-                f"name={distinct!r}, or give each a folder."
+                f"under the same names, so a port could consider a file of the other port its own. Use different names "
+                f"(name={distinct!r}) or different folders."
             )
 
 
@@ -156,7 +156,7 @@ def _table_problems(new: ApplicationDefinition, others: Sequence[ApplicationDefi
         if isinstance(ours, SparkTable) and isinstance(theirs, SparkTable) and _table(ours) == _table(theirs):
             yield port.position.problem(
                 f"send port {port.name!r}: {other.name!r} writes into the same table {theirs.table!r}, which has "
-                "one row for each message: what reaches both ports would be written for one of them only. Use "
+                "one row for each message, so a message that both ports receive would be written only once. Use "
                 "one port with both filters and the maps of both, or a table for each."
             )
 

@@ -64,8 +64,8 @@ def test_conflicting_host_declarations_of_two_applications_are_rejected(connecti
         connection, build_application("second", trusted=False, properties={Thumbprint: "U"}).definition(), home=HOME
     ).problems
     assert [problem.text for problem in problems] == [
-        "host 'Secure': the application 'guarded' says that it is trusted.",
-        "host 'Secure': the application 'guarded' says that it has other properties.",
+        "host 'Secure': it is trusted in the application 'guarded'.",
+        "host 'Secure': it has other properties in the application 'guarded'.",
     ]
 
 
@@ -111,7 +111,7 @@ def test_throttling_thresholds_follow_the_declaration(connection: Connection) ->
     assert deploy(connection, build_application(throttling=Throttling(messages=1_000, longest_delay=60))).changes == ()
     other = build_application("second", throttling=Throttling(messages=0)).definition()
     (problem,) = plan(connection, other, home=HOME).problems
-    assert "the application 'guarded' says that it throttles above 1,000 messages" in problem.text
+    assert "it throttles above 1,000 messages" in problem.text
     # An application that does not declare it changes nothing.
     deploy(connection, build_application("third"))
     assert find_host(connection, "Secure").throttling.messages == 1_000

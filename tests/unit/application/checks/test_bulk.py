@@ -27,10 +27,10 @@ def application(adapter: ReceiveAdapter, pipeline: ReceivePipeline | None) -> Ap
 @pytest.mark.parametrize(
     ("adapter", "pipeline", "why"),
     [
-        (CSV, pipelines.Json(), "its pipeline is pipelines.Rows(...). Bulk is recoverable only."),
-        (CSV, pipelines.JsonLines(), "its pipeline is pipelines.Rows(...)."),
+        (CSV, pipelines.Json(), "its pipeline must be pipelines.Rows(...). Bulk files are always recoverable."),
+        (CSV, pipelines.JsonLines(), "its pipeline must be pipelines.Rows(...)."),
         (CSV, pipelines.Rows(recoverable=False), "bulk files are always recoverable"),
-        (adapters.File("in"), pipelines.Rows(), "another adapter has no rows"),
+        (adapters.File("in"), pipelines.Rows(), "other adapters do not read rows"),
         (CSV, pipelines.Rows(promote={Region: "area"}), "promoted from 'area', which the reader does not yield"),
         (CSV, pipelines.Rows(promote={Total: "region"}), "is a Decimal property, but the column 'region' is string"),
         (CSV, pipelines.Rows(promote={When: "day"}), "is a datetime property, but the column 'day' is date"),

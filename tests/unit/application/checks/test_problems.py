@@ -60,7 +60,7 @@ def test_a_correct_declaration_has_no_problems(declare: Callable[[Any], object])
         (lambda app: app.host("A", properties={"Region": "EU"}), "'Region' is not a property"),
         (lambda app: app.host("A", properties={Region: 5}), "host 'A': Orders.Region: "),
         (lambda app: app.host("A", properties={Region: ["EU", None]}), "host 'A': Orders.Region: "),
-        (lambda app: app.send_port(" a", NULL), "begins or ends with a space"),
+        (lambda app: app.send_port(" a", NULL), "starts or ends with a space"),
         (lambda app: app.send_port("x" * 257, NULL), "257 characters"),
         (lambda app: app.send_port("a\nb", NULL), "control character"),
         (lambda app: app.send_port(5, NULL), "5, which is not text"),
