@@ -5,12 +5,12 @@
     │   ├── BadValue           a value is outside its type's domain
     │   ├── BadFilter          a filter cannot be read, or is not allowed
     │   ├── DefinitionRefused  an application has problems; carries every one, with file and line
-    │   └── NotFound           a name or id that is not there
-    ├── StateError             the thing is there, but its state does not allow the operation
+    │   └── NotFound           nothing has this name or id
+    ├── StateError             the state of an object does not allow the operation
     │   ├── NotAllowed         the login may not do this
     │   ├── KeyReused          an idempotency key was used for other content
     │   └── ClaimLost          another host instance took over the claim
-    ├── MessageFailure         one message cannot go on; it is suspended with this reason
+    ├── MessageFailure         a message cannot be processed further; it is suspended with this reason
     │   ├── PipelineFailure    it cannot be decoded, disassembled or promoted
     │   │   └── MapFailure         the map of its port failed
     │   ├── AuthenticationFailure  it has no authenticated originator, and its receive port requires one
@@ -23,10 +23,10 @@
     │   └── DeliveryRefused    a send port can never transmit it
     │       └── AddressRefused     a dynamic send port cannot, or may not, send to its address
     ├── PublishFailed          a publish was refused as a whole; carries a result per item
-    ├── DatabaseError          PostgreSQL refused a statement; a retry does not help
+    ├── DatabaseError          PostgreSQL rejected a statement; a retry does not help
     └── Unavailable            something that is needed (Java, Spark, a file) is not available now; a retry may help
-        └── MessageBoxUnavailable  the MessageBox did not answer, or could not do it now
-            ├── TransactionConflict    another transaction was in the way (deadlock, serialization failure)
+        └── MessageBoxUnavailable  the MessageBox did not answer, or cannot process the request now
+            ├── TransactionConflict    a conflict with another transaction (deadlock, serialization failure)
             ├── LockTimeout            another session held a lock for too long
             ├── StaleRouting           the subscriptions changed between matching and writing
             └── ReadInterrupted        the connection was lost while a message was read
@@ -35,8 +35,8 @@ An error says what happened with which value, why, and what to do. Its type decl
 decides them:
 
 - ``code``: its stable code (docs/reference/errors.md).
-- ``fault``: who caused it. A fault of the message suspends the message. A fault of the environment suspends nothing:
-  the work is done again, as often as its policy says. Anything else is for the caller to correct.
+- ``fault``: what caused it. A fault of the message suspends the message. A fault of the environment suspends nothing:
+  the work is retried by its policy. The caller has to correct any other fault.
 - ``transient``: whether a retry may help.
 
 Exceptions of other libraries are translated where they enter: psycopg's in messagebox/connection.py, Spark's in
@@ -79,7 +79,7 @@ class PostroomError(Exception):
 
     @property
     def can_retry(self) -> bool:
-        """Whether the same work may succeed later, perhaps after the environment was corrected."""
+        """True if the same work may succeed later, perhaps after the environment was corrected."""
         return self.transient or self.fault is Fault.ENVIRONMENT
 
 
@@ -131,18 +131,18 @@ class DefinitionRefused(DefinitionError):
 
 
 class NotFound(DefinitionError):
-    """There is nothing of that name or id."""
+    """Nothing has this name or id."""
 
     code = "NOT_FOUND"
 
 
 def nearest(name: str, names: Iterable[str], there_are: str, *, none: str = "none") -> str:
-    """A hint for a name that is not there: those that look like it, or else those there are, if these are few.
+    """Return a hint for an unknown name: similar names, or else a list of the known names.
 
     >>> nearest("Europ", ["Europe", "Audit"], "The send ports are")
     'Did you mean Europe?'
     """
-    import difflib  # only for who has made a slip
+    import difflib  # imported only for an unknown name
 
     known = sorted(set(names))
     by_lower = {each.lower(): each for each in known}
@@ -153,7 +153,7 @@ def nearest(name: str, names: Iterable[str], there_are: str, *, none: str = "non
     return f"{there_are}: {', '.join(known[:_FEW]) or none}{more}."
 
 
-#: How much a name has to look like another one, and how many names a hint may have.
+#: The similarity (0 to 1) of suggested names, and the maximum number of names in a hint.
 _LIKE = 0.7
 _FEW = 20
 
@@ -192,7 +192,7 @@ class ClaimLost(StateError):
 
 
 class MessageFailure(PostroomError):
-    """One message cannot go on; it is kept, suspended with this reason."""
+    """A message cannot be processed further. It is suspended with this reason."""
 
     code = "MESSAGE"
     fault = Fault.MESSAGE
@@ -264,32 +264,32 @@ class AddressRefused(DeliveryRefused):
 
 @dataclass(frozen=True)
 class PublishResult:
-    """What a refused publish says of one of its messages; no failure means that it alone would have been accepted."""
+    """The result for one message of a refused publish. Without a failure the message alone would have been accepted."""
 
     message_id: uuid.UUID
     failure: PostroomError | None
 
 
 class PublishFailed(PostroomError):
-    """A publish was refused as a whole; none of its messages was kept."""
+    """A publish was refused as a whole. None of its messages was stored."""
 
     code = "PUBLISH"
 
     def __init__(self, results: Sequence[PublishResult]) -> None:
         failures = [(result.message_id, result.failure) for result in results if result.failure is not None]
-        nobody = any(isinstance(failure, RoutingFailure) for _, failure in failures)
+        is_unroutable = any(isinstance(failure, RoutingFailure) for _, failure in failures)
         super().__init__(
-            f"Nothing was published: {len(failures)} of {len(results)} messages cannot be.",
+            f"Nothing was published: {len(failures)} of {len(results)} messages cannot be published.",
             why="; ".join(f"{message_id}: {failure.what}" for message_id, failure in failures[:3]),
             hint="'postroom explain' shows for a message which subscriptions it misses, and why."
-            if nobody
+            if is_unroutable
             else next((failure.hint for _, failure in failures if failure.hint), ""),
         )
         self.results = tuple(results)
 
 
 class DatabaseError(PostroomError):
-    """PostgreSQL refused a statement: a bug, or a schema that does not fit this version."""
+    """PostgreSQL rejected a statement: a bug, or a schema that does not fit this version."""
 
     code = "DATABASE"
     fault = Fault.ENVIRONMENT
@@ -304,15 +304,15 @@ class Unavailable(PostroomError):
 
 
 class MessageBoxUnavailable(Unavailable):
-    """The MessageBox did not answer, or could not do it now."""
+    """The MessageBox did not answer, or cannot process the request now."""
 
 
 class TransactionConflict(MessageBoxUnavailable):
-    """Another transaction was in the way; nothing of this one was kept."""
+    """The transaction conflicts with another one and was rolled back."""
 
 
 class LockTimeout(MessageBoxUnavailable):
-    """Another session held a lock for longer than this one was to wait."""
+    """Another session held a lock for longer than the lock timeout."""
 
 
 class StaleRouting(MessageBoxUnavailable):
