@@ -40,7 +40,7 @@ class ServerFolder:
         self.lock = self.data / "lock"
         self.users = self.data / "users"
         self.log = self.data / "log"
-        self._card = self.data / "server.json"
+        self._record_path = self.data / "server.json"
 
     def make(self) -> None:
         """Create the folder, which contains the lock that everything else needs."""
@@ -48,30 +48,29 @@ class ServerFolder:
 
     def find_pgdata(self) -> Path | None:
         """Return the data directory of an initialised server, or None."""
-        kept_at = self._read().get("kept_at")
-        pgdata = Path(kept_at) / "pgdata" if kept_at else self.data / "pgdata"
+        pgdata = Path(self._read().get("database_folder", self.data)) / "pgdata"
         return pgdata if pgdata.exists() else None
 
     def choose_pgdata(self, binaries: Binaries, store: Path) -> Path:
         """Choose the path of a new data directory that the account of `binaries` can enter. Create its parent."""
-        card = {"id": secrets.token_hex(4)} | self._read()
+        record = {"id": secrets.token_hex(4)} | self._read()
         if binaries.account is not None:
             self.data.chmod(0o755)
             if not binaries.has_access("-x", self.data):
                 # The id separates the database of a new folder from that of an old folder with the same path.
                 path = hashlib.sha256(str(self.data).encode()).hexdigest()[:12]
-                card["kept_at"] = str(store / f"{path}-{card['id']}")
-        self._write(card)
-        place = Path(card.get("kept_at", self.data))
+                record["database_folder"] = str(store / f"{path}-{record['id']}")
+        self._write(record)
+        folder = Path(record.get("database_folder", self.data))
         try:
-            place.mkdir(parents=True, exist_ok=True, mode=0o755)
+            folder.mkdir(parents=True, exist_ok=True, mode=0o755)
         except OSError as error:
             raise Unavailable(
-                f"There is no place for the database of {self.data}.",
-                why=f"The account that PostgreSQL runs as cannot enter that folder. {error}",
-                hint="Choose a --home that everybody can enter, or run Postroom as an ordinary user.",
+                f"The folder {folder} for the database of {self.data} cannot be created.",
+                why=f"The account that PostgreSQL runs as cannot enter {self.data}. {error}",
+                hint="Choose a --home that every account can enter, or run Postroom as an ordinary user.",
             ) from error
-        return place / "pgdata"
+        return folder / "pgdata"
 
     def socket_folder(self, pgdata: Path, binaries: Binaries) -> Path:
         """Return the data directory if its path is valid for a socket, otherwise a short private folder."""
@@ -93,15 +92,15 @@ class ServerFolder:
 
     def _read(self) -> dict[str, str]:
         try:
-            card: dict[str, str] = json.loads(self._card.read_text())
+            record: dict[str, str] = json.loads(self._record_path.read_text())
         except FileNotFoundError:
             return {}
-        return card
+        return record
 
-    def _write(self, card: dict[str, str]) -> None:
-        unfinished = self._card.with_suffix(".new")
-        unfinished.write_text(json.dumps(card) + "\n")
-        unfinished.replace(self._card)
+    def _write(self, record: dict[str, str]) -> None:
+        unfinished = self._record_path.with_suffix(".new")
+        unfinished.write_text(json.dumps(record) + "\n")
+        unfinished.replace(self._record_path)
 
 
 def is_socket_address(path: Path) -> bool:
