@@ -1,7 +1,7 @@
 -- The queues for the history source: one row for each message and service, with the names of its host and its
--- service. A row keeps its number (place) when it moves between the queues, so it is in one range of numbers only.
+-- service. A row keeps its number (range_key) when it moves between the queues, so it is in one range of numbers only.
 -- Reads all rows of the three queues for each range of numbers.
-SELECT i.seq AS place, i.seq, i.instance_id, i.message_id, h.name AS host, c.name AS service_class,
+SELECT i.seq AS range_key, i.seq, i.instance_id, i.message_id, h.name AS host, c.name AS service_class,
        coalesce(p.name, l.name, s.service_name) AS service,
        CASE i.state WHEN 1 THEN 'ready to run' WHEN 2 THEN 'active' WHEN 4 THEN 'suspended' WHEN 8 THEN 'waiting to retry'
                     ELSE 'suspended, not resumable' END AS state,

@@ -4,7 +4,7 @@ A task reads a range of a table with a server-side cursor, a few rows at a time.
 size of the table. The options ``columns`` and ``where`` select the columns and rows that PostgreSQL sends.
 
 The reader does not implement ``pushFilters``: Spark 4.3 uses a reader that has taken filters for every later query of
-the same DataFrame, which then misses rows (docs/history.md).
+the same DataFrame, which then misses rows (docs/how-to/history.md).
 """
 
 from __future__ import annotations
@@ -59,10 +59,16 @@ def register_history(
 class History(DataSource):
     """Messages, contexts and queues of a MessageBox.
 
-    Options: ``table`` (or the argument of ``load``): messages, contexts or queues. ``url`` of the MessageBox, or
-    ``home``, the folder whose embedded one runs, and ``user`` to log in as (default: what was registered). ``columns``,
-    separated by commas: those to read (default: all but bodies). ``where``: a filter over the table's columns, which
-    PostgreSQL applies. ``partitions``: maximum number of tasks. ``maxBody``: a longer body is null.
+    | option | meaning | default |
+    |---|---|---|
+    | ``table``, or the argument of ``load`` | messages, contexts or queues | required |
+    | ``url`` | address of the MessageBox | as registered |
+    | ``home`` | folder of a running embedded MessageBox | as registered |
+    | ``user`` | user to log in as | as registered |
+    | ``columns`` | names of columns, separated by commas | all except bodies |
+    | ``where`` | filter over the columns, applied by PostgreSQL | all rows |
+    | ``partitions`` | maximum number of tasks | 8 |
+    | ``maxBody`` | a longer body (in bytes) is null | 1048576 |
     """
 
     #: The defaults of the options, from ``register_history``.
@@ -113,7 +119,8 @@ class History(DataSource):
 
 
 def select_login(options: Mapping[str, str], defaults: Mapping[str, str]) -> Login:
-    """Return the login of the selected MessageBox. Raise NotFound if there is none, Unavailable if it does not run."""
+    """Return the login of the selected MessageBox. Raise NotFound if it does not exist, Unavailable if it is not
+    running."""
     user = options.get("user") or defaults.get("user")
     url = options.get("url") or (None if options.get("home") else defaults.get("url"))
     if url:
@@ -129,7 +136,7 @@ def select_login(options: Mapping[str, str], defaults: Mapping[str, str]) -> Log
     url = EmbeddedServer(folder).running_url()
     if url is None:
         raise Unavailable(
-            f"The MessageBox in {home} does not run.", hint="Start it: postroom up APP --home DIR. Then try again."
+            f"The MessageBox in {home} is not running.", hint="Start it: postroom up APP --home DIR. Then try again."
         )
     return Login(url=url, user=user)
 
@@ -205,7 +212,7 @@ class HistoryReader(DataSourceReader):
         conditions = [] if self._where is None else [self._where]
         for operator, bound in ((">=", range_.start), ("<", range_.end)):
             if bound is not None:
-                conditions.append((f"place {operator} %s::{self._table.place}", [bound]))
+                conditions.append((f"range_key {operator} %s::{self._table.range_key_type}", [bound]))
         where = f" WHERE {' AND '.join(text for text, _ in conditions)}" if conditions else ""
         parameters += [value for _, values in conditions for value in values]
         return f"SELECT {selected} FROM ({source}) AS found{where} {limit}", parameters

@@ -41,8 +41,8 @@ class HistoryTable:
 
     name: str
     columns: dict[str, ColumnKind]
-    place: str
-    """The type of the column ``place``. Tasks read ranges of this column."""
+    range_key_type: str
+    """The type of the column ``range_key``. Tasks read ranges of this column."""
     costly: frozenset[str] = frozenset()
 
     @property
@@ -61,7 +61,7 @@ class HistoryTable:
 
     def bounds(self, connection: Connection, tasks: int) -> list[str]:
         """Return the bounds of at most ``tasks`` ranges of a useful size."""
-        if self.place == "tid":
+        if self.range_key_type == "tid":
             row = connection.execute(
                 "SELECT pg_relation_size('messagebox.spool') / current_setting('block_size')::bigint"
             ).fetchone()
@@ -95,7 +95,7 @@ MESSAGES = HistoryTable(
         "size": _LONG,
         "body": ColumnKind.BYTES,
     },
-    place="tid",
+    range_key_type="tid",
     costly=frozenset({"body"}),
 )
 CONTEXTS = HistoryTable(
@@ -108,7 +108,7 @@ CONTEXTS = HistoryTable(
         "value_type": _TEXT,
         "value": _TEXT,
     },
-    place="tid",
+    range_key_type="tid",
 )
 QUEUES = HistoryTable(
     name="queues",
@@ -131,7 +131,7 @@ QUEUES = HistoryTable(
         "adapter": _TEXT,
         "uri": _TEXT,
     },
-    place="bigint",
+    range_key_type="bigint",
 )
 
 TABLES = {table.name: table for table in (MESSAGES, CONTEXTS, QUEUES)}

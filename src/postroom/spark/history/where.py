@@ -1,4 +1,4 @@
-"""The option ``where``: a filter over the columns of a table, in the language of docs/filter-language.md.
+"""The option ``where``: a filter over the columns of a table, in the language of docs/reference/filter-language.md.
 
 The names of columns come from the table and every value is a parameter, so no text of the user becomes SQL.
 """

@@ -65,7 +65,7 @@ class Drained:
     """Why the batch could not be written. Its messages are retried later, or suspended."""
     searching: bool = False
     """True while messages that kill their workers are being isolated. The batch has to be opened again at once."""
-    newest: int = 0
+    last_seq: int = 0
     """The highest queue number of its messages."""
 
 
@@ -94,7 +94,7 @@ class Drain:
             total = replace(
                 drained, messages=total.messages + drained.messages, written=total.written + drained.written
             )
-            if drained.failure is not None or drained.newest >= last:
+            if drained.failure is not None or drained.last_seq >= last:
                 break
         return total
 
@@ -125,11 +125,11 @@ class Drain:
         batch = self.queue.open_batch(connection, port_id, limit=limit)
         if batch is None:
             return None
-        newest = max(batch.seqs, default=0)
+        last_seq = max(batch.seqs, default=0)
         sink = _load_sink(batch)
         if sink is None:
             self._suspend_all(connection, batch)
-            return Drained(messages=len(batch.seqs), written=0, newest=newest)
+            return Drained(messages=len(batch.seqs), written=0, last_seq=last_seq)
         try:
             self._write(sink, batch, port)
         except ClaimLost:
@@ -140,7 +140,7 @@ class Drain:
             if batch.attempt < MAX_BATCH_ATTEMPTS and self.queue.count_attempted(connection, batch):
                 _log.warning(
                     "%s: a worker died; its messages are retried one by one",
-                    port.name if port else "",
+                    port.name if port else batch.batch_id,
                 )
                 return Drained(messages=len(batch.seqs), written=0, failure=format_reason(error), searching=True)
             if not self._abandon(sink, batch):
@@ -148,7 +148,7 @@ class Drain:
             failure = self._fail(connection, batch, sink, port, error)
             return Drained(messages=len(batch.seqs), written=0, failure=failure)
         written = self.queue.complete(connection, batch)
-        return Drained(messages=len(batch.seqs), written=written, newest=newest)
+        return Drained(messages=len(batch.seqs), written=written, last_seq=last_seq)
 
     def _write(self, sink: AnySink, batch: SinkBatch, port: SendPort | None) -> None:
         target = self._writer.target(sink)
