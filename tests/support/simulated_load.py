@@ -8,8 +8,8 @@ from tests.support.box import Box
 _FIXED_LOAD = """
 CREATE OR REPLACE FUNCTION messagebox.current_load(
     p_max_age interval DEFAULT '1 second', p_now timestamptz DEFAULT clock_timestamp())
-RETURNS TABLE (queued bigint, spooled bigint, measured_at timestamptz)
-LANGUAGE sql AS 'SELECT {queued}::bigint, {spooled}::bigint, p_now'
+RETURNS TABLE (queued bigint, spooled bigint, measured_at timestamptz, suspended jsonb)
+LANGUAGE sql AS 'SELECT {queued}::bigint, {spooled}::bigint, p_now, jsonb_build_object()'
 """
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from postroom.errors import DefinitionError, Unavailable
 from postroom.messagebox.configuration import Host, ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
-from postroom.messagebox.streams.throttle import Throttle, read_throttle
+from postroom.messagebox.streams.throttle import Load, read_load
 from postroom.spark.bulk.row_stream import RunningRowStream
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
 from postroom.spark.error_reasons import format_reason
@@ -46,7 +46,6 @@ class PipelineProcess:
         self._sinks = Sinks(session, host, login=login, home=home)
         self._counts: Counter[str] = Counter()
         self._connection: Connection | None = None
-        self._throttle: Throttle | None = None
         self._read_at = 0.0
 
     def run(self, stopping: threading.Event) -> Counter[str]:
@@ -85,12 +84,11 @@ class PipelineProcess:
                 self._connection = self._login.connect("pipeline")
             locations = find_locations_to_serve(self._connection, self._host)
             wanted = {location.location_id: location for location in locations}
-            throttle = read_throttle(self._connection, self._host.host_id)
+            load = read_load(self._connection, self._host.host_id)
         except Unavailable as error:
             _log.warning("the configuration cannot be read: %s", str(error).strip().replace("\n", " "))
             self._connection = None
             return
-        self._report_throttle(throttle)
         for location_id, running in list(self._running.items()):
             if wanted.get(location_id) != running.location:
                 self._stop(location_id, drain=True)
@@ -99,6 +97,7 @@ class PipelineProcess:
                 running_class = choose_running_class(location)
                 self._running[location_id] = running_class(self._session, location, login=self._login, home=self._home)
                 self._running[location_id].start()
+        self._report_throttles(load)
 
     def _check_locations(self) -> None:
         """Check all locations, and start only a few streams at a time. Each starts a Python process that has to answer
@@ -116,15 +115,21 @@ class PipelineProcess:
             _log.warning("the sinks cannot be read: %s", str(error).strip().replace("\n", " "))
             self._connection = None
 
-    def _report_throttle(self, throttle: Throttle | None) -> None:
+    def _report_throttles(self, load: Load | None) -> None:
         """Log the start and the end of throttling. The sources of the streams slow down by themselves."""
-        if throttle is not None and self._throttle is None:
-            _log.warning("receiving is throttled: %s", throttle.reason)
-        elif throttle is None and self._throttle is not None:
-            _log.info("receiving is no longer throttled")
-        self._throttle = throttle
-        for running in self._running.values():
+        started, ended, reason = [], [], ""
+        for location_id, running in self._running.items():
+            throttle = None if load is None else load.get_throttle(location_id)
+            if throttle is not None and running.throttle is None:
+                started.append(running.location.name)
+                reason = throttle.reason
+            elif throttle is None and running.throttle is not None:
+                ended.append(running.location.name)
             running.throttle = throttle
+        if started:
+            _log.warning("receiving is throttled at %s: %s", ", ".join(sorted(started)), reason)
+        if ended:
+            _log.info("receiving is no longer throttled at %s", ", ".join(sorted(ended)))
 
     def _stop(self, location_id: uuid.UUID, *, drain: bool) -> None:
         """Stop a location in a separate thread, so that other locations do not wait until it is drained."""

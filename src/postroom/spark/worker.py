@@ -98,7 +98,7 @@ def close_worker(login: Login) -> None:
 def make_pace(worker: Worker, location: ReceiveLocation, *, paced: bool) -> Callable[[], bool]:
     """Return what a task calls between two transactions. If it is ``paced``, it waits while receiving is throttled, and
     returns False if the task has to end."""
-    return Pace(worker.connection, location.host_id) if paced else lambda: True
+    return Pace(worker.connection, location.host_id, location.location_id) if paced else lambda: True
 
 
 @contextmanager

@@ -28,13 +28,32 @@ def test_a_host_is_throttled_until_the_load_is_below_the_threshold(box: Box) -> 
         # Every message has two queue rows. Suspended messages count.
         box.receive(location, b"\n".join(b'{"region": "EU"}' for _ in range(40)))
         wait_until(lambda: measure(connection)[:2] == (80, 40), what="80 rows in queues")
-        throttle = read_throttle(connection, box.host().host_id)
+        throttle = read_throttle(connection, box.host().host_id, location.location_id)
         assert throttle is not None
         assert throttle.reason.startswith("80 messages are in the queues; the threshold is 50")
         box.connection.execute("DELETE FROM work_queue")
         box.connection.execute("SELECT pg_stat_force_next_flush()")
         wait_until(lambda: measure(connection)[0] == 40, what="40 rows in queues")
-        assert read_throttle(connection, box.host().host_id) is None
+        assert read_throttle(connection, box.host().host_id, location.location_id) is None
+
+
+def test_suspended_messages_of_a_location_throttle_only_this_location(box: Box) -> None:
+    flooded, other = box.add_location(name="Flooded"), box.add_location(name="Other", port="OtherIn")
+    store_thresholds(box.connection, box.host().host_id, Throttling(messages=50, spool_multiplier=1, longest_delay=10))
+    with connect(box.url, user=box.host().role_name) as connection:
+        box.receive(flooded, b"\n".join(b'{"region": "EU"}' for _ in range(60)))
+        wait_until(lambda: measure(connection)[:2] == (61, 61), what="60 suspended documents and their report")
+        throttle = read_throttle(connection, box.host().host_id, flooded.location_id)
+        assert throttle is not None
+        assert throttle.reason.startswith("60 messages are in the")
+        assert read_throttle(connection, box.host().host_id, other.location_id) is None
+        # What waits for a subscriber slows down both.
+        box.add_port("Started", "exists(Region)")
+        box.receive(other, b"\n".join(b'{"region": "EU"}' for _ in range(51)))
+        wait_until(lambda: measure(connection)[0] == 112, what="51 more rows in queues")
+        throttle = read_throttle(connection, box.host().host_id, other.location_id)
+        assert throttle is not None
+        assert throttle.reason.startswith("51 messages are in the")
 
 
 def test_the_load_is_measured_at_most_once_a_second_by_one_session(box: Box) -> None:

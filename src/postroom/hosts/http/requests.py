@@ -56,7 +56,7 @@ class HttpRequests:
         if not location.receives_at(self._clock()):
             return _retry_later("This receive location is outside its schedule.", _DISABLED_RETRY_SECONDS)
         try:
-            throttle = self._current_throttle()
+            throttle = self._current_throttle(location.location_id)
             if throttle is not None:
                 return _retry_later(f"The MessageBox is busy: {throttle.reason}.", max(1, math.ceil(throttle.delay)))
             return self._accept(location, request)
@@ -69,11 +69,11 @@ class HttpRequests:
         except MissingReference:
             return build_error_response(404, f"The receive location at {request.path} was deleted.")
 
-    def _current_throttle(self) -> Throttle | None:
+    def _current_throttle(self, location_id: uuid.UUID) -> Throttle | None:
         if not self._throttle.is_due():
-            return self._throttle.last
+            return self._throttle.get_last(location_id)
         with self._connections.borrow(_CONNECTION_TIMEOUT) as connection:
-            return self._throttle.current(connection)
+            return self._throttle.current(connection, location_id)
 
     def _accept(self, location: ReceiveLocation, request: Request) -> Response:
         assert isinstance(location.adapter, HttpReceive)

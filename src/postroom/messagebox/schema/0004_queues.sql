@@ -96,6 +96,9 @@ CREATE INDEX suspended_queue_stopped_group ON messagebox.suspended_queue (group_
 -- The routing failure report of an instance.
 CREATE INDEX suspended_queue_reports ON messagebox.suspended_queue (related_instance_id) WHERE cause = 3;
 
+-- Counting the rows of each receive location: messages that could not be received or published, and reports.
+CREATE INDEX suspended_queue_received ON messagebox.suspended_queue (service_id) WHERE task IN (2, 3) OR cause = 3;
+
 -- All service instances, with BizTalk's state codes: 1 ready to run, 2 active, 4 suspended (resumable),
 -- 8 dehydrated (a send port that waits for its next attempt), 32 suspended (not resumable).
 CREATE VIEW messagebox.instances AS
@@ -120,6 +123,10 @@ CREATE VIEW messagebox.instances AS
 CREATE TABLE management.load (
     queued            bigint NOT NULL DEFAULT 0,     -- rows in all work, scheduled and suspended queues
     spooled           bigint NOT NULL DEFAULT 0,     -- rows in the spool
+    -- Suspended rows by receive location. The key of programs and of routing failure reports is empty. Counted only if a
+    -- threshold is exceeded, and otherwise {}.
+    suspended         jsonb NOT NULL DEFAULT '{}',
+    counted_in        interval NOT NULL DEFAULT '0', -- how long the count of suspended rows took
     measured_at       timestamptz NOT NULL DEFAULT '-infinity',
     statistics_since  timestamptz,                   -- start of PostgreSQL's row counters, which a crash resets
     one_row           boolean NOT NULL DEFAULT true UNIQUE CHECK (one_row)

@@ -1,17 +1,19 @@
 """Throttling: slows down the streams of a host while the MessageBox has too many messages.
 
-    throttle = read_throttle(connection, host_id)
+    throttle = read_throttle(connection, host_id, location_id)
     if throttle is not None:
         ...                          # wait throttle.delay seconds, receive at most throttle.rows(1_000)
 
 Streams check the throttle between two batches, and HTTP locations before they accept a request. The check is cheap: the
-load is measured from counters, at most once a second in the whole MessageBox.
+load is measured from counters, at most once a second in the whole MessageBox. The suspended rows of a receive location
+slow down this location alone.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -59,19 +61,51 @@ def calculate_throttle(
     return Throttle(severity=severity, delay=delay, reason=f"{count:,} {what}; the threshold is {limit:,}")
 
 
-def read_throttle(connection: Connection, host_id: int) -> Throttle | None:
-    """Return the current throttle of a host, or None. The load is at most a few seconds old."""
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """The load of the MessageBox, and the thresholds of a host."""
+
+    queued: int
+    spooled: int
+    suspended: Mapping[str, int]
+    """Rows of messages that could not be received or published, by receive location. ``queued`` contains them. The key
+    of programs and of routing failure reports is empty."""
+    messages: int
+    spool_multiplier: float
+    longest_delay: float
+
+    def get_throttle(self, location_id: uuid.UUID) -> Throttle | None:
+        """Return the throttle of a receive location, or None. Suspended rows of other locations do not count."""
+        others = sum(count for location, count in self.suspended.items() if location != str(location_id))
+        return calculate_throttle(
+            queued=self.queued - others,
+            spooled=self.spooled - others,
+            messages=self.messages,
+            spool_multiplier=self.spool_multiplier,
+            longest_delay=self.longest_delay,
+        )
+
+
+def read_load(connection: Connection, host_id: int) -> Load | None:
+    """Return the load for a host, at most a few seconds old. Return None if the host does not exist any more."""
     row = connection.execute(statement("queries/read_throttling"), (host_id,)).fetchone()
     if row is None:
         return None
-    queued, spooled, messages, multiplier, longest = row
-    return calculate_throttle(
+    queued, spooled, suspended, messages, multiplier, longest = row
+    return Load(
         queued=queued,
         spooled=spooled,
+        suspended=suspended,
         messages=messages,
         spool_multiplier=multiplier,
         longest_delay=longest.total_seconds(),
     )
+
+
+def read_throttle(connection: Connection, host_id: int, location_id: uuid.UUID) -> Throttle | None:
+    """Return the current throttle of a receive location, or None."""
+    load = read_load(connection, host_id)
+    return None if load is None else load.get_throttle(location_id)
 
 
 def store_thresholds(connection: Connection, host_id: int, thresholds: Throttling) -> None:
@@ -87,31 +121,31 @@ def store_thresholds(connection: Connection, host_id: int, thresholds: Throttlin
 
 
 class ThrottleWatch:
-    """Caches the throttle of a host for a second."""
+    """Caches the load for a host for a second."""
 
     def __init__(self, host_id: int) -> None:
         self._host_id = host_id
-        self._throttle: Throttle | None = None
+        self._load: Load | None = None
         self._check_at = 0.0
 
     def is_due(self) -> bool:
         """Return True if ``current`` would query the MessageBox."""
         return time.monotonic() >= self._check_at
 
-    def current(self, connection: Connection) -> Throttle | None:
+    def current(self, connection: Connection, location_id: uuid.UUID) -> Throttle | None:
+        """Return the current throttle of a receive location."""
         if self.is_due():
-            self._throttle = read_throttle(connection, self._host_id)
+            self._load = read_load(connection, self._host_id)
             self._check_at = time.monotonic() + _CHECK_INTERVAL
-        return self._throttle
+        return self.get_last(location_id)
 
-    @property
-    def last(self) -> Throttle | None:
-        """The throttle at the last check."""
-        return self._throttle
+    def get_last(self, location_id: uuid.UUID) -> Throttle | None:
+        """Return the throttle of a receive location at the last check."""
+        return None if self._load is None else self._load.get_throttle(location_id)
 
 
 class Pace:
-    """The pauses of one task between its transactions while its host is throttled (THR-04, THR-05).
+    """The pauses of one task between its transactions while its location is throttled (THR-04, THR-05).
 
     A waiting task occupies a core, which sinks may need to reduce the load. So the task waits for a few seconds in all,
     and then ends. The scheduler of the tasks waits instead.
@@ -121,19 +155,23 @@ class Pace:
         self,
         connection: Connection,
         host_id: int,
+        location_id: uuid.UUID,
         *,
         max_wait: float = MAX_WAIT,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._connection = connection
         self._watch = ThrottleWatch(host_id)
+        self._location_id = location_id
         self._remaining_wait = max_wait
         self._sleep = sleep
 
     def __call__(self) -> bool:
-        """Wait while the host is throttled, up to its delay. Return False if the maximum wait is used up."""
+        """Wait while the location is throttled, up to its delay. Return False if the maximum wait is used up."""
         waited = 0.0
-        while (throttle := self._watch.current(self._connection)) is not None and waited < throttle.delay:
+        while (
+            throttle := self._watch.current(self._connection, self._location_id)
+        ) is not None and waited < throttle.delay:
             pause = min(throttle.delay - waited, self._remaining_wait, _CHECK_INTERVAL)
             if pause <= 0:
                 return False

@@ -70,7 +70,8 @@ class RowStreamTask:
         continues."""
         if not self.paced:
             return lambda: True
-        pace = Pace(worker.connection, self.location.host_id, max_wait=_MAX_WAIT_SECONDS)
+        location = self.location
+        pace = Pace(worker.connection, location.host_id, location.location_id, max_wait=_MAX_WAIT_SECONDS)
         return lambda: pace() or True
 
 

@@ -157,7 +157,7 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         number = self._find_last_number(connection, after, most)
         if number == after or self._throttle is None or self._target is not None:
             return number
-        throttle = self._throttle.current(connection)
+        throttle = self._throttle.current(connection, self._settings.location_id)
         if throttle is not None:
             if time.monotonic() < self._batch_at + throttle.delay:
                 return after

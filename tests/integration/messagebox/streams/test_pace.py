@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 
 import pytest
 
@@ -27,7 +28,7 @@ def durations(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_a_publisher_waits_for_the_delay(box: Box, durations: list[float]) -> None:
     store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=4))
     set_load(box, queued=15)
-    pace = Pace(box.connection, box.host().host_id, sleep=durations.append)
+    pace = Pace(box.connection, box.host().host_id, uuid.uuid4(), sleep=durations.append)
     assert pace()
     assert sum(durations) == pytest.approx(2)
     assert pace()
@@ -38,7 +39,7 @@ def test_a_publisher_stops_waiting_after_its_maximum_wait(box: Box, durations: l
     """THR-04: the task ends, so that other work can use its core."""
     store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=300))
     set_load(box, queued=15)
-    pace = Pace(box.connection, box.host().host_id, sleep=durations.append)
+    pace = Pace(box.connection, box.host().host_id, uuid.uuid4(), sleep=durations.append)
     assert not pace()
     assert sum(durations) == pytest.approx(MAX_WAIT)
     assert not pace()
@@ -57,7 +58,7 @@ def test_a_publisher_continues_as_soon_as_the_load_is_below_the_threshold(box: B
         if len(durations) == 3:
             set_load(box, queued=9)
 
-    assert Pace(box.connection, box.host().host_id, sleep=sleep)()
+    assert Pace(box.connection, box.host().host_id, uuid.uuid4(), sleep=sleep)()
     assert sum(durations) == pytest.approx(3)
 
 
