@@ -139,7 +139,7 @@ def test_a_missing_table_option_or_messagebox_is_reported(tmp_path: Path) -> Non
     with pytest.raises(NotFound, match="no MessageBox in"):
         select_login({"home": str(tmp_path)}, {})
     (tmp_path / ".postroom" / "postgres").mkdir(parents=True)
-    with pytest.raises(Unavailable, match="does not run"):
+    with pytest.raises(Unavailable, match="is not running"):
         select_login({"home": str(tmp_path)}, {"url": "postgresql:///box"})
     assert select_login({"user": "olga"}, {"url": "postgresql:///box"}) == Login(url="postgresql:///box", user="olga")
 
