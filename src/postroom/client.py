@@ -3,8 +3,8 @@
     import postroom
 
     with postroom.connect(home="orders-home") as client:
-        published = client.publish(b'{"region": "EU"}', promoted={Region: "EU"}, key="order-4711")
-        published.message_id, published.subscribers             # UUID(...), ("Audit", "Europe")
+        published = client.publish(b'{"region": "EU"}', promoted={"Orders.Region": "EU"}, key="order-4711")
+        published.message_id, published.subscribers             # UUID(...), ("Europe",)
 
 A publish is atomic. If one of its messages has no subscriber or a wrong value, nothing is published, and PublishFailed
 has the reason for each message. NotAllowed means that the login may not publish.
@@ -138,7 +138,7 @@ class Client:
     def publish_many(self, messages: Sequence[Message], *, key: str | None = None) -> list[Published]:
         """Publish all of these messages or none of them.
 
-        ``key`` is an idempotency key. As long as receipts are kept (days), a second publish under the same key
+        ``key`` is an idempotency key. As long as receipts are kept (seven days), a second publish under the same key
         publishes nothing and returns the first result. It raises KeyReused if its messages differ: bodies, properties
         or order. After a lost connection the client repeats the publish once.
         Without a key it raises Unavailable instead, because the messages may or may not have been published."""

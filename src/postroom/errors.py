@@ -39,7 +39,7 @@ decides them:
   the work is retried by its policy. The caller has to correct any other fault.
 - ``transient``: whether a retry may help.
 
-Exceptions of other libraries are translated where they enter: psycopg's in messagebox/connection.py, Spark's in
+Exceptions of other libraries are translated where they enter: psycopg's in messagebox/postgres_errors.py, Spark's in
 spark/error_reasons.py, those of files where the file is opened.
 """
 

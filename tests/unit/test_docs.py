@@ -258,6 +258,16 @@ def test_every_page_is_in_the_navigation_of_the_website() -> None:
     assert listed == expected | {ROOT / "bench" / "RESULTS.md"}
 
 
+def test_every_page_that_code_cites_exists() -> None:
+    cited = {
+        (page, str(path.relative_to(ROOT)))
+        for path in (ROOT / "src").rglob("*")
+        if path.suffix in (".py", ".sql")
+        for page in re.findall(r"\bdocs/[\w/-]+\.md\b", path.read_text(encoding="utf-8"))
+    }
+    assert {citation for citation in cited if not (ROOT / citation[0]).exists()} == set()
+
+
 def test_every_decision_that_code_cites_exists() -> None:
     known = {page.name[:4] for page in DECISIONS.glob("[0-9]*.md")}
     cited = {

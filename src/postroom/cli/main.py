@@ -57,7 +57,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "instance": LazyCommand(
         "postroom.cli.commands.instances:instance", "List, resume, suspend and terminate service instances."
     ),
-    "message": LazyCommand("postroom.cli.commands.messages:message", "Show and save stored messages."),
+    "message": LazyCommand("postroom.cli.commands.messages:message", "List, show and save stored messages."),
     "queue": LazyCommand("postroom.cli.commands.queues:queue", "Show the queues of the hosts."),
     "jobs": LazyCommand("postroom.cli.commands.jobs:jobs", "List and run the housekeeping jobs."),
     "check": LazyCommand(

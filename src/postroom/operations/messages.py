@@ -138,7 +138,8 @@ def find_part(message: StoredMessage, name: str | None) -> StoredPart:
             return part
     wanted = "no body" if name is None else f"no part {name!r}"
     names = ", ".join(part.name for part in message.parts)
-    raise NotFound(f"Message {message.message_id} has {wanted}.", hint=f"Its parts are: {names or 'none'}.")
+    parts = f"Its parts are: {names}." if names else "It has no parts, only properties."
+    raise NotFound(f"Message {message.message_id} has {wanted}.", why=parts)
 
 
 def read_part(connection: Connection, part: StoredPart) -> Iterator[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -164,8 +165,10 @@ def test_a_large_part_is_read_in_chunks(box: Box) -> None:
     pieces = list(read_part(box.connection, find_part(stored, None)))
     assert b"".join(pieces) == LARGE
     assert max(map(len, pieces)) == FRAGMENT_SIZE
-    with pytest.raises(NotFound, match="no part 'other'"):
+    with pytest.raises(NotFound, match=r"no part 'other'\.\nIts parts are: body\."):
         find_part(stored, "other")
+    with pytest.raises(NotFound, match=r"has no body\.\nIt has no parts, only properties\."):
+        find_part(replace(stored, parts=()), None)
 
 
 def test_locations_are_enabled_and_disabled(box: Box) -> None:

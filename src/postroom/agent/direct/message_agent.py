@@ -2,7 +2,7 @@
 
     agent = MessageAgent(connection, host, routing=RoutingTable())
     [published] = agent.publish([Message.of(b"...", promoted={Region: "EU"})])
-    published.subscribers                                   # ("Europe", "Audit")
+    published.subscribers                                   # ("Audit", "Europe")
 
 A publish is atomic: every message is accepted, or PublishFailed has the failure of each message. With an idempotency
 ``key`` a publish can be repeated after a lost answer: the second call returns the first answer and publishes nothing.

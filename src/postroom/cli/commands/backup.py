@@ -19,7 +19,7 @@ from postroom.cli.rendering.output import show_record
     type=click.Path(exists=True, path_type=Path),
     metavar="PATH",
     multiple=True,
-    help="Add a file or a folder, such as the file of the application. Can be repeated.",
+    help="Add a file or a folder, such as the file of the application; may be repeated.",
 )
 @common_options
 @pass_options

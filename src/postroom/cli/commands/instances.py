@@ -147,7 +147,7 @@ def show(options: CommandOptions, instance_id: uuid.UUID) -> None:
 @click.option(
     "--body",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Replace the body of the message by this file. Needs exactly one instance.",
+    help="Replace the body of the message with this file. Needs exactly one instance.",
 )
 @click.option("--allow-empty", is_flag=True, help="Accept an empty file as the body.")
 @_ALL

@@ -17,7 +17,7 @@ _ID = click.argument("message_id", type=click.UUID)
 
 @click.group(cls=CommandGroup)
 def message() -> None:
-    """Show and save stored messages.
+    """List, show and save stored messages.
 
     MESSAGE_ID may also be the id of an instance: the command then uses its message.
 

@@ -18,8 +18,10 @@ def show_matches(found: MatchingMessages) -> None:
     if not found.scanned:
         click.echo("The spool is empty.")
         return
-    scanned = "the only message" if found.scanned == 1 else f"the {found.scanned:,} messages that were compared"
-    click.echo(f"{found.matching:,} of {scanned} would match.")
+    if found.scanned == 1:
+        click.echo(f"The message that was compared {'would' if found.matching else 'would not'} match.")
+    else:
+        click.echo(f"{found.matching:,} of the {found.scanned:,} messages that were compared would match.")
     if found.messages:
         click.echo()
         rows = [_to_row(message) for message in found.messages]
