@@ -238,3 +238,11 @@ def test_a_subscription_lists_matching_messages(applied: Run, order: Path) -> No
     assert "0 of the 2 messages that were compared would match.\nThe nearest:" in none.out
     assert "Orders.Region == 'ASIA' fails: the property is written ('EU') but not promoted" in none.out
     assert applied("subscription", "explain", "nobody").code == ExitCode.NOT_FOUND
+
+
+def test_the_nearest_misses_of_a_subscription_name_the_predicates_of_its_filter(applied: Run, order: Path) -> None:
+    applied("publish", order, "-p", "Priority=1")
+    missed = applied("subscription", "explain", "Europe").out
+    assert "The message that was compared would not match." in missed
+    assert "Orders.Region == 'EU' fails: the message has no such property" in missed
+    assert "BTS.SPTransportID" not in missed

@@ -33,7 +33,7 @@ from postroom.operations.explain.candidates import (
     read_candidates,
 )
 from postroom.operations.explain.instance_subscribers import find_waiting_instances
-from postroom.operations.explain.subscribers import Startable, Subscriber, is_directed, read_subscribers
+from postroom.operations.explain.subscribers import Startable, Subscriber, is_directed, read_subscribers, select_groups
 from postroom.operations.explain.unread_messages import find_unread
 from postroom.operations.messages import StoredMessage, get_message
 from postroom.operations.properties import read_deployed_properties
@@ -178,7 +178,7 @@ def describe_ignored_file(connection: Connection, path: Path, location: str | No
 
 def explain_subscriber(subscriber: Subscriber, context: Context) -> SubscriberExplanation:
     """Explain a message for one subscriber."""
-    groups = subscriber.select_groups(directed=is_directed(context))
+    groups = select_groups(subscriber.filter, directed=is_directed(context))
     explanation = explain(Filter(groups), context.promoted, context.written)
     return SubscriberExplanation(
         name=subscriber.name,
@@ -293,7 +293,7 @@ class _Ranking:
     def add(self, subscriber: Subscriber) -> None:
         """Compare the message with a subscriber."""
         promoted, written = self._context.promoted, self._context.written
-        missed_by = distance(subscriber.select_groups(directed=self._directed), promoted, written)
+        missed_by = distance(select_groups(subscriber.filter, directed=self._directed), promoted, written)
         verdict = _decide_verdict(subscriber, self._context, holds=not missed_by)
         self.counts[verdict] += 1
         nearest = self._nearest[verdict]

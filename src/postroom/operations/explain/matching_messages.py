@@ -17,12 +17,13 @@ import pyarrow as pa
 from postroom.filters.authorisation import ApplicationProperties, may_receive
 from postroom.filters.columns import to_arrow_type
 from postroom.filters.explain import Explanation, distance, explain
-from postroom.filters.expression import Comparable, Filter
+from postroom.filters.expression import Comparable, Filter, Group
 from postroom.filters.index import SubscriptionIndex
 from postroom.message import Context
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_messages import set_originator
+from postroom.operations.explain.subscribers import is_directed, select_groups
 from postroom.operations.redaction import read_sensitive_keys, redact_explanation
 from postroom.system_properties import BTS
 from postroom.values import Value
@@ -68,8 +69,11 @@ def find_matching_messages(
     ``misses`` the maximum number of misses. ``host_properties`` are the application properties of the subscriber's
     host; None skips the authorisation. In the filter of a ``waiting`` instance sensitive values are hidden, too."""
 
+    def get_groups(stored: _Stored) -> tuple[Group, ...]:
+        return select_groups(filter, directed=is_directed(stored.context))
+
     def compare(stored: _Stored) -> ComparedMessage:
-        explanation = explain(filter, stored.context.promoted, stored.context.written)
+        explanation = explain(Filter(get_groups(stored)), stored.context.promoted, stored.context.written)
         message_type = stored.context.get(BTS.MessageType)
         return ComparedMessage(
             message_id=stored.message_id,
@@ -94,7 +98,7 @@ def find_matching_messages(
             found.messages.append(compare(batch[row]))
         if not found.matching:
             # The sort is stable: of messages at the same distance the latest come first.
-            ranked = [(distance(filter.groups, one.context.promoted, one.context.written), one) for one in batch]
+            ranked = [(distance(get_groups(one), one.context.promoted, one.context.written), one) for one in batch]
             nearest = sorted([*nearest, *ranked], key=lambda pair: pair[0])[:misses]
     if not found.matching:
         found.nearest = [compare(stored) for _, stored in nearest]

@@ -67,13 +67,7 @@ class Subscriber:
     @property
     def own_groups(self) -> tuple[Group, ...]:
         """The filter without the group that matches messages directed to this send port."""
-        return tuple(group for group in self.filter.groups if not _is_directing(group))
-
-    def select_groups(self, *, directed: bool) -> tuple[Group, ...]:
-        """Return the groups that are relevant for a message.
-
-        For a message that is not directed, the group for directed messages would only be a misleading near miss."""
-        return self.filter.groups if directed else self.own_groups or self.filter.groups
+        return _get_own_groups(self.filter)
 
     def restore_written_order(self, properties: Iterable[Property]) -> Subscriber:
         """Return the subscriber with the predicates of its filter in the order in which the user wrote them."""
@@ -83,6 +77,13 @@ class Subscriber:
 def is_directed(context: Context) -> bool:
     """Return True if the message is directed to a port or a group."""
     return not (_DIRECTING_KEYS.isdisjoint(context.promoted) and _DIRECTING_KEYS.isdisjoint(context.written))
+
+
+def select_groups(filter: Filter, *, directed: bool) -> tuple[Group, ...]:
+    """Return the groups of a filter that are relevant for a message.
+
+    For a message that is not directed, the group for directed messages would only be a misleading near miss."""
+    return filter.groups if directed else _get_own_groups(filter) or filter.groups
 
 
 def read_subscribers(connection: Connection, properties: list[Property]) -> Iterator[list[Subscriber]]:
@@ -193,6 +194,10 @@ class _Ports:
 
 def _format_name(port: str, group: str | None) -> str:
     return port if group is None else f"{port} through {group}"
+
+
+def _get_own_groups(filter: Filter) -> tuple[Group, ...]:
+    return tuple(group for group in filter.groups if not _is_directing(group))
 
 
 def _is_directing(group: Group) -> bool:
