@@ -27,6 +27,7 @@ from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connect, Connection
 from postroom.messagebox.postgres_errors import translate_errors
 from postroom.messagebox.queues import HostQueues, wake_up_channel
+from postroom.messagebox.statements import statement
 
 _log = logging.getLogger(__name__)
 
@@ -46,16 +47,6 @@ LOCK_SOCKET = {
 _REGISTER = """
     INSERT INTO management.host_instances (host_id, server, pid) VALUES (%s, %s, %s)
     RETURNING id, pg_advisory_lock(%s, id)
-"""
-_REGISTER_AGAIN = """
-    INSERT INTO management.host_instances (id, host_id, server, pid) OVERRIDING SYSTEM VALUE VALUES (%s, %s, %s, %s)
-    ON CONFLICT (id) DO UPDATE SET dead_since = NULL
-"""
-# The server may not have noticed yet that the network broke, and may still have the last session.
-_END_LAST_SESSION = """
-    SELECT pg_terminate_backend(pid) FROM pg_locks
-     WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-       AND classid = %s AND objid = %s AND pid = %s
 """
 
 
@@ -157,13 +148,15 @@ class Registration:
     def _register_again(self) -> None:
         connection = self._connect()
         try:
-            connection.execute(_END_LAST_SESSION, (INSTANCE_LOCK, self.host_instance, self._session))
+            connection.execute(
+                statement("queries/end_last_session"), (INSTANCE_LOCK, self.host_instance, self._session)
+            )
             with connection.transaction():
                 # The job that finds dead instances may have locked it for a moment.
                 connection.execute("SET LOCAL lock_timeout = '5s'")
                 connection.execute("SELECT pg_advisory_lock(%s, %s)", (INSTANCE_LOCK, self.host_instance))
                 arguments = (self.host_instance, self._host.host_id, socket.gethostname(), os.getpid())
-                connection.execute(_REGISTER_AGAIN, arguments)
+                connection.execute(statement("queries/register_host_instance_again"), arguments)
             unfinished = [seq for subservice in self.subservices for seq in subservice.unfinished]
             released = self._queues.release_claims(connection, self.host_instance, unfinished)
             self._listen(connection)

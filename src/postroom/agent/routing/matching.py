@@ -285,8 +285,7 @@ def _insert_criteria(connection: Connection, batch_id: uuid.UUID, messages: Sequ
             ],
         )
         cursor.executemany(
-            "INSERT INTO message_predicates (batch_id, message_id, property_key, value) VALUES (%s, %s, %s, %s)"
-            " ON CONFLICT DO NOTHING",
+            statement("queries/insert_message_predicate"),
             [
                 (batch_id, message.message_id, key, comparable_text(value))
                 for message in messages
