@@ -39,6 +39,7 @@ from tests.support.pages import (
 )
 
 EXAMPLE = ROOT / "examples" / "orders" / "app.py"
+ARCHITECTURE = ROOT / "docs" / "explanation" / "architecture.md"
 REFERENCE = ROOT / "docs" / "reference"
 BEHAVIOUR = REFERENCE / "behaviour.md"
 DECISIONS = ROOT / "docs" / "explanation" / "decisions"
@@ -318,8 +319,21 @@ def test_every_argument_of_the_client_is_documented() -> None:
         assert f"| `{field.name}` |" in page, f"{field.name} is not on the page"
 
 
+def test_every_package_is_on_the_architecture_page() -> None:
+    page = ARCHITECTURE.read_text(encoding="utf-8")
+    source = Path(postroom.__file__).parent
+    for path in sorted(source.iterdir()):
+        if (path.suffix == ".py" or path.is_dir()) and not path.name.startswith("__"):
+            assert f"`{path.stem}`" in page, f"{path.stem} is not on the page"
+    for path in sorted(source.glob("*/*/__init__.py")):
+        package = path.parent
+        if package.parent.name != "examples":
+            name = f"{package.parent.name}/{package.name}"
+            assert f"`{package.name}`" in page or f"`{name}`" in page, f"{name} is not on the page"
+
+
 def test_every_advisory_lock_is_listed() -> None:
-    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    page = ARCHITECTURE.read_text(encoding="utf-8")
     used = {
         number
         for path in (ROOT / "src").rglob("*")
