@@ -1,7 +1,7 @@
 """Kill processes that are frozen (SIGSTOP), so that their parent restarts them.
 
-A frozen process answers nobody and does not end. Nobody stops a process of Postroom for long on purpose; a process that
-a debugger has stopped does not count.
+A frozen process does not answer and does not end. There is no reason to stop a process of Postroom for long. A process
+that a debugger has stopped does not count.
 """
 
 from __future__ import annotations

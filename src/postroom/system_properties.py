@@ -212,7 +212,7 @@ class ErrorReport:
 #: Every system property by its key.
 SYSTEM_PROPERTIES: dict[str, Property] = {
     member.key: member
-    for room in (BTS, FILE, HTTP, ErrorReport)
-    for member in vars(room).values()
+    for namespace in (BTS, FILE, HTTP, ErrorReport)
+    for member in vars(namespace).values()
     if isinstance(member, Property)
 }

@@ -59,8 +59,8 @@ class TimeLimit:
         try:
             while True:
                 worker.request(1)
-                while (step := worker.next_step(self._remaining())) is None:
-                    if self._since is not None and self._remaining() <= 0:
+                while (step := worker.next_step(self._get_remaining())) is None:
+                    if self._since is not None and self._get_remaining() <= 0:
                         worker.abandon()
                         raise PipelineFailure(
                             f"{self._name}: it did not return within {self._seconds:g} seconds.",
@@ -75,7 +75,7 @@ class TimeLimit:
         finally:
             worker.end()
 
-    def _remaining(self) -> float:
+    def _get_remaining(self) -> float:
         since = self._since
         return self._seconds if since is None else since + self._seconds - time.monotonic()
 

@@ -73,8 +73,8 @@ def test_bodies_are_read_only_if_they_are_selected(filled: Box) -> None:
 def test_contexts_have_a_row_per_property_and_redact_sensitive_values(filled: Box) -> None:
     filled.connection.execute("UPDATE properties SET sensitive = true WHERE key = %s", (Region.key,))
     rows = rows_of(reader_of(filled, "contexts", where="kind == 'promoted'"))
-    told = {(row["property"], row["value_type"], row["value"]) for row in rows}
-    assert told >= {(Region.key, "str", "(hidden)"), (Priority.key, "int", "7")}
+    found = {(row["property"], row["value_type"], row["value"]) for row in rows}
+    assert found >= {(Region.key, "str", "(hidden)"), (Priority.key, "int", "7")}
     everybody = rows_of(reader_of(filled, "contexts", where="property == 'BTS#OriginatorPID'"))
     assert [row["value"] for row in everybody] == ["Guest", "Guest"]
 

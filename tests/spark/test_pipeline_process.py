@@ -241,13 +241,13 @@ def test_a_location_that_cannot_be_started_does_not_affect_the_others(
         box, None, name="a topic", format="kafka", schema=None, options=options, pipeline=pipelines.Rows()
     )
     add_file_location(box, folder, name="drop", settle=0.05)
-    told = "SELECT state || ': ' || reason FROM management.running_locations WHERE state = 'failing'"
+    query = "SELECT state || ': ' || reason FROM management.running_locations WHERE state = 'failing'"
     with running(session, box, login, tmp_path):
         (folder / "a.json").write_bytes(ORDER)
         wait_for_messages(box, 1)
-        said = str(wait_until(lambda: box.one(told), what="a report"))
-        assert said.startswith("failing: the stream cannot be started: "), said
-        assert "kafka" in said.lower()
+        report = str(wait_until(lambda: box.one(query), what="a report"))
+        assert report.startswith("failing: the stream cannot be started: "), report
+        assert "kafka" in report.lower()
 
     (folder / "b.json").write_bytes(ORDER)
     process = PipelineOnce(session, box.host(), login=login, home=tmp_path)

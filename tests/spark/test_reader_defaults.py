@@ -58,9 +58,9 @@ def test_csv_rows_that_are_not_reported_as_bad(read: Any) -> None:
         row(9, f='"NaN"'),
         "10,, 1,,",
     ]
-    told = {"escape": '"', "nullValue": "NULL", "locale": "de-DE", "ignoreLeadingWhiteSpace": True}
+    options = {"escape": '"', "nullValue": "NULL", "locale": "de-DE", "ignoreLeadingWhiteSpace": True}
     content = b'1,"a ""q"" b",NULL,NULL,NULL\n2,"","1,5",NULL,NULL\n3, EU, 1,NULL,NULL\n'
-    assert read("csv", content, **told) == [
+    assert read("csv", content, **options) == [
         row(1, note=r'"a \"q\" b"'),
         row(2, note='""', total="1.50"),
         row(3, note='"EU"', total="1.00"),

@@ -161,14 +161,14 @@ def test_the_problem_of_an_unsuitable_table_is_reported(
     derby.execute("CREATE TABLE bare (message_id VARCHAR(36))")
     columns = "message_id VARCHAR(36), interchange_id CLOB, message_type CLOB, received_at TIMESTAMP"
     derby.execute(f"CREATE TABLE loose ({columns})")
-    told = {}
+    descriptions = {}
     for table in ("bare", "loose"):
         add_sink(box, SparkTable(derby.url, table, body="none"), name=table, filter=f"Orders.Region == '{table}'")
         publish(box, b"", region=table)
         assert drain_batch(drain_of(session, box, login, tmp_path), box, read_port_id(box, table)) == 0
-        told[table] = box.one("SELECT error_description FROM suspended_queue ORDER BY seq DESC LIMIT 1")
-    assert told["bare"].startswith("The table bare has no column interchange_id.")
-    assert told["loose"].startswith("The table loose has no unique index on message_id alone.")
+        descriptions[table] = box.one("SELECT error_description FROM suspended_queue ORDER BY seq DESC LIMIT 1")
+    assert descriptions["bare"].startswith("The table bare has no column interchange_id.")
+    assert descriptions["loose"].startswith("The table loose has no unique index on message_id alone.")
     url = derby.url.replace("create=true", "create=false").replace("data base", "nowhere")
     add_sink(box, SparkTable(url, "orders"), name="Away", filter="Orders.Region == 'away'")
     publish(box, b"", region="away")

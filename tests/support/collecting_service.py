@@ -60,7 +60,7 @@ class Collector:
         try:
             outcome = self._step(self, claimed, message)
             if outcome is None:
-                left = transaction(connections.writing(), lambda it: self._receive(it, claimed, message))
+                left = transaction(connections.get_writing(), lambda it: self._receive(it, claimed, message))
                 # The message counts as received after the commit.
                 assert message.body is not None
                 self.received[claimed.instance_id].append(message.body.data)

@@ -71,17 +71,17 @@ def test_a_wake_up_cuts_the_wait_short() -> None:
 
 
 def test_a_wake_up_during_a_step_is_not_lost() -> None:
-    begun, woken, again = threading.Event(), threading.Event(), threading.Event()
+    started, woken, again = threading.Event(), threading.Event(), threading.Event()
 
     def step() -> float:
-        if begun.is_set():
+        if started.is_set():
             again.set()
-        begun.set()
+        started.set()
         woken.wait()
         return LONG
 
     with running(step) as loop:
-        assert begun.wait(PATIENCE)
+        assert started.wait(PATIENCE)
         loop.wake()
         woken.set()
         assert again.wait(PATIENCE)

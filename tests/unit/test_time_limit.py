@@ -40,9 +40,9 @@ def test_an_unfinished_iterator_is_closed_on_its_thread() -> None:
             closed.append(threading.get_ident())
 
     time_limit = TimeLimit(60)
-    begun = time_limit.iterate(steps)
-    assert next(begun) == 0
-    begun.close()  # type: ignore[attr-defined]
+    started = time_limit.iterate(steps)
+    assert next(started) == 0
+    started.close()  # type: ignore[attr-defined]
     assert list(time_limit.iterate(lambda: iter([1]))) == [1]
     assert len(closed) == 1
     assert closed != [threading.get_ident()]

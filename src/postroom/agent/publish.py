@@ -212,7 +212,9 @@ class Routes:
             self._write_work(connection, host, message_ids, np.flatnonzero((host_ids == host_id) & started))
             stopped = np.flatnonzero((host_ids == host_id) & ~started)
             if len(stopped):
-                write_suspended(connection, host, [self._suspended(message_ids, pair) for pair in stopped.tolist()])
+                write_suspended(
+                    connection, host, [self._build_suspended_row(message_ids, pair) for pair in stopped.tolist()]
+                )
 
     def locate_convoys(self, connection: Connection) -> None:
         """Set the instance ids of convoys to the instances that they join. Takes the routing lock."""
@@ -268,7 +270,7 @@ class Routes:
             columns.append((SMALLINT, np.array(tasks)[subscriber_of]))
         write_work_queue(connection, host, columns, len(pairs))
 
-    def _suspended(self, message_ids: Ids, pair: int) -> SuspendedRow:
+    def _build_suspended_row(self, message_ids: Ids, pair: int) -> SuspendedRow:
         subscriber: Subscriber = self._subscribers[int(self._subscriber_of[pair])]
         group = subscriber.group_name
         through = "" if group is None else f", or the send port group {group} that the message comes through,"

@@ -57,7 +57,7 @@ class Step:
     suspended: Counter[str] = field(default_factory=Counter)
     read_output: Callable[[Path], Iterable[Any]] = read_files
 
-    def expected(self) -> Figures:
+    def count_expected(self) -> Figures:
         delivered = Counter({folder: contents.total() for folder, contents in self.outputs.items()})
         return Figures(delivered=delivered, suspended=self.suspended)
 
@@ -134,14 +134,14 @@ def run_steps(
         step.act(home, connection)
         _wait(connection, services, step, home, show, patience)
     return DemoResult(
-        expected=steps[-1].expected(),
+        expected=steps[-1].count_expected(),
         actual=_read_figures(connection, services, steps[-1], home),
         differences=_find_differences(steps[-1], home),
     )
 
 
 def _wait(connection: Connection, services: Sequence[str], step: Step, home: Path, show: Show, patience: float) -> None:
-    expected = step.expected()
+    expected = step.count_expected()
     latest = Figures()
     deadline = time.monotonic() + patience
     while True:

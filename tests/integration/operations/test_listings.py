@@ -301,7 +301,7 @@ def test_no_operation_violates_an_invariant(box: Box, folded: bool) -> None:
     box.add_port("Audit", "exists(Region)", state="stopped")
     box.agent().publish([order(), Message.of(LARGE, promoted={Region: "EU"})])
     for instance in list_instances(box.connection, InstanceQuery(port="Europe")):
-        resume(box.connection, instance.instance_id, body=b"mended")
+        resume(box.connection, instance.instance_id, body=b"corrected")
     terminate(box.connection, list_instances(box.connection, InstanceQuery(port="Audit"))[0].instance_id)
     if folded:
         run_jobs(box.connection)

@@ -85,7 +85,7 @@ def test_an_error_that_cannot_even_say_what_it_is_has_a_reason() -> None:
     assert format_reason(Silent()) == "maxPartitionBytes should be long, but was lots"
 
 
-def test_a_file_that_is_put_aside_is_told_by_the_name_that_it_came_with() -> None:
+def test_a_quarantined_file_is_reported_by_its_original_name() -> None:
     path = Path("/in/drop box/.postroom/id~a.csv")
     claim = FileClaim(interchange_id=uuid.uuid4(), name="a.csv", path=path, size=1, modified_ns=1)
     for said in (path, f"file:{path}", path.as_uri(), path.as_uri().replace("file://", "file:")):

@@ -153,8 +153,8 @@ class SparkSink(SinkDefinition):
     @property
     def guarantee(self) -> str:
         if not self.is_files:
-            said = f"at least once: the writer {self.format!r} may repeat a batch, rows have their message_id"
-            return f"{said}; SparkTable merges by it" if self.format == "jdbc" else said
+            guarantee = f"at least once: the writer {self.format!r} may repeat a batch, rows have their message_id"
+            return f"{guarantee}; SparkTable merges by it" if self.format == "jdbc" else guarantee
         if self.is_local:
             return "exactly once: each batch is a directory that appears whole"
         return "exactly once for readers of the commit log in _postroom"

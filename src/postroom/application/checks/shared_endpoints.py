@@ -73,7 +73,7 @@ def _http_port_problems(new: ApplicationDefinition, others: Sequence[Application
         yield location.position.problem(f"location {location.name!r}: {text} (location {other.name!r}).")
 
 
-def _watching(application: ApplicationDefinition) -> Iterator[tuple[ReceiveLocationDefinition, File]]:
+def _list_watched_folders(application: ApplicationDefinition) -> Iterator[tuple[ReceiveLocationDefinition, File]]:
     for location in _locations(application):
         if (folder := location.adapter.watched_folder) is not None:
             yield location, folder
@@ -83,7 +83,7 @@ def _watched_folder_problems(
     new: ApplicationDefinition, others: Sequence[ApplicationDefinition], home: Path
 ) -> Iterator[Problem]:
     """Yield folders that two locations watch: either location could receive a file."""
-    for (location, file), (other, theirs) in _pairs(_watching, new, others):
+    for (location, file), (other, theirs) in _pairs(_list_watched_folders, new, others):
         if _folder(file, home) == _folder(theirs, home) and can_match_same_name(file.pattern, theirs.pattern):
             yield location.position.problem(
                 f"receive location {location.name!r}: {other.name!r} watches the same folder {file.path!r} for "
@@ -96,8 +96,8 @@ def _archive_problems(
     new: ApplicationDefinition, others: Sequence[ApplicationDefinition], home: Path
 ) -> Iterator[Problem]:
     """Yield archives that a location watches: archived files would be received again."""
-    watching = [watched for application in (*others, new) for watched in _watching(application)]
-    for location, file in _watching(new):
+    watching = [watched for application in (*others, new) for watched in _list_watched_folders(application)]
+    for location, file in _list_watched_folders(new):
         archive = file.archive_folder(home)
         for other, theirs in watching:
             if archive is not None and location is not other and normpath(archive) == _folder(theirs, home):
@@ -110,7 +110,7 @@ def _archive_problems(
 def _unprotected_folder_problems(new: ApplicationDefinition, home: Path) -> Iterator[Problem]:
     """Yield folders where other accounts could replace claimed files. The owner is not compared: the pipeline may run
     under another account than this command."""
-    for location, file in _watching(new):
+    for location, file in _list_watched_folders(new):
         if file.trusted_senders or file.private_folder is not None:
             continue
         with suppress(OSError):

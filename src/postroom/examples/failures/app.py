@@ -9,7 +9,7 @@ app.receive_port("ClaimsIn", route_failures=True).location(
 app.send_port("Cars", adapters.File("out/cars"), filter=Kind == "car")
 app.send_port(
     "Insurer",
-    adapters.Http("http://127.0.0.1:9/claims"),  # nobody listens there
+    adapters.Http("http://127.0.0.1:9/claims"),  # no server listens there
     filter=Kind == "house",
     retry=Retry(count=1, interval=1),
     route_failures=True,

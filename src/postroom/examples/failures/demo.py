@@ -15,7 +15,7 @@ MALFORMED = b'{"kind": "car"'
 
 
 def steps() -> Iterator[Step]:
-    """Nothing is suspended: every failure is somebody's message."""
+    """Nothing is suspended: every failure is routed to a subscriber."""
     claims = [json.dumps({"claim": number, "kind": kind}).encode() for number, kind in enumerate(KINDS)]
 
     def drop(home: Path, _: Connection) -> None:
@@ -23,7 +23,7 @@ def steps() -> Iterator[Step]:
         drop_files(home / "claims", files)
 
     yield Step(
-        what=f"{len(claims) + 1} claims dropped; one is malformed, one nobody wants, and the insurer is down",
+        what=f"{len(claims) + 1} claims dropped; one is malformed, one has no subscriber, and the insurer is down",
         act=drop,
         outputs={
             "out/cars": Counter(claim for claim in claims if b"car" in claim),

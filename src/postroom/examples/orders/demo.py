@@ -27,7 +27,7 @@ class Order:
 
 
 def steps() -> Iterator[Step]:
-    """First malformed orders among good ones; then without the send port Audit, so that nobody wants some."""
+    """First malformed orders among good ones. Then orders without the send port Audit: some have no subscriber."""
     dice = random.Random(2026)
     first = [_order(dice, number, audited=True) for number in range(WITH_AUDIT)]
     first += [

@@ -45,7 +45,7 @@ class ThreadConnections:
         self._lock = threading.Lock()
         self._queues = queues
 
-    def writing(self) -> Connection:
+    def get_writing(self) -> Connection:
         return self._writing.get()
 
     def read_parts(self, claimed: ClaimedMessage) -> list[StoredPart]:

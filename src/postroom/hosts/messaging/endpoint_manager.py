@@ -91,7 +91,7 @@ class EndpointManager:
                 raise ClaimLost("Another host instance has taken over the message.")
 
         try:
-            self._resumed.handle(connections.writing(), claimed, build_message(claimed, connections), complete)
+            self._resumed.handle(connections.get_writing(), claimed, build_message(claimed, connections), complete)
         except ClaimLost:
             return Disposition.DISCARD
         except Exception as error:

@@ -83,7 +83,7 @@ class MessagingFailures:
     ) -> Outcome:
         """Publish an error message. Return ``otherwise`` if it has no subscriber (FMR-09)."""
         try:
-            routed = self._failed_messages.route(connections.writing(), claimed, failure)
+            routed = self._failed_messages.route(connections.get_writing(), claimed, failure)
         except ClaimLost:
             return Disposition.DISCARD
         except Exception as error:
@@ -124,7 +124,7 @@ def _find_receive_location(connections: ThreadConnections, location_id: uuid.UUI
     if location_id is None:
         return None
     try:
-        locations = read_receive_locations(connections.writing())
+        locations = read_receive_locations(connections.get_writing())
         return next((location for location in locations if location.location_id == location_id), None)
     except PostroomError:
         _log.warning("the receive location %s could not be read", location_id)

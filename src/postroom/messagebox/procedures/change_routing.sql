@@ -7,7 +7,7 @@ DECLARE
     new_version bigint;
 BEGIN
     PERFORM pg_advisory_xact_lock(7001, 0);
-    -- Until this transaction ends: it sees a version that nobody else sees yet, and that may never be.
+    -- Until this transaction ends, it sees a version that no other transaction sees, and that may be rolled back.
     PERFORM set_config('postroom.routing_changed', 'yes', true);
     UPDATE routing_version SET version = version + 1 RETURNING version INTO new_version;
     RETURN new_version;

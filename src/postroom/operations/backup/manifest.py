@@ -107,7 +107,7 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as error:
-        raise _damaged(folder, f"{MANIFEST} cannot be read: {error.errors()[0]['msg']}.") from None
+        raise _damage_error(folder, f"{MANIFEST} cannot be read: {error.errors()[0]['msg']}.") from None
     if manifest.format != FORMAT:
         raise StateError(
             f"The backup in {folder} has format {manifest.format}; this Postroom reads format {FORMAT}.",
@@ -123,13 +123,13 @@ def verify_backup(folder: Path, manifest: Manifest) -> None:
     for name, (size, sha256) in expected.items():
         path = folder / name
         if not path.resolve().is_relative_to(folder.resolve()):
-            raise _damaged(folder, f"{name} is outside of the backup.")
+            raise _damage_error(folder, f"{name} is outside of the backup.")
         try:
             is_same = path.stat().st_size == size and compute_sha256(path) == sha256
         except FileNotFoundError:
-            raise _damaged(folder, f"{name} is missing.") from None
+            raise _damage_error(folder, f"{name} is missing.") from None
         if not is_same:
-            raise _damaged(folder, f"{name} has changed since the backup.")
+            raise _damage_error(folder, f"{name} has changed since the backup.")
 
 
 def compute_sha256(path: Path) -> str:
@@ -137,5 +137,5 @@ def compute_sha256(path: Path) -> str:
         return hashlib.file_digest(reader, "sha256").hexdigest()
 
 
-def _damaged(folder: Path, why: str) -> StateError:
+def _damage_error(folder: Path, why: str) -> StateError:
     return StateError(f"The backup in {folder} is damaged.", why=why, hint="Use another backup. Nothing was restored.")

@@ -29,7 +29,7 @@ class FileCollection:
     """The files of a new backup in ``folder``.
 
     Files are collected while they must not change, by a hard link if possible. ``finish`` replaces the links by copies,
-    so that nobody can change the backup through the original, and computes the checksums.
+    so that no change of the original changes the backup, and computes the checksums.
     """
 
     folder: Path

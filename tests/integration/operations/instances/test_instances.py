@@ -277,18 +277,18 @@ def test_an_instance_with_a_new_body_gets_its_own_message(box: Box, size: int) -
     good = b"x" * size
     resume(box.connection, instance_id, body=good)
 
-    mended = get_instance(box.connection, instance_id)
-    assert mended.state is InstanceState.READY_TO_RUN
-    assert mended.message_id != published.message_id
-    message = get_message(box.connection, mended.message_id)
+    corrected = get_instance(box.connection, instance_id)
+    assert corrected.state is InstanceState.READY_TO_RUN
+    assert corrected.message_id != published.message_id
+    message = get_message(box.connection, corrected.message_id)
     assert dict(message.context.promoted) == dict(published.context.promoted)
     assert [(part.name, part.content_type, part.is_body) for part in message.parts] == [
         ("body", "application/json", True),
         ("note", "text/plain", False),
     ]
-    assert read_body(box, mended.message_id) == good
+    assert read_body(box, corrected.message_id) == good
     assert read_body(box, published.message_id) == b"bad"
-    assert count_references(box) == {published.message_id: 1, mended.message_id: 1}
+    assert count_references(box) == {published.message_id: 1, corrected.message_id: 1}
     (old_body, shared) = published.parts
     assert count_references(box, "part") == {old_body.part_id: 1, shared.part_id: 2, message.parts[0].part_id: 1}
 
@@ -297,8 +297,8 @@ def test_the_old_message_is_deleted_if_no_other_instance_refers_to_it(box: Box) 
     published = order()
     instance_id = suspend_by_failure(box, published)
     resume(box.connection, instance_id, body=b"good")
-    mended = get_instance(box.connection, instance_id)
-    assert count_references(box) == {published.message_id: 0, mended.message_id: 1}
+    corrected = get_instance(box.connection, instance_id)
+    assert count_references(box) == {published.message_id: 0, corrected.message_id: 1}
 
 
 def test_a_message_without_a_body_can_get_one(box: Box) -> None:

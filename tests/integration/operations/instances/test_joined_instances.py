@@ -76,7 +76,7 @@ def test_all_messages_of_an_instance_are_suspended_resumed_and_terminated_togeth
     [suspended] = list_instances(box.connection, InstanceQuery(states=[InstanceState.SUSPENDED]))
     assert suspended.messages == 3
     with pytest.raises(StateError, match="3 messages are suspended in it"):
-        resume(box.connection, k.instance_id, body=b"mended")
+        resume(box.connection, k.instance_id, body=b"corrected")
     resume(box.connection, k.instance_id)
     assert _read_numbers(box) == numbers
     assert suspend_all(box.connection, InstanceQuery(port="Collector")) == 2

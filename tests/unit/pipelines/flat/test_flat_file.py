@@ -86,9 +86,9 @@ def test_a_bad_record_is_an_interchange_of_its_own(receive: Run) -> None:
     assert (bad.number, bad.body) == (2, HEADER + b"2;US;much\n" + b"TRL00001\n")
     assert "Line 3: total cannot be read." in str(bad.failure)
     assert "'much' is not a decimal number" in str(bad.failure)
-    [mended] = receive(ORDERS, bad.body.replace(b"much", b"9")).rows
-    assert mended[Total.key] == Decimal(9)
-    assert mended[Sender.key] == "Acme"
+    [corrected] = receive(ORDERS, bad.body.replace(b"much", b"9")).rows
+    assert corrected[Total.key] == Decimal(9)
+    assert corrected[Sender.key] == "Acme"
 
 
 @pytest.mark.parametrize(

@@ -160,13 +160,13 @@ def test_the_first_disassembler_that_accepts_the_content_runs(receive: Run) -> N
     [("", "cannot be read"), ("a..b", "cannot be read"), ("a[0]b\\", "cannot be read"), ("$.orders", "write 'orders'")],
 )
 def test_a_path_that_cannot_be_read_is_a_problem(split: str, problem: str) -> None:
-    [told] = Json(split=split).problems()
-    assert problem in told
+    [reported] = Json(split=split).problems()
+    assert problem in reported
 
 
 def test_recoverable_is_for_several_documents() -> None:
-    [told] = Json(recoverable=True).problems()
-    assert "split" in told
+    [reported] = Json(recoverable=True).problems()
+    assert "split" in reported
 
 
 def test_a_map_reads_one_document() -> None:

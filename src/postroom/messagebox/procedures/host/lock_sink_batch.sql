@@ -1,4 +1,4 @@
--- Lock a batch of this host, so that nobody takes it over until the caller's transaction ends: the next attempt then sees what
+-- Lock a batch of this host, so that no process takes it over until the caller's transaction ends: the next attempt then sees what
 -- the transaction did with a message of the batch. Raises PR410 if the batch was taken over before.
 -- Index: sink_batches' primary key. Locks: the batch, shared with other tasks, until commit.
 CREATE OR REPLACE FUNCTION messagebox.lock_sink_batch___HOST__(p_batch_id uuid, p_attempt integer) RETURNS void

@@ -9,7 +9,7 @@ CREATE OR REPLACE FUNCTION messagebox.dead_processes_cleanup(
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE
     instance record;
-    -- Just after a server start nobody had the time to come back: wait longer.
+    -- Just after a server start no instance had the time to reconnect: wait longer.
     grace interval := CASE WHEN p_now - pg_postmaster_start_time() < '15 seconds'
                            THEN greatest(p_grace, '10 seconds') ELSE p_grace END;
     released bigint := 0;
@@ -30,7 +30,7 @@ BEGIN
             UPDATE host_instances SET dead_since = NULL WHERE id = instance.id;
         END IF;
     END LOOP;
-    -- An instance is registered before it claims: whoever is not there (any more) cannot be working on anything.
+    -- An instance is registered before it claims: an instance without a row is not working on any message.
     UPDATE work_queue q SET claim_id = NULL, claimed_by = NULL
      WHERE q.claim_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM host_instances i WHERE i.id = q.claimed_by)
        AND NOT EXISTS (SELECT 1 FROM sink_batches b WHERE b.batch_id = q.claim_id);
