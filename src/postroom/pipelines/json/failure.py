@@ -53,12 +53,12 @@ def malformed_failure(document: bytes, error: Exception) -> PipelineFailure:
     if (byte := _BYTE.search(why)) is not None:
         return PipelineFailure(
             f"The document is not valid JSON at {_format_position(document, int(byte.group(1)))}.",
-            why=_BYTE.sub("", why),
+            why=f"{_BYTE.sub('', why)}.",
             hint=_HINT,
         )
     return PipelineFailure(
         f"The document is not valid JSON: it ends early, at {_format_position(document, len(document))}.",
-        why=why,
+        why=f"{why}.",
         hint=_HINT,
     )
 

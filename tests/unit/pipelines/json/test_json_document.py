@@ -208,7 +208,7 @@ class Malformed:
         Malformed(b"\xef\xbb\xbf", "The interchange is empty."),
         Malformed(b'{"region": "EU"', "it ends early, at byte 16"),
         Malformed(b'{"region":\n "EU"', "it ends early, at line 2, byte 6"),
-        Malformed(b'{"a": [1,2,}}', "not valid JSON at byte 12", "invalid character"),
+        Malformed(b'{"a": [1,2,}}', "not valid JSON at byte 12", "invalid character."),
         Malformed(b'{"region": "EU",\n "a": 01}', "not valid JSON at line 2, byte 8", "invalid number"),
         Malformed(b'{"region": "EU"} x', "not valid JSON at byte", "trailing characters"),
         Malformed(b'{"region": "EU"}{}', "not valid JSON at byte", "trailing characters"),
