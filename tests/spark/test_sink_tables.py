@@ -18,7 +18,7 @@ from postroom.messagebox.check import check
 from postroom.messagebox.connection import Login
 from postroom.spark.sinks import staging
 from postroom.spark.sinks.drain import Drain
-from postroom.spark.sinks.jdbc import SEQ, TASK, Database, DatabaseError
+from postroom.spark.sinks.jdbc import SEQ, TASK, Database, RowsRejected, to_statement_error
 from postroom.spark.sinks.running_sinks import Sinks
 from postroom.spark.sinks.writer import SparkWriter
 from tests.support.box import Box, Region, Total
@@ -177,7 +177,7 @@ def test_the_problem_of_an_unsuitable_table_is_reported(
 
 
 def test_only_errors_of_rows_are_attributed_to_rows() -> None:
-    assert [DatabaseError("", state).is_about_rows for state in ("22001", "23505", "42X05", "")] == [
+    assert [isinstance(to_statement_error("", state), RowsRejected) for state in ("22001", "23505", "42X05", "")] == [
         *(True, True),
         *(False, False),
     ]

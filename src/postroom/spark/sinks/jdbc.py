@@ -37,12 +37,18 @@ _KEY_TYPE = "VARCHAR(36)"
 _TEXT_TYPES = {"oracle": "CLOB"}
 
 
-class DatabaseError(Exception):
+class StatementFailed(Exception):
     """An error that the database returned for a statement."""
 
-    def __init__(self, message: str, state: str) -> None:
-        super().__init__(f"{message} (SQLSTATE {state})" if state else message)
-        self.is_about_rows = state.startswith(_ABOUT_ROWS)
+
+class RowsRejected(StatementFailed):
+    """The database does not accept a row of the statement."""
+
+
+def to_statement_error(message: str, state: str) -> StatementFailed:
+    """Return the error for an SQLSTATE, which may be empty."""
+    kind = RowsRejected if state.startswith(_ABOUT_ROWS) else StatementFailed
+    return kind(f"{message} (SQLSTATE {state})" if state else message)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +76,7 @@ class JdbcTable:
         options = jdbc.JDBCOptions(jvm.PythonUtils.toScalaMap({**self._options, "url": self._url, "dbtable": "none"}))
         try:
             connection = self._call(lambda: dialect.createConnectionFactory(options).apply(-1))
-        except DatabaseError as error:
+        except StatementFailed as error:
             raise Unavailable("The database of the table cannot be reached.", why=str(error)) from error
         try:
             yield Database(self._session, dialect, connection, self._call, _TEXT_TYPES.get(self._url.split(":")[1]))
@@ -91,7 +97,7 @@ class JdbcTable:
             raised = error.java_exception
             if is_instance_of(self._session._sc._gateway, raised, "java.sql.SQLException"):
                 message = str(raised.getMessage()).strip().partition("\n")[0]
-                raise DatabaseError(message, str(raised.getSQLState() or "")) from None
+                raise to_statement_error(message, str(raised.getSQLState() or "")) from None
             raise
 
 
@@ -117,7 +123,7 @@ class Database:
         no unique message_id."""
         try:
             existing = self._columns(table)
-        except DatabaseError:
+        except StatementFailed:
             # The table is probably missing. If the problem is another one, CREATE TABLE reports it.
             self._execute(self._create(table, schema, [KEY]))
             existing = self._columns(table)
@@ -146,7 +152,7 @@ class Database:
 
     def create_staging(self, table: str, schema: StructType) -> None:
         """Create an empty table for the rows of an attempt. Drop one that was left by an earlier try."""
-        with suppress(DatabaseError):
+        with suppress(StatementFailed):
             self._execute(f"DROP TABLE {table}")
         self._execute(self._create(table, schema, [KEY, TASK, SEQ]))
 

@@ -24,7 +24,7 @@ from postroom.adapters import SparkTable
 from postroom.errors import DeliveryRefused
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.streams.sink_batches import SinkBatch
-from postroom.spark.sinks.jdbc import SEQ, TASK, Database, DatabaseError, JdbcTable, Target
+from postroom.spark.sinks.jdbc import SEQ, TASK, Database, JdbcTable, RowsRejected, StatementFailed, Target
 from postroom.spark.sinks.task import SinkTask
 
 if TYPE_CHECKING:
@@ -85,9 +85,7 @@ class StagedMerge:
     def _merge(self, database: Database, target: Target, staging: str, task: SinkTask) -> None:
         try:
             database.merge(target, staging, None)
-        except DatabaseError as error:
-            if not error.is_about_rows:
-                raise
+        except RowsRejected:
             with task.login.connect("sink") as connection:
                 self._merge_some(database, target, staging, database.read_staged(staging), task, connection)
 
@@ -99,9 +97,7 @@ class StagedMerge:
             return
         try:
             database.merge(target, staging, (seqs[0], seqs[-1]))
-        except DatabaseError as error:
-            if not error.is_about_rows:
-                raise
+        except RowsRejected as error:
             if len(seqs) == 1:
                 _, messages = task.read(connection, seqs)
                 refusal = DeliveryRefused(
@@ -120,7 +116,7 @@ class StagedMerge:
         """Drop the staging tables. All rows are merged, so a failure is only logged."""
         try:
             database.drop_staging(prefix, self._sink.table, up_to=attempt)
-        except DatabaseError as error:
+        except StatementFailed as error:
             _log.warning("the staging tables %s… could not be dropped: %s", prefix, error)
 
 
