@@ -1,4 +1,4 @@
-"""Several instances of one host share its queue. No message is processed duplicates (DEQ-02, 05, 06)."""
+"""Several instances of one host share its queue. No message is processed twice (DEQ-02, 05, 06)."""
 
 from __future__ import annotations
 

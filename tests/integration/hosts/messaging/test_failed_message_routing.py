@@ -25,7 +25,7 @@ from postroom.operations.instances.changes import resume
 from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport
 from tests.integration.hosts.conftest import StartHost
-from tests.integration.hosts.test_takeover import count_locks, detect_dead_instances
+from tests.integration.hosts.dequeue.test_takeover import count_locks, detect_dead_instances
 from tests.support.box import Box, Region, Total
 from tests.support.cut_connections import cut_before_commit
 from tests.support.recording_adapter import RecordingAdapter, fail_always
