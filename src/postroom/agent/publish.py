@@ -22,8 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from postroom.agent.idempotency import Ids, Kind, Units, to_id_array
+from postroom.agent.routing.batch_matches import MatchResult
 from postroom.agent.routing.correlation import locate_instances
-from postroom.agent.routing.matching import Matcher, MatchResult, ProcedureMatcher
+from postroom.agent.routing.matching import Matcher, ProcedureMatcher
 from postroom.agent.routing.table import Subscriber
 from postroom.errors import NotAllowed, StaleRouting, TransactionConflict
 from postroom.message import Message
@@ -177,13 +178,13 @@ class Publisher:
 
 class Routes:
     """Pairs of a message (its position in the batch) and a subscription, each with an instance id. The instance is new,
-    unless the message joins an existing one."""
+    unless the message joins an existing one. The ids of new instances are numbered from ``first_instance``."""
 
-    def __init__(self, matches: MatchResult, units: Units) -> None:
+    def __init__(self, matches: MatchResult, units: Units, *, first_instance: int = 0) -> None:
         self.messages = matches.rows
         self._matches = matches
         self._subscription_ids = matches.subscription_ids
-        self._instance_ids = units.derive_ids(Kind.INSTANCE, np.arange(len(matches.rows)))
+        self._instance_ids = units.derive_ids(Kind.INSTANCE, first_instance + np.arange(len(matches.rows)))
         distinct, self._subscriber_of = np.unique(matches.subscription_ids, return_inverse=True)
         self._subscribers = [matches.subscribers[one] for one in distinct.tolist()]
 

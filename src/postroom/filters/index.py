@@ -8,16 +8,19 @@
 The result equals that of ``evaluate`` for every subscription and message. Subscriptions are stored in segments whose
 sizes decrease geometrically. A new subscription starts a small segment, and segments of similar size are merged. So
 adding one subscription does not compile all others again, and the number of segments stays small.
+
+A batch can have as many matches as messages times subscriptions. ``match_in_pieces`` needs the memory of one piece.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from postroom.errors import NotFound
 from postroom.filters.columns import (
@@ -40,8 +43,21 @@ from postroom.values import Value
 #: Segments are merged until each is this much larger than the next.
 _RATIO = 8
 
+#: Maximum number of matches in a piece. A piece of one message may have more, up to the number of subscriptions.
+MATCHES_PER_PIECE = 1 << 20
+
 #: From this many candidates on, one message is checked with arrays instead of group by group.
 MANY_CANDIDATES = 32
+
+
+class Piece(NamedTuple):
+    """The matches of the messages from row ``start`` to before row ``end``, sorted by message and then by
+    subscription."""
+
+    start: int
+    end: int
+    rows: Int64
+    ids: Int64
 
 
 class SubscriptionIndex:
@@ -90,13 +106,33 @@ class SubscriptionIndex:
         """Return every match of a batch of ``rows`` messages, as arrays of message rows and subscription ids.
 
         The pairs are distinct, and sorted by message and then by subscription."""
-        if not rows:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
+        pieces = list(self.match_in_pieces(columns, rows))
+        if len(pieces) == 1:
+            return pieces[0].rows, pieces[0].ids
+        nothing = np.empty(0, np.int64)
+        return (
+            np.concatenate([nothing, *(piece.rows for piece in pieces)]),
+            np.concatenate([nothing, *(piece.ids for piece in pieces)]),
+        )
+
+    def match_in_pieces(self, columns: Columns, rows: int) -> Iterator[Piece]:
+        """Yield the matches of a batch for consecutive ranges of messages. A range with too many matches is halved."""
         segments = self._compile_pending()
         if len(segments) > 1:
             columns = encode_text_columns(columns, {slot.key for segment in segments for slot in segment.slots})
-        found = [pairs for segment in segments if len((pairs := segment.match(columns, rows))[0])]
-        return found[0] if len(found) == 1 else _sort_pairs(found, rows)
+        ranges = [(0, rows)] if rows else []
+        while ranges:
+            start, end = ranges.pop()
+            whole = start == 0 and end == rows
+            limit = MATCHES_PER_PIECE if end - start > 1 else None
+            pairs = _match_segments(
+                segments, columns if whole else _slice_columns(columns, start, end), end - start, limit
+            )
+            if pairs is None:
+                middle = (start + end) // 2
+                ranges += [(middle, end), (start, middle)]
+            else:
+                yield Piece(start, end, pairs[0] + start if start else pairs[0], pairs[1])
 
     def match_one(self, promoted: Mapping[str, Value]) -> list[int]:
         """Return the ids, ascending, of the subscriptions that one message with these promoted values matches."""
@@ -179,25 +215,35 @@ class Segment:
         changed.live = self.live - 1
         return changed
 
-    def match(self, columns: Columns, rows: int) -> tuple[Int64, Int64]:
-        """Return message and subscription of every match: distinct, sorted by message and then by subscription."""
+    def match(self, columns: Columns, rows: int, limit: int | None) -> tuple[Int64, Int64] | None:
+        """Return message and subscription of every match: distinct, sorted by message and then by subscription. Return
+        None if there may be more than ``limit``."""
         batch = rank_batch(self.slots, self._mask_slots, columns, rows)
         shared = batch.deduplicate()
         if shared is None:
-            return self._match(batch)
+            return self._match(batch, limit)
         batch, inverse = shared
-        found, ids = self._match(batch)
+        pairs = self._match(batch, limit)
+        if pairs is None:
+            return None
+        found, ids = pairs
         starts = np.searchsorted(found, np.arange(batch.rows + 1))
         counts = (starts[1:] - starts[:-1])[inverse]
         ends = np.cumsum(counts)
+        if limit is not None and ends[-1] > limit:
+            return None
         positions = np.repeat(starts[inverse] - (ends - counts), counts) + np.arange(int(ends[-1]))
         return np.repeat(np.arange(rows), counts), ids.take(positions)
 
-    def _match(self, batch: RankedBatch) -> tuple[Int64, Int64]:
+    def _match(self, batch: RankedBatch, limit: int | None) -> tuple[Int64, Int64] | None:
         matched = [np.empty(0, np.int64)]
+        total = 0
         for path in self._paths:
             for rows, positions in path.find_candidates(batch):
                 rows, groups = self._second_pass.check_candidates(batch, path, rows, positions)
+                total += len(rows)
+                if limit is not None and total > limit:
+                    return None
                 matched.append(rows * len(self.ids) + self._groups.owner.take(groups))
         found = np.sort(np.concatenate(matched))
         # Two groups of one subscription may both match. They count once.
@@ -267,6 +313,30 @@ def _compact_segment(segment: Segment) -> tuple[Segment, ...]:
     if not segment.live:
         return ()
     return (segment,) if segment.live * 2 >= len(segment.ids) else (Segment(segment.rows()),)
+
+
+def _match_segments(
+    segments: tuple[Segment, ...], columns: Columns, rows: int, limit: int | None
+) -> tuple[Int64, Int64] | None:
+    """Return the matches of all segments, or None if there may be more than ``limit``."""
+    found = []
+    for segment in segments:
+        pairs = segment.match(columns, rows, limit)
+        if pairs is None:
+            return None
+        if limit is not None:
+            limit -= len(pairs[0])
+        if len(pairs[0]):
+            found.append(pairs)
+    return found[0] if len(found) == 1 else _sort_pairs(found, rows)
+
+
+def _slice_columns(columns: Columns, start: int, end: int) -> Columns:
+    """Return the columns of some messages. A value that all messages share stays as it is."""
+    return {
+        key: column.slice(start, end - start) if isinstance(column, pa.Array | pa.ChunkedArray) else column
+        for key, column in columns.items()
+    }
 
 
 def _sort_pairs(found: list[tuple[Int64, Int64]], rows: int) -> tuple[Int64, Int64]:

@@ -218,8 +218,8 @@ def test_a_port_that_is_added_during_the_publish_receives_the_error_message(box:
     class ChangingTable(RoutingTable):
         changed = False
 
-        def match(self, columns, rows):  # type: ignore[no-untyped-def]
-            found = super().match(columns, rows)
+        def match_in_pieces(self, columns, rows):  # type: ignore[no-untyped-def]
+            found = list(super().match_in_pieces(columns, rows))
             if not self.changed and ErrorReport.ErrorType.key in columns:
                 self.changed = True
                 box.add_port("Errors", ERRORS)

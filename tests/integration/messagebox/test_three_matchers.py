@@ -63,9 +63,9 @@ def match_by_procedure(connection: Connection, batch: Sequence[Context]) -> Matc
 
 def match_by_index(routing: RoutingTable, batch: Sequence[Context]) -> Matches:
     """Match all messages at once, as the streaming lane does."""
-    return _group_by_message(
-        *routing.match(build_columns([context.promoted for context in batch]), len(batch)), len(batch)
-    )
+    columns = build_columns([context.promoted for context in batch])
+    [piece] = routing.match_in_pieces(columns, len(batch))
+    return _group_by_message(piece.rows, piece.ids, len(batch))
 
 
 def _group_by_message(rows: npt.NDArray[np.int64], ids: npt.NDArray[np.int64], count: int) -> Matches:

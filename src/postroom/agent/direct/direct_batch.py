@@ -17,7 +17,8 @@ from postroom.agent.idempotency import Kind, Receipt, derive_id, read_outcome, t
 from postroom.agent.originator import Login, has_originator, resolve_originator, to_stored_originator
 from postroom.agent.publish import PublishBatch, RoutedMessages, RoutingLock, lock_current
 from postroom.agent.reports import RoutingFailureReport, write_suspensions
-from postroom.agent.routing.matching import IndexMatcher, Matcher, MatchResult, routing_failure
+from postroom.agent.routing.batch_matches import MatchResult
+from postroom.agent.routing.matching import IndexMatcher, Matcher, routing_failure
 from postroom.errors import BadValue, DuplicateKey, PublishFailed, PublishResult, RoutingFailure, StateError
 from postroom.message import FRAGMENT_SIZE, Context, Message, Part
 from postroom.messagebox.configuration import Host, ServiceClass

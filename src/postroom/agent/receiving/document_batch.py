@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +22,8 @@ from postroom.agent.receiving.document_failures import BatchFailures
 from postroom.agent.receiving.documents import Documents, encode_contexts
 from postroom.agent.receiving.interchange import Chunk
 from postroom.agent.reports import Unroutable
-from postroom.agent.routing.matching import match_batch, routing_failure
+from postroom.agent.routing.batch_matches import BatchMatches
+from postroom.agent.routing.matching import routing_failure
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageFailure, RoutingFailure
@@ -119,12 +120,12 @@ class DocumentBatch(PublishBatch):
         documents = self._documents
         rows = len(documents.chunk_of)
         predicates = [context.predicates for context in documents.stamps]
-        matches = match_batch(connection, self._routing, documents.promoted, rows, predicates, documents.chunk_of)
+        matches = BatchMatches(connection, self._routing, documents.promoted, rows, predicates, documents.chunk_of)
         rejections: dict[int, MessageFailure] = {
             number: chunk.rejection for number, chunk in enumerate(documents.chunks) if chunk.rejection is not None
         }
         unroutable: dict[int, RoutingFailure] = {}
-        for row in np.setdiff1d(np.arange(rows), matches.rows).tolist():
+        for row in np.flatnonzero(matches.counts == 0).tolist():
             chunk = int(documents.chunk_of[row])
             if documents.chunks[chunk].recoverable or chunk not in rejections:
                 unauthorised = matches.unauthorised_hosts.get(row, ())
@@ -141,14 +142,13 @@ class DocumentBatch(PublishBatch):
             raise excess
         self._take_receipts(connection, unroutable)
         kept = ~np.isin(documents.chunk_of, list(rejections))
-        matches = matches.select(kept[matches.rows])
         if rejections or unroutable or any(chunk.failures for chunk in documents.chunks):
             self._failures = BatchFailures(
                 connection,
                 documents,
                 rejections=rejections,
                 unroutable=unroutable,
-                first_instance=len(matches.rows),
+                first_instance=int(matches.counts[kept].sum()),
                 routing=self._routing,
                 clock=self._clock,
             )
@@ -158,9 +158,11 @@ class DocumentBatch(PublishBatch):
         numbers = documents.numbers[self._kept]
         self._message_ids = units.derive_ids(Kind.MESSAGE, numbers)
         self._part_ids = units.derive_ids(Kind.PART, numbers)
-        matches = replace(matches, rows=(np.cumsum(kept) - 1)[matches.rows])
-        self._routes = Routes(matches, units.take(matches.rows))
-        self.hosts = self._routes.hosts | (self._failures.hosts if self._failures else set())
+        self._match_counts = matches.counts[self._kept]
+        self._routes: Iterable[Routes] = _build_routes(matches, kept, units)
+        if matches.is_kept:
+            # Before the routing lock. The routes of a batch with several pieces do not fit into memory.
+            self._routes = list(self._routes)
         return matches.version
 
     def _find_excess(self, unroutable: Mapping[int, RoutingFailure]) -> TooManyFailures | None:
@@ -262,8 +264,11 @@ class DocumentBatch(PublishBatch):
             write_parts(connection, columns, bodies)
 
     def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
-        self._routes.write(connection, self._message_ids)
-        counts = np.bincount(self._routes.messages, minlength=len(self._message_ids))
+        self.hosts = self._failures.hosts if self._failures else set()
+        for routes in self._routes:
+            routes.write(connection, self._message_ids)
+            self.hosts |= routes.hosts
+        counts = self._match_counts.copy()
         if self._failures:
             counts[np.searchsorted(self._kept, self._failures.suspended_rows)] += 1
         write_references(connection, "message", lock.message_log, self._message_ids, counts)
@@ -310,3 +315,14 @@ class DocumentBatch(PublishBatch):
             )
             for number, chunk in enumerate(chunks)
         ]
+
+
+def _build_routes(matches: BatchMatches, kept: npt.NDArray[np.bool_], units: Units) -> Iterator[Routes]:
+    """Yield the routes of each piece of the matches. ``units`` has the unit of each document that is kept."""
+    number_of = np.cumsum(kept) - 1
+    first_instance = 0
+    for piece in matches:
+        selected = piece.select(kept[piece.rows])
+        selected = replace(selected, rows=number_of[selected.rows])
+        yield Routes(selected, units.take(selected.rows), first_instance=first_instance)
+        first_instance += len(selected.rows)

@@ -20,7 +20,7 @@ from postroom.agent.publish import RoutedMessages, RoutingLock
 from postroom.agent.receiving.documents import Documents
 from postroom.agent.receiving.suspended_documents import LastPublished, build_suspended_context
 from postroom.agent.reports import RoutingFailureReport, Unroutable, write_suspensions
-from postroom.agent.routing.matching import match_batch
+from postroom.agent.routing.batch_matches import match_batch
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock
 from postroom.errors import MessageFailure, RoutingFailure

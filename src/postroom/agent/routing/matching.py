@@ -9,25 +9,18 @@ from __future__ import annotations
 
 import uuid
 from abc import abstractmethod
-from collections import ChainMap, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from postroom.agent.originator import Login, read_login
-from postroom.agent.routing.correlation import (
-    Convoy,
-    find_correlations,
-    find_instance_subscribers,
-    get_complete_values,
-    to_value_keys,
-)
+from postroom.agent.routing.batch_matches import MatchResult, Predicates, find_convoys, match_batch
 from postroom.agent.routing.table import RoutingTable, Subscriber, read_property_lists
 from postroom.errors import RoutingFailure
-from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, MessagePredicate, comparable_text, may_receive
+from postroom.filters.authorisation import comparable_text
 from postroom.filters.columns import Columns, build_columns
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
@@ -35,116 +28,6 @@ from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_values import to_stored
 from postroom.properties import dotted_name, split_key
 from postroom.values import ValueType
-
-Predicates = frozenset[MessagePredicate]
-
-
-@dataclass(frozen=True, kw_only=True)
-class MatchResult:
-    """Pairs of a message (its row in the batch) and a subscription, ordered by both, at one routing version."""
-
-    version: int
-    rows: npt.NDArray[np.int64]
-    subscription_ids: npt.NDArray[np.int64]
-    subscribers: Mapping[int, Subscriber]
-    host_names: Mapping[int, str]
-    """In lower case, as queues are named."""
-    convoys: Mapping[int, Convoy] = field(default_factory=dict)
-    """The convoys of pairs, by the number of the pair."""
-    unauthorised_hosts: Mapping[int, Collection[str]] = field(default_factory=dict)
-    """The hosts that subscribe to a message but may not receive it, by the row of the message."""
-
-    def select(self, kept: npt.NDArray[np.bool_]) -> MatchResult:
-        """Return the pairs that are kept, with new numbers."""
-        if kept.all():
-            return self
-        number = np.cumsum(kept) - 1
-        convoys = {int(number[pair]): convoy for pair, convoy in self.convoys.items() if kept[pair]}
-        return replace(self, rows=self.rows[kept], subscription_ids=self.subscription_ids[kept], convoys=convoys)
-
-    def with_rows(self, row_of: Sequence[int]) -> MatchResult:
-        """Return the same pairs for another numbering of the messages."""
-        hosts = {row_of[row]: hosts for row, hosts in self.unauthorised_hosts.items()}
-        return replace(self, rows=np.array(row_of, dtype=np.int64)[self.rows], unauthorised_hosts=hosts)
-
-
-def match_batch(
-    connection: Connection,
-    routing: RoutingTable,
-    columns: Columns,
-    rows: int,
-    predicates: Sequence[Predicates],
-    predicates_of: npt.NDArray[np.int64] | None = None,
-) -> MatchResult:
-    """Return all matches of a batch. Queries the MessageBox only if instances wait by properties of the batch.
-
-    ``predicates_of`` has the number of its ``predicates`` for each row. By default each row has its own."""
-    found, ids = routing.match(columns, rows)
-    subscribers: Mapping[int, Subscriber] = routing.subscribers
-    if rows and routing.correlation_types:
-        waiting = find_instance_subscribers(connection, find_correlations(columns, rows, routing))
-        if waiting:
-            subscribers = ChainMap({one.subscription_id: one for one, _ in waiting}, routing.subscribers)
-            found = np.concatenate([found, *(np.array(matched) for _, matched in waiting)])
-            ids = np.concatenate([ids, *(np.full(len(matched), one.subscription_id) for one, matched in waiting)])
-            order = np.lexsort((ids, found))
-            found, ids = found[order], ids[order]
-    matches = MatchResult(
-        version=routing.version,
-        rows=found,
-        subscription_ids=ids,
-        subscribers=subscribers,
-        host_names=routing.host_names,
-        convoys=find_convoys(columns, rows, found, ids, subscribers, routing.convoy_sets, routing.value_types),
-    )
-    if any(predicates) and len(found):
-        return _authorise(matches, routing, predicates, np.arange(rows) if predicates_of is None else predicates_of)
-    return matches
-
-
-def find_convoys(
-    columns: Columns,
-    rows: int,
-    found: npt.NDArray[np.int64],
-    ids: npt.NDArray[np.int64],
-    subscribers: Mapping[int, Subscriber],
-    convoy_sets: Mapping[int, Sequence[str]],
-    value_types: Mapping[str, ValueType],
-) -> dict[int, Convoy]:
-    """Return the convoys of pairs, by the number of the pair. A message that lacks a property is in no convoy."""
-    convoys: dict[int, Convoy] = {}
-    for subscription_id in np.unique(ids).tolist() if convoy_sets else ():
-        convoy_set_id = subscribers[subscription_id].convoy_set_id
-        if convoy_set_id is None:
-            continue
-        values = to_value_keys(columns, convoy_sets[convoy_set_id], rows, value_types)
-        if values is None:
-            continue
-        for pair in np.flatnonzero(ids == subscription_id).tolist():
-            if (complete := get_complete_values(values[found[pair]])) is not None:
-                convoys[pair] = Convoy(convoy_set_id=convoy_set_id, values=complete)
-    return convoys
-
-
-def _authorise(
-    matches: MatchResult,
-    routing: RoutingTable,
-    predicates: Sequence[Predicates],
-    predicates_of: npt.NDArray[np.int64],
-) -> MatchResult:
-    """Return the pairs whose hosts have the application properties that the messages require (SEC-01 … 06)."""
-    distinct = list(dict.fromkeys(predicates))
-    kind = np.array([distinct.index(one) for one in predicates])[predicates_of[matches.rows]]
-    subscriptions, subscription_of = np.unique(matches.subscription_ids, return_inverse=True)
-    hosts = [matches.subscribers[one].host_id for one in subscriptions.tolist()]
-    shown = [routing.application_properties.get(one, NO_APPLICATION_PROPERTIES) for one in hosts]
-    table = np.array([[may_receive(one, properties) for properties in shown] for one in distinct])
-    is_allowed: npt.NDArray[np.bool_] = table[kind, subscription_of]
-    unauthorised: defaultdict[int, set[str]] = defaultdict(set)
-    for pair in np.flatnonzero(~is_allowed).tolist():
-        name = routing.host_display_names.get(hosts[int(subscription_of[pair])], "")
-        unauthorised[int(matches.rows[pair])].add(name)
-    return replace(matches.select(is_allowed), unauthorised_hosts=unauthorised)
 
 
 def routing_failure(

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from postroom.agent.originator import Login, read_login
 from postroom.filters.authorisation import ApplicationProperties
 from postroom.filters.columns import Columns
 from postroom.filters.expression import Filter, Operator, Predicate
-from postroom.filters.index import SubscriptionIndex
+from postroom.filters.index import Piece, SubscriptionIndex
 from postroom.messagebox.configuration import read_application_properties
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
@@ -100,13 +99,14 @@ class RoutingTable:
         self.convoy_sets: dict[int, tuple[str, ...]] = {}
         self._index = SubscriptionIndex()
 
-    def match(self, columns: Columns, rows: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the rows and the subscription ids of all matches of a batch, ordered by row and id."""
+    def match_in_pieces(self, columns: Columns, rows: int) -> Iterator[Piece]:
+        """Yield the matches of a batch for consecutive ranges of messages, ordered by row and id."""
         if rows == 1 and not any(isinstance(column, pa.Array) for column in columns.values()):
             # Several times faster than a batch of one message.
             ids = self._index.match_one(columns)
-            return np.zeros(len(ids), dtype=np.int64), np.array(ids, dtype=np.int64)
-        return self._index.match(columns, rows)
+            yield Piece(0, 1, np.zeros(len(ids), dtype=np.int64), np.array(ids, dtype=np.int64))
+        else:
+            yield from self._index.match_in_pieces(columns, rows)
 
     def match_one(self, promoted: Mapping[str, Value]) -> list[int]:
         """Return the ids of the subscriptions that one message matches."""

@@ -318,8 +318,8 @@ def test_a_batch_is_matched_again_if_subscriptions_change_during_the_publish(box
     class ChangingTable(RoutingTable):
         changed = False
 
-        def match(self, columns, rows):  # type: ignore[no-untyped-def]
-            found = super().match(columns, rows)
+        def match_in_pieces(self, columns, rows):  # type: ignore[no-untyped-def]
+            found = list(super().match_in_pieces(columns, rows))
             if not self.changed:
                 self.changed = True
                 box.add_port("Europe", "Region == 'EU'")
