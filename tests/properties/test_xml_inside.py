@@ -20,7 +20,7 @@ from postroom.message import Bytes
 from postroom.pipelines import Receive, Xml, components
 from postroom.pipelines.xml.promotion import XmlPromotion
 from postroom.properties import Property
-from postroom.schemas.validation import XsdSet
+from postroom.schemas.validation import CompiledSchemas
 
 SCHEMA = """<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" xmlns:o="urn:o" targetNamespace="urn:o"
   elementFormDefault="qualified">
@@ -157,7 +157,7 @@ def test_a_valid_document_is_parsed_once() -> None:
 def _without_shortcuts() -> Iterator[None]:
     with (
         patch.object(XmlPromotion, "values_inside", lambda self, envelope, documents: repeat(None, len(documents))),
-        patch.object(XsdSet, "is_certainly_valid", lambda self, root: False),
+        patch.object(CompiledSchemas, "is_certainly_valid", lambda self, root: False),
         patch(
             "postroom.pipelines.xml.document.copy_documents", lambda content, split, elements: [None] * len(elements)
         ),

@@ -26,17 +26,17 @@ _SID, _PID = BTS.OriginatorSID.key, BTS.OriginatorPID.key
 
 
 @dataclass(frozen=True, kw_only=True)
-class Login:
+class PublisherLogin:
     """The account that a publisher is logged in with, and whether it may publish on behalf of others."""
 
     account: str = ""
     trusted: bool = False
 
 
-def read_login(connection: Connection) -> Login:
+def read_login(connection: Connection) -> PublisherLogin:
     row = connection.execute("SELECT session_user::text, is_trusted()").fetchone()
     assert row is not None
-    return Login(account=row[0], trusted=row[1])
+    return PublisherLogin(account=row[0], trusted=row[1])
 
 
 def has_originator(context: Context) -> bool:
@@ -44,7 +44,7 @@ def has_originator(context: Context) -> bool:
     return any(key in values for values in (context.promoted, context.written) for key in (_SID, _PID))
 
 
-def resolve_originator(context: Context, login: Login) -> Context:
+def resolve_originator(context: Context, login: PublisherLogin) -> Context:
     """Return the context with the originator that the MessageBox will store. A context without originator is
     unchanged."""
     if not has_originator(context):
@@ -56,7 +56,7 @@ def resolve_originator(context: Context, login: Login) -> Context:
     return context
 
 
-def resolve_originator_columns(columns: Mapping[str, pa.Array], login: Login) -> dict[str, pa.Array]:
+def resolve_originator_columns(columns: Mapping[str, pa.Array], login: PublisherLogin) -> dict[str, pa.Array]:
     """Return the columns of a batch with the originators that the MessageBox will store. Missing values stay
     missing."""
     defaults = {_SID: login.account, _PID: GUEST}
@@ -66,12 +66,12 @@ def resolve_originator_columns(columns: Mapping[str, pa.Array], login: Login) ->
     }
 
 
-def _resolve_column(column: pa.Array, default: str, login: Login) -> pa.Array:
+def _resolve_column(column: pa.Array, default: str, login: PublisherLogin) -> pa.Array:
     is_replaced = pc.equal(column, "") if login.trusted else pc.is_valid(column)
     return pc.if_else(pc.fill_null(is_replaced, False), default, column)
 
 
-def to_stored_originator(context: Context, login: Login) -> StoredOriginator | None:
+def to_stored_originator(context: Context, login: PublisherLogin) -> StoredOriginator | None:
     """Return the originator that a trusted login stores next to the context, or None."""
     if not login.trusted or not has_originator(context):
         return None
@@ -80,7 +80,7 @@ def to_stored_originator(context: Context, login: Login) -> StoredOriginator | N
 
 
 def to_stored_originators(
-    shared: Sequence[Context], columns: Mapping[str, pa.Array], login: Login
+    shared: Sequence[Context], columns: Mapping[str, pa.Array], login: PublisherLogin
 ) -> list[StoredOriginator] | None:
     """Return the stored originator of each row of a batch, from its shared context and its promoted values."""
     if not login.trusted:

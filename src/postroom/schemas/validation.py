@@ -23,7 +23,7 @@ _TYPES = ("type", "base", "itemType", "memberTypes")
 _MAX_ERRORS = 3
 
 
-class XsdSet:
+class CompiledSchemas:
     """Compiled schemas, each with the files that it refers to. It is safe for threads."""
 
     def __init__(self, contents: Mapping[str, bytes], names: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from psycopg.pq import TransactionStatus
 
 from postroom.agent.idempotency import Kind, Receipt, derive_id, read_outcome, take_receipts
-from postroom.agent.originator import Login, has_originator, resolve_originator, to_stored_originator
+from postroom.agent.originator import PublisherLogin, has_originator, resolve_originator, to_stored_originator
 from postroom.agent.publish import PublishBatch, RoutedMessages, RoutingLock, lock_current
 from postroom.agent.reports import RoutingFailureReport, write_suspensions
 from postroom.agent.routing.batch_matches import MatchResult
@@ -74,7 +74,7 @@ class DirectBatch(PublishBatch):
         self._matcher = matcher
         self._unit = unit
         self._digest = digest
-        self._login = Login()
+        self._login = PublisherLogin()
         self._bad_values: Mapping[int, BadValue] = {}
         self._suspended: dict[int, RoutingFailure | BadValue] = {}
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from postroom.agent.originator import ANONYMOUS, GUEST, Login
+from postroom.agent.originator import ANONYMOUS, GUEST, PublisherLogin
 from postroom.agent.receiving.interchange import Chunk
 from postroom.errors import AuthenticationFailure
 from postroom.messagebox.configuration import ReceiveLocation
@@ -23,7 +23,7 @@ from postroom.system_properties import BTS
 _ANONYMOUS_NAMES = {"", GUEST.lower(), ANONYMOUS}
 
 
-def authenticate(location: ReceiveLocation, chunk: Chunk, login: Login) -> Chunk:
+def authenticate(location: ReceiveLocation, chunk: Chunk, login: PublisherLogin) -> Chunk:
     """Return the chunk without the documents that have no authenticated originator. They are dropped, or failures.
 
     If they are failures, a standard interchange is rejected as a whole, and so is an interchange without other
@@ -46,7 +46,7 @@ def authenticate(location: ReceiveLocation, chunk: Chunk, login: Login) -> Chunk
     return replace(chunk, documents=good, failures=(*chunk.failures, *bad))
 
 
-def find_authenticated(chunk: Chunk, login: Login) -> npt.NDArray[np.bool_]:
+def find_authenticated(chunk: Chunk, login: PublisherLogin) -> npt.NDArray[np.bool_]:
     """Return for each document whether it names an account, and a party other than the guest."""
     if not login.trusted:
         return np.zeros(chunk.rows, dtype=bool)

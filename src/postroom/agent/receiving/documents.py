@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from postroom.agent.idempotency import NUMBER_BITS, Kind, derive_id, unit_for_chunk
-from postroom.agent.originator import Login, resolve_originator, resolve_originator_columns
+from postroom.agent.originator import PublisherLogin, resolve_originator, resolve_originator_columns
 from postroom.agent.receiving.interchange import Chunk, Interchange
 from postroom.filters.columns import Columns
 from postroom.message import BODY_NAME, MAX_PARTS, Body, Bytes, Context, Part, predicates_to_json
@@ -75,7 +75,9 @@ def stamp_context(location: ReceiveLocation, interchange: Interchange, decoded: 
 class Documents:
     """The documents that the pipeline made of some chunks. A document is a row."""
 
-    def __init__(self, location: ReceiveLocation, content_type: str, chunks: Sequence[Chunk], login: Login) -> None:
+    def __init__(
+        self, location: ReceiveLocation, content_type: str, chunks: Sequence[Chunk], login: PublisherLogin
+    ) -> None:
         self.location = location
         self.content_type = content_type
         self.chunks = list(chunks)

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
-from postroom.agent.originator import Login, read_login
+from postroom.agent.originator import PublisherLogin, read_login
 from postroom.agent.routing.batch_matches import MatchResult, Predicates, find_convoys, match_batch
 from postroom.agent.routing.table import RoutingTable, Subscriber, read_property_lists
 from postroom.errors import RoutingFailure
@@ -65,7 +65,7 @@ class Matcher(Protocol):
         """Return the types of the deployed properties, by property key."""
 
     @abstractmethod
-    def login(self, connection: Connection) -> Login:
+    def login(self, connection: Connection) -> PublisherLogin:
         """Return the login of the publisher."""
 
     @abstractmethod
@@ -89,7 +89,7 @@ class IndexMatcher(Matcher):
     def value_types(self, connection: Connection) -> Mapping[str, ValueType]:
         return self._routing.value_types
 
-    def login(self, connection: Connection) -> Login:
+    def login(self, connection: Connection) -> PublisherLogin:
         return self._routing.login
 
     def match(self, connection: Connection, messages: Sequence[Message]) -> MatchResult:
@@ -105,7 +105,7 @@ class ProcedureMatcher(Matcher):
         rows = connection.execute("SELECT key, value_type FROM properties")
         return {key: ValueType(value_type) for key, value_type in rows}
 
-    def login(self, connection: Connection) -> Login:
+    def login(self, connection: Connection) -> PublisherLogin:
         return read_login(connection)
 
     def match(self, connection: Connection, messages: Sequence[Message]) -> MatchResult:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from postroom.agent.originator import Login, read_login
+from postroom.agent.originator import PublisherLogin, read_login
 from postroom.filters.authorisation import ApplicationProperties
 from postroom.filters.columns import Columns
 from postroom.filters.expression import Filter, Operator, Predicate
@@ -92,7 +92,7 @@ class RoutingTable:
         """In lower case, as queues are named."""
         self.host_display_names: dict[int, str] = {}
         self.application_properties: dict[int, ApplicationProperties] = {}
-        self.login = Login()
+        self.login = PublisherLogin()
         #: The property keys by which instance subscriptions wait, by correlation type, in the order of their values.
         self.correlation_types: dict[int, tuple[str, ...]] = {}
         #: The property keys that keep convoys together, by convoy set.

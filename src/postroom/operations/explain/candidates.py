@@ -16,7 +16,7 @@ import numpy as np
 
 from postroom.agent.error_reports import Failure, get_message_type
 from postroom.agent.idempotency import Progress
-from postroom.agent.originator import Login
+from postroom.agent.originator import PublisherLogin
 from postroom.agent.receiving.authentication import authenticate, authentication_failure, find_authenticated
 from postroom.agent.receiving.documents import build_context, get_value_columns, stamp_context
 from postroom.agent.receiving.interchange import Interchange, read_chunks
@@ -129,7 +129,7 @@ def add_properties(context: Context, extra: Context) -> Context:
     return Context({**promoted, **extra.promoted}, {**written, **extra.written}, required)
 
 
-def _get_login(connection: Connection, location: ReceiveLocation) -> Login:
+def _get_login(connection: Connection, location: ReceiveLocation) -> PublisherLogin:
     """Return the account of the location's host, and whether the host is trusted to name originators."""
     host = next(host for host in read_hosts(connection) if host.host_id == location.host_id)
-    return Login(account=host.role_name, trusted=host.trusted)
+    return PublisherLogin(account=host.role_name, trusted=host.trusted)

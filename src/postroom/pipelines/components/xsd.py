@@ -14,7 +14,7 @@ from postroom.pipelines.shipping.files import ShippedFiles
 
 if TYPE_CHECKING:
     from postroom.pipelines.documents.message_batch import MessageBatch
-    from postroom.schemas.validation import XsdSet
+    from postroom.schemas.validation import CompiledSchemas
 
 
 class Xsd(Validator):
@@ -84,8 +84,8 @@ class Xsd(Validator):
 
 
 @lru_cache(maxsize=32)
-def _compile(files: ShippedFiles, schemas: tuple[str, ...]) -> XsdSet:
-    from postroom.schemas.validation import XsdSet
+def _compile(files: ShippedFiles, schemas: tuple[str, ...]) -> CompiledSchemas:
+    from postroom.schemas.validation import CompiledSchemas
 
     # A file that was not shipped raises its own failure.
-    return XsdSet(files.contents, [name for name in schemas if files.read(name)])
+    return CompiledSchemas(files.contents, [name for name in schemas if files.read(name)])

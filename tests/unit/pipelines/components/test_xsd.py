@@ -10,7 +10,7 @@ from lxml import etree
 
 from postroom.errors import PipelineFailure
 from postroom.pipelines import Json, JsonLines, PassThrough, Receive, Xml, components, load_pipeline
-from postroom.schemas.validation import XsdSet
+from postroom.schemas.validation import CompiledSchemas
 from tests.unit.pipelines.conftest import Receive as Run
 
 INSTANCE = b"http://www.w3.org/2001/XMLSchema-instance"
@@ -172,7 +172,7 @@ def test_a_slow_validation_does_not_block_other_threads() -> None:
     schema = """<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema"><xs:element name="r"><xs:simpleType>
 <xs:restriction base="xs:string"><xs:pattern value="(a|aa)*x"/></xs:restriction>
 </xs:simpleType></xs:element></xs:schema>"""
-    known = XsdSet({"r.xsd": schema.encode()}, ["r.xsd"])
+    known = CompiledSchemas({"r.xsd": schema.encode()}, ["r.xsd"])
     slow = threading.Thread(target=known.is_certainly_valid, args=(etree.fromstring(f"<r>{'a' * 30}</r>"),))
     slow.start()
     results = [known.is_certainly_valid(etree.fromstring("<r>aax</r>")) for _ in range(3)]
