@@ -46,7 +46,7 @@ _BY_TYPE: tuple[tuple[type[psycopg.Error], type[PostroomError], str, str], ...] 
     (pg.LockNotAvailable, LockTimeout, "Another session has locked what this statement needs.", _RETRY_HINT),
     (pg.IdleInTransactionSessionTimeout, MessageBoxUnavailable, "The session was ended.", _RETRY_HINT),
     (psycopg.OperationalError, MessageBoxUnavailable, "The MessageBox is not available at the moment.", _RETRY_HINT),
-    (pg.InsufficientPrivilege, NotAllowed, "The login has no right to do this.", _NOT_ALLOWED_HINT),
+    (pg.InsufficientPrivilege, NotAllowed, "The login may not do this.", _NOT_ALLOWED_HINT),
     (pg.UniqueViolation, DuplicateKey, "The MessageBox has a row with this key.", ""),
     (pg.ForeignKeyViolation, MissingReference, "The MessageBox does not have a row that is referred to.", ""),
     (psycopg.IntegrityError, StorageFailure, "The MessageBox does not accept a value.", ""),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
@@ -71,7 +72,9 @@ STEPS = {
 
 @pytest.fixture(params=list(STEPS))
 def step(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Exception]:
-    monkeypatch.setattr("pyspark.java_gateway.launch_gateway", lambda *_, **__: None)
+    gateway = SimpleNamespace(jvm=None, proc=None)
+    monkeypatch.setattr("pyspark.java_gateway.launch_gateway", lambda *_, **__: gateway)
+    monkeypatch.setattr(session, "check_authentication", lambda *_: None)
     return STEPS[request.param]
 
 

@@ -17,6 +17,8 @@ from tests.support.approved import AssertApproved
 
 #: Commands that need running processes or no MessageBox, write no JSON, or print the body of a message.
 OTHERS = {
+    "backup",
+    "restore",
     "demo",
     "init",
     "up",
@@ -134,7 +136,7 @@ def shown(run: Run, app: Path, tmp_path: Path) -> dict[str, list[Any]]:
     )
     run_json("subscription explain", "BigOrders")
     run_json("subscription explain", "--filter", "Region == 'US'")
-    suspended = next(one for one in found["instance list"][0] if one["error_code"] == "PORT_STOPPED")
+    suspended = next(instance for instance in found["instance list"][0] if instance["error_code"] == "PORT_STOPPED")
     run_json("instance show", suspended["instance_id"])
     run_json("instance resume", suspended["instance_id"])
     run_json("instance suspend", suspended["instance_id"])

@@ -274,7 +274,7 @@ def test_a_login_without_permission_is_rejected(applied: Run, database: str) -> 
     assert role is not None
     refused = applied("--database", database.replace("postgres@", f"{role[0]}@"), "port", "stop", "Europe")
     assert refused.code == ExitCode.STATE
-    assert "The login has no right to do this." in refused.err
+    assert "The login may not do this." in refused.err
 
 
 def test_groups_are_enlisted_started_stopped_and_unenlisted(run: Run, tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_groups_are_enlisted_started_stopped_and_unenlisted(run: Run, tmp_path: 
     assert run("group", "list", "--application", "orders", "-o", "json").json == [listed]
     assert run("group", "list", "--application", "other").code == ExitCode.NOT_FOUND
     shown = run("group", "show", "Everyone", "-o", "json").json
-    assert [(one["member"], one["through_the_group"]) for one in shown["members"]] == [
+    assert [(member["member"], member["through_the_group"]) for member in shown["members"]] == [
         ("One", "delivered"),
         ("Two", "suspended"),
     ]
@@ -327,7 +327,7 @@ def test_groups_are_enlisted_started_stopped_and_unenlisted(run: Run, tmp_path: 
 
 def test_check_repairs_reference_counts(suspended: Run, database: str) -> None:
     with connect(database) as connection:
-        connection.execute("INSERT INTO message_ref_count_log_totals SELECT message_id, 5 FROM spool")
+        connection.execute("INSERT INTO message_ref_count_log_totals SELECT message_id, '3', 5 FROM spool")
     assert suspended("check").code == ExitCode.FAILED
     repaired = suspended("check", "--repair", "-o", "json")
     assert (repaired.code, repaired.json["violations"]) == (ExitCode.OK, [])
@@ -342,4 +342,4 @@ def test_check_reports_what_a_repair_cannot_rebuild(suspended: Run, database: st
         connection.execute("DELETE FROM parts")
     result = suspended("check", "--repair", "-o", "json")
     assert result.code == ExitCode.FAILED
-    assert [one["invariant"] for one in result.json["violations"]] == ["messages_without_part"]
+    assert [violation["invariant"] for violation in result.json["violations"]] == ["messages_without_part"]

@@ -106,7 +106,7 @@ def raised_by_a_worker(line: str) -> Exception:
         (Exception("[FAILED_READ_FILE.NO_HINT] Encountered error while reading file x"), Fault.MESSAGE),
         (raised_by_a_worker("postroom.errors.MessageBoxUnavailable: The MessageBox is gone."), Fault.ENVIRONMENT),
         (raised_by_a_worker("postroom.errors.Unavailable: The worker is full."), Fault.ENVIRONMENT),
-        (raised_by_a_worker("postroom.errors.NotAllowed: The login has no right to do this."), Fault.ENVIRONMENT),
+        (raised_by_a_worker("postroom.errors.NotAllowed: The login may not do this."), Fault.ENVIRONMENT),
         (raised_by_a_worker("postroom.errors.StorageFailure: out of range"), Fault.MESSAGE),
         (raised_by_a_worker("ValueError: what is this"), Fault.MESSAGE),
         (raised_by_a_worker("OSError: [Errno 28] No space left on device"), Fault.ENVIRONMENT),
