@@ -2,11 +2,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from postroom.agent.receiving.document_batch import Received
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
 from postroom.spark.intake import file_claims
@@ -92,3 +94,38 @@ def task(box: Box, location: ReceiveLocation, tmp_path: Path) -> Iterator[Receiv
 def claimed(box: Box, location: ReceiveLocation) -> Callable[[], list[FileClaim]]:
     """Return a function that reads the numbered claims, as the stream would."""
     return lambda: file_claims.read_numbered(box.connection, location.location_id, 0, 1 << 60)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchedLocation:
+    """A location that watches a folder, with its claimer and its task. Tests run both without Spark."""
+
+    folder: Path
+    clock: MovedClock
+    claimer: FileClaimer
+    task: ReceiveTask
+    claimed: Callable[[], list[FileClaim]]
+
+    def claim_all(self) -> None:
+        """Let the files in the folder settle, and claim them."""
+        self.claimer.scan()
+        self.clock.move(3)
+        self.claimer.scan()
+
+    def receive(self) -> list[Received]:
+        """Receive all claimed files, as one task of the stream."""
+        return self.task.receive(self.claimed())
+
+    def run(self, *, times: int = 6, claimer: FileClaimer | None = None) -> None:
+        """Scan and receive several times."""
+        for _ in range(times):
+            (claimer or self.claimer).scan()
+            self.clock.move(3)
+            self.receive()
+
+
+@pytest.fixture
+def watched(
+    folder: Path, clock: MovedClock, claimer: FileClaimer, task: ReceiveTask, claimed: Callable[[], list[FileClaim]]
+) -> WatchedLocation:
+    return WatchedLocation(folder=folder, clock=clock, claimer=claimer, task=task, claimed=claimed)

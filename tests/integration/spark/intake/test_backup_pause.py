@@ -14,8 +14,7 @@ from postroom.messagebox.file_pause import FilePause
 from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState
 from postroom.spark.intake.intake_once import receive_all
-from postroom.spark.receive.task import ReceiveTask
-from tests.integration.spark.intake.conftest import MovedClock
+from tests.integration.spark.intake.conftest import MovedClock, WatchedLocation
 from tests.support.box import Box
 from tests.support.waiting import wait_until
 
@@ -28,12 +27,6 @@ def pause(box: Box) -> Iterator[FilePause]:
     pause = FilePause(box.url)
     yield pause
     pause.close()
-
-
-def claim_all(claimer: FileClaimer, clock: MovedClock) -> None:
-    claimer.scan()
-    clock.move(3)
-    claimer.scan()
 
 
 def test_no_file_is_claimed_during_a_pause(
@@ -52,57 +45,43 @@ def test_no_file_is_claimed_during_a_pause(
 
 
 def test_a_file_that_is_published_during_a_pause_is_removed_after_it(
-    claimer: FileClaimer,
-    task: ReceiveTask,
-    clock: MovedClock,
-    folder: Path,
-    box: Box,
-    claimed: Claimed,
-    pause: FilePause,
+    watched: WatchedLocation, box: Box, pause: FilePause
 ) -> None:
-    (folder / "a.json").write_bytes(ORDER)
-    claim_all(claimer, clock)
-    [claim] = claimed()
+    (watched.folder / "a.json").write_bytes(ORDER)
+    watched.claim_all()
+    [claim] = watched.claimed()
     pause.acquire()
-    task.receive([claim])
+    watched.task.receive([claim])
     assert box.queued() == {"Everything": 1}
     assert claim.path.exists()
     assert box.one("SELECT state FROM file_claims") == FileClaimState.PUBLISHED
     pause.release()
-    clock.move(3)
-    claimer.scan()
+    watched.clock.move(3)
+    watched.claimer.scan()
     assert not claim.path.exists()
     assert box.count("file_claims") == 0
     assert box.queued() == {"Everything": 1}
 
 
-def test_a_run_with_once_waits_for_the_end_of_the_pause(
-    claimer: FileClaimer,
-    task: ReceiveTask,
-    folder: Path,
-    box: Box,
-    claimed: Claimed,
-    clock: MovedClock,
-    pause: FilePause,
-) -> None:
-    (folder / "a.json").write_bytes(ORDER)
-    claimer.scan()
-    clock.move(3)
+def test_a_run_with_once_waits_for_the_end_of_the_pause(watched: WatchedLocation, box: Box, pause: FilePause) -> None:
+    (watched.folder / "a.json").write_bytes(ORDER)
+    watched.claimer.scan()
+    watched.clock.move(3)
     pause.acquire()
     paused_scans = []
-    scan = claimer.scan
+    scan = watched.claimer.scan
 
     def count_scans() -> object:
         result = scan()
         paused_scans.append(result.paused)
         return result
 
-    claimer.scan = count_scans  # type: ignore[method-assign, assignment]
+    watched.claimer.scan = count_scans  # type: ignore[method-assign, assignment]
     with ThreadPoolExecutor() as threads:
         run = threads.submit(
             receive_all,
-            claimer,
-            lambda: task.receive(claimed()),
+            watched.claimer,
+            lambda: watched.receive(),
             settle=timedelta(),
             stopping=threading.Event(),
         )

@@ -20,11 +20,10 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.claimed_files import ClaimedFiles, finish_files
-from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState
 from postroom.spark.receive.task import ReceiveTask
 from postroom.spark.worker import close_worker
-from tests.integration.spark.intake.conftest import MakeClaimer, MovedClock
+from tests.integration.spark.intake.conftest import MakeClaimer, MovedClock, WatchedLocation
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
 from tests.support.file_systems import folder_on_another_file_system, refuse_links_into
@@ -34,74 +33,56 @@ Claimed = Callable[[], list[FileClaim]]
 ORDER = b'{"region": "EU"}'
 
 
-def claim_all(claimer: FileClaimer, clock: MovedClock) -> None:
-    claimer.scan()
-    clock.move(3)
-    claimer.scan()
-
-
 def states(box: Box) -> list[int]:
     return [state for (state,) in box.connection.execute("SELECT state FROM file_claims ORDER BY name")]
 
 
-def test_a_published_file_and_its_claim_are_removed(
-    claimer: FileClaimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
-) -> None:
-    (folder / "a.json").write_bytes(ORDER)
-    claim_all(claimer, clock)
-    [claim] = claimed()
-    [received] = task.receive([claim])
+def test_a_published_file_and_its_claim_are_removed(watched: WatchedLocation, box: Box) -> None:
+    (watched.folder / "a.json").write_bytes(ORDER)
+    watched.claim_all()
+    [claim] = watched.claimed()
+    [received] = watched.task.receive([claim])
     assert (received.interchange_id, received.published, received.suspended) == (claim.interchange_id, 1, 0)
     assert not claim.path.exists()
     assert box.count("file_claims") == 0
     context = box.one("SELECT context FROM spool")
-    assert str(folder / "a.json") in context["written"].values()
+    assert str(watched.folder / "a.json") in context["written"].values()
 
 
-def test_a_file_that_cannot_be_read_as_a_message_is_suspended_and_removed(
-    claimer: FileClaimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
-) -> None:
-    (folder / "a.json").write_bytes(b"{broken")
-    claim_all(claimer, clock)
-    [received] = task.receive(claimed())
+def test_a_file_that_cannot_be_read_as_a_message_is_suspended_and_removed(watched: WatchedLocation, box: Box) -> None:
+    (watched.folder / "a.json").write_bytes(b"{broken")
+    watched.claim_all()
+    [received] = watched.receive()
     assert (received.published, received.suspended) == (0, 1)
     assert box.suspended() == [("PIPELINE", True)]
     assert box.one("SELECT body FROM parts") == b"{broken"
     assert box.count("file_claims") == 0
 
 
-def test_a_file_that_grew_before_it_was_read_settles_again(
-    claimer: FileClaimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
-) -> None:
-    sender = (folder / "a.json").open("wb")
+def test_a_file_that_grew_before_it_was_read_settles_again(watched: WatchedLocation, box: Box) -> None:
+    sender = (watched.folder / "a.json").open("wb")
     sender.write(b'{"region": ')
     sender.flush()
-    claim_all(claimer, clock)
+    watched.claim_all()
     sender.write(b'"EU"}')
     sender.close()
-    assert task.receive(claimed()) == []
-    assert claimed() == []
-    clock.move(3)
-    claimer.scan()
-    clock.move(3)
-    assert claimer.scan().claimed == 1
-    task.receive(claimed())
+    assert watched.receive() == []
+    assert watched.claimed() == []
+    watched.clock.move(3)
+    watched.claimer.scan()
+    watched.clock.move(3)
+    assert watched.claimer.scan().claimed == 1
+    watched.receive()
     assert box.one("SELECT body FROM parts") == ORDER
 
 
 def test_a_file_that_grew_after_it_was_published_is_kept_and_reported(
-    claimer: FileClaimer,
-    task: ReceiveTask,
-    clock: MovedClock,
-    folder: Path,
-    box: Box,
-    claimed: Claimed,
-    monkeypatch: pytest.MonkeyPatch,
+    watched: WatchedLocation, box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sender = (folder / "a.json").open("wb")
+    sender = (watched.folder / "a.json").open("wb")
     sender.write(ORDER)
     sender.flush()
-    claim_all(claimer, clock)
+    watched.claim_all()
     receive = Receiver.receive
 
     def grow(*arguments: Any, **settings: Any) -> object:
@@ -111,55 +92,47 @@ def test_a_file_that_grew_after_it_was_published_is_kept_and_reported(
         return answer
 
     monkeypatch.setattr(Receiver, "receive", grow)
-    task.receive(claimed())
+    watched.receive()
     assert box.queued() == {"Everything": 1}
-    [kept] = (folder / ".postroom" / "kept").iterdir()
+    [kept] = (watched.folder / ".postroom" / "kept").iterdir()
     assert kept.read_bytes() == ORDER + b" too late"
     assert str(kept) in box.one("SELECT problem FROM file_claims WHERE state = 3")
-    clock.move(3)
-    assert str(kept) in claimer.scan().problems[0]
+    watched.clock.move(3)
+    assert str(kept) in watched.claimer.scan().problems[0]
     assert kept.exists()
     kept.unlink()  # an operator has removed it
-    clock.move(3)
-    assert claimer.scan().problems == ()
+    watched.clock.move(3)
+    assert watched.claimer.scan().problems == ()
     assert box.count("file_claims") == 0
 
 
 def test_a_missing_file_is_reported_until_the_next_start(
-    claimer: FileClaimer,
-    make_claimer: MakeClaimer,
-    task: ReceiveTask,
-    clock: MovedClock,
-    folder: Path,
-    box: Box,
-    claimed: Claimed,
+    watched: WatchedLocation, make_claimer: MakeClaimer, box: Box
 ) -> None:
-    (folder / "a.json").write_bytes(ORDER)
-    claim_all(claimer, clock)
-    [claim] = claimed()
+    (watched.folder / "a.json").write_bytes(ORDER)
+    watched.claim_all()
+    [claim] = watched.claimed()
     claim.path.unlink()
-    assert task.receive([claim]) == []
+    assert watched.task.receive([claim]) == []
     assert states(box) == [4]
-    clock.move(3)
-    assert "is missing" in claimer.scan().problems[0]
-    claimer.release()
+    watched.clock.move(3)
+    assert "is missing" in watched.claimer.scan().problems[0]
+    watched.claimer.release()
     assert make_claimer().scan().active
     assert box.count("file_claims") == 0
 
 
-def test_a_missing_file_that_is_restored_is_received(
-    claimer: FileClaimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
-) -> None:
-    (folder / "a.json").write_bytes(ORDER)
-    claim_all(claimer, clock)
-    [claim] = claimed()
-    claim.path.rename(folder / ".elsewhere")
-    task.receive([claim])
-    (folder / ".elsewhere").rename(claim.path)
+def test_a_missing_file_that_is_restored_is_received(watched: WatchedLocation, box: Box) -> None:
+    (watched.folder / "a.json").write_bytes(ORDER)
+    watched.claim_all()
+    [claim] = watched.claimed()
+    claim.path.rename(watched.folder / ".elsewhere")
+    watched.task.receive([claim])
+    (watched.folder / ".elsewhere").rename(claim.path)
     for _ in range(4):
-        clock.move(3)
-        claimer.scan()
-    task.receive(claimed())
+        watched.clock.move(3)
+        watched.claimer.scan()
+    watched.receive()
     assert box.queued() == {"Everything": 1}
 
 
@@ -167,29 +140,27 @@ def fail_on_poison(patched: pytest.MonkeyPatch, how: str) -> None:
     """Make the receiver fail for one of the files."""
     real = getattr(Receiver, how)
 
-    def stumble(self: Receiver, location: ReceiveLocation, given: Any, *more: Any, **settings: Any) -> object:
+    def receive_or_fail(self: Receiver, location: ReceiveLocation, given: Any, *more: Any, **settings: Any) -> object:
         if "poison" in str(given):
             raise ZeroDivisionError("a defect in the agent")
         return real(self, location, given, *more, **settings)
 
-    patched.setattr(Receiver, how, stumble)
+    patched.setattr(Receiver, how, receive_or_fail)
 
 
 def test_a_file_that_cannot_be_received_is_suspended_and_the_others_are_published(
-    claimer: FileClaimer,
-    task: ReceiveTask,
-    clock: MovedClock,
-    folder: Path,
-    box: Box,
-    claimed: Claimed,
-    monkeypatch: pytest.MonkeyPatch,
+    watched: WatchedLocation, box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a.json", "poison.json", "z.json"):
-        (folder / name).write_bytes(ORDER)
-    claim_all(claimer, clock)
+        (watched.folder / name).write_bytes(ORDER)
+    watched.claim_all()
     with monkeypatch.context() as patched:
         fail_on_poison(patched, "receive")
-        assert sorted((one.published, one.suspended) for one in task.receive(claimed())) == [(0, 1), (1, 0), (1, 0)]
+        assert sorted((interchange.published, interchange.suspended) for interchange in watched.receive()) == [
+            (0, 1),
+            (1, 0),
+            (1, 0),
+        ]
     assert box.queued() == {"Everything": 2}
     assert box.count("file_claims") == 0
     assert box.suspended() == [("PIPELINE", True)]
@@ -200,32 +171,25 @@ def test_a_file_that_cannot_be_received_is_suspended_and_the_others_are_publishe
 
 
 def test_a_file_that_cannot_be_suspended_is_quarantined(
-    claimer: FileClaimer,
-    make_claimer: MakeClaimer,
-    task: ReceiveTask,
-    clock: MovedClock,
-    folder: Path,
-    box: Box,
-    claimed: Claimed,
-    monkeypatch: pytest.MonkeyPatch,
+    watched: WatchedLocation, make_claimer: MakeClaimer, box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a.json", "poison.json", "z.json"):
-        (folder / name).write_bytes(ORDER)
-    claim_all(claimer, clock)
+        (watched.folder / name).write_bytes(ORDER)
+    watched.claim_all()
     with monkeypatch.context() as patched:
         fail_on_poison(patched, "receive")
         fail_on_poison(patched, "reject")
-        assert len(task.receive(claimed())) == 2
+        assert len(watched.receive()) == 2
     assert box.queued() == {"Everything": 2}
     assert "a defect in the agent" in box.one("SELECT problem FROM file_claims WHERE name = 'poison.json'")
-    clock.move(3)
-    assert "poison.json could not be received" in claimer.scan().problems[0]
-    claimer.release()
+    watched.clock.move(3)
+    assert "poison.json could not be received" in watched.claimer.scan().problems[0]
+    watched.claimer.release()
     again = make_claimer()  # the next start, of a version without the defect
     for _ in range(4):
-        clock.move(3)
+        watched.clock.move(3)
         again.scan()
-    task.receive(claimed())
+    watched.receive()
     assert box.queued() == {"Everything": 3}
     assert box.count("file_claims") == 0
 
@@ -244,23 +208,15 @@ def location(box: Box, folder: Path, archive: Path, request: pytest.FixtureReque
 
 @pytest.mark.parametrize("links", [True, False], ids=["with links", "on another file system"])
 def test_an_archived_file_never_replaces_another(
-    claimer: FileClaimer,
-    task: ReceiveTask,
-    clock: MovedClock,
-    folder: Path,
-    box: Box,
-    archive: Path,
-    claimed: Claimed,
-    monkeypatch: pytest.MonkeyPatch,
-    links: bool,
+    watched: WatchedLocation, box: Box, archive: Path, monkeypatch: pytest.MonkeyPatch, links: bool
 ) -> None:
     if not links:
         refuse_links_into(archive, monkeypatch)
     bodies = [b'{"region": "EU", "n": %d}' % number for number in range(3)]
     for body in bodies:
-        (folder / "daily.json").write_bytes(body)
-        claim_all(claimer, clock)
-        task.receive(claimed())
+        (watched.folder / "daily.json").write_bytes(body)
+        watched.claim_all()
+        watched.receive()
     assert sorted(path.read_bytes() for path in archive.iterdir()) == bodies
     assert (archive / "daily.json").read_bytes() == bodies[0]
     assert all(path.suffix == ".json" for path in archive.iterdir())
@@ -345,22 +301,22 @@ def published_file(tmp_path: Path, *, name: str, body: bytes) -> FileClaim:
 
 
 def test_a_file_that_cannot_be_archived_stays_and_is_tried_again(
-    claimer: FileClaimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, archive: Path, claimed: Claimed
+    watched: WatchedLocation, box: Box, archive: Path
 ) -> None:
     archive.parent.mkdir()
     archive.write_text("a file where the folder should be")
-    (folder / "a.json").write_bytes(ORDER)
-    claim_all(claimer, clock)
-    [claim] = claimed()
-    task.receive([claim])
+    (watched.folder / "a.json").write_bytes(ORDER)
+    watched.claim_all()
+    [claim] = watched.claimed()
+    watched.task.receive([claim])
     assert box.queued() == {"Everything": 1}
     assert states(box) == [3]
     assert claim.path.exists()
-    clock.move(3)
-    assert "cannot be removed" in claimer.scan().problems[0]
+    watched.clock.move(3)
+    assert "cannot be removed" in watched.claimer.scan().problems[0]
     archive.unlink()
-    clock.move(3)
-    claimer.scan()
+    watched.clock.move(3)
+    watched.claimer.scan()
     assert (archive / "a.json").read_bytes() == ORDER
     assert box.count("file_claims") == 0
 
@@ -384,7 +340,10 @@ def test_a_file_without_documents_is_removed_and_logged(
 ) -> None:
     location = add_file_location(box, folder, name="nightly", pattern="*.jsonl", pipeline=pipelines.JsonLines())
     (folder / "monday.jsonl").write_bytes(b"\n\n")
-    claim_all(make_claimer(location), clock)
+    claimer = make_claimer(location)
+    claimer.scan()
+    clock.move(3)
+    claimer.scan()
     login = Login(url=box.url, user=box.host().role_name)
     task = ReceiveTask(source=ClaimedFiles(location=location, home=tmp_path), login=login)
     try:
@@ -397,12 +356,10 @@ def test_a_file_without_documents_is_removed_and_logged(
     assert box.count("file_claims") == 0
 
 
-def test_an_abandoned_attempt_does_not_reset_a_published_claim(
-    claimer: FileClaimer, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
-) -> None:
-    (folder / "a.json").write_bytes(ORDER)
-    claim_all(claimer, clock)
-    [claim] = claimed()
+def test_an_abandoned_attempt_does_not_reset_a_published_claim(watched: WatchedLocation, box: Box) -> None:
+    (watched.folder / "a.json").write_bytes(ORDER)
+    watched.claim_all()
+    [claim] = watched.claimed()
     file_claims.store_problem(box.connection, claim, FileClaimState.PUBLISHED, "It is kept aside.")
     file_claims.store_problem(box.connection, claim, FileClaimState.FAILED, "It could not be received.")
     file_claims.store_problem(box.connection, claim, FileClaimState.MISSING, "It is gone.")

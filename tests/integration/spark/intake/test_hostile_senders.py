@@ -15,10 +15,8 @@ import pytest
 from postroom.errors import Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.intake import file_claims
-from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState
-from postroom.spark.receive.task import ReceiveTask
-from tests.integration.spark.intake.conftest import MakeClaimer, MovedClock
+from tests.integration.spark.intake.conftest import MakeClaimer, WatchedLocation
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
 from tests.support.file_systems import folder_on_another_file_system
@@ -60,14 +58,6 @@ def plant_hard_link(path: Path, secret: Path) -> None:
 PLANT = [plant_symlink, plant_dangling_symlink, plant_pipe, plant_folder, plant_hard_link]
 
 
-def run(claimer: FileClaimer, task: ReceiveTask, clock: MovedClock, claimed: Claimed, times: int = 6) -> None:
-    """Scan and receive several times."""
-    for _ in range(times):
-        claimer.scan()
-        clock.move(3)
-        task.receive(claimed())
-
-
 def bodies(box: Box) -> list[bytes]:
     return sorted(body for (body,) in box.connection.execute("SELECT body FROM parts"))
 
@@ -80,39 +70,35 @@ def problems(box: Box) -> dict[str, str]:
 
 @pytest.mark.parametrize("plant", PLANT)
 def test_anything_that_replaces_a_settled_file_is_quarantined(
-    claimer: FileClaimer,
+    watched: WatchedLocation,
     make_claimer: MakeClaimer,
-    task: ReceiveTask,
-    clock: MovedClock,
-    folder: Path,
     box: Box,
-    claimed: Claimed,
     secret: Path,
     monkeypatch: pytest.MonkeyPatch,
     plant: Callable[[Path, Path], None],
 ) -> None:
     for name in ("a.json", "b.json"):
-        (folder / name).write_bytes(ORDER)
-    claimer.scan()
-    clock.move(3)
+        (watched.folder / name).write_bytes(ORDER)
+    watched.claimer.scan()
+    watched.clock.move(3)
     insert = file_claims.insert_file_claims
 
     def insert_and_replace(*given: Any) -> None:  # between the check and the rename
         insert(*given)
-        (folder / "a.json").unlink()
-        plant(folder / "a.json", secret)
+        (watched.folder / "a.json").unlink()
+        plant(watched.folder / "a.json", secret)
 
     with monkeypatch.context() as patched:
         patched.setattr(file_claims, "insert_file_claims", insert_and_replace)
-        claimer.scan()
-    run(claimer, task, clock, claimed)
+        watched.claimer.scan()
+    watched.run()
     assert bodies(box) == [ORDER]
     assert problems(box).keys() == {"a.json"}
     assert "is quarantined as" in problems(box)["a.json"]
-    assert any("a.json" in problem for problem in claimer.scan().problems)
+    assert any("a.json" in problem for problem in watched.claimer.scan().problems)
     # It is still quarantined after the next start.
-    claimer.release()
-    run(make_claimer(), task, clock, claimed)
+    watched.claimer.release()
+    watched.run(claimer=make_claimer())
     assert bodies(box) == [ORDER]
     assert problems(box).keys() == {"a.json"}
     assert secret.read_bytes() == SECRET
@@ -120,122 +106,80 @@ def test_anything_that_replaces_a_settled_file_is_quarantined(
 
 @pytest.mark.parametrize("plant", [plant_symlink, plant_pipe, plant_folder])
 def test_anything_except_a_regular_file_stays_in_the_watched_folder(
-    claimer: FileClaimer,
-    task: ReceiveTask,
-    clock: MovedClock,
-    folder: Path,
-    box: Box,
-    claimed: Claimed,
-    secret: Path,
-    plant: Callable[[Path, Path], None],
+    watched: WatchedLocation, box: Box, secret: Path, plant: Callable[[Path, Path], None]
 ) -> None:
-    plant(folder / "a.json", secret)
-    run(claimer, task, clock, claimed)
+    plant(watched.folder / "a.json", secret)
+    watched.run()
     assert bodies(box) == []
-    assert os.path.lexists(folder / "a.json")
+    assert os.path.lexists(watched.folder / "a.json")
 
 
 @pytest.mark.parametrize("plant", [plant_symlink, plant_dangling_symlink, plant_pipe, plant_folder])
 def test_a_planted_private_folder_is_not_read(
-    claimer: FileClaimer,
-    task: ReceiveTask,
-    clock: MovedClock,
-    folder: Path,
-    box: Box,
-    claimed: Claimed,
-    secret: Path,
-    plant: Callable[[Path, Path], None],
+    watched: WatchedLocation, box: Box, secret: Path, plant: Callable[[Path, Path], None]
 ) -> None:
-    claimer.scan()
-    (folder / ".postroom").rename(folder / "away")
-    claimer.private_folder.mkdir(mode=0o700, parents=True)
-    (folder / ".postroom").chmod(0o700)
-    planted = claimer.private_folder / f"{uuid.uuid4()}~a.json"
+    watched.claimer.scan()
+    (watched.folder / ".postroom").rename(watched.folder / "away")
+    watched.claimer.private_folder.mkdir(mode=0o700, parents=True)
+    (watched.folder / ".postroom").chmod(0o700)
+    planted = watched.claimer.private_folder / f"{uuid.uuid4()}~a.json"
     plant(planted, secret)
-    run(claimer, task, clock, claimed)
+    watched.run()
     assert bodies(box) == []
     assert box.count("file_claims") == 0
-    [problem] = claimer.scan().problems
+    [problem] = watched.claimer.scan().problems
     assert str(planted) in problem
 
 
-def test_a_symlink_that_replaces_a_claimed_file_is_not_read(
-    claimer: FileClaimer,
-    task: ReceiveTask,
-    clock: MovedClock,
-    folder: Path,
-    box: Box,
-    claimed: Claimed,
-    secret: Path,
-) -> None:
-    (folder / "a.json").write_bytes(b"x" * len(str(secret)))  # a symbolic link is as long as the path in it
-    claimer.scan()
-    clock.move(3)
-    claimer.scan()
-    [claim] = claimed()
+def test_a_symlink_that_replaces_a_claimed_file_is_not_read(watched: WatchedLocation, box: Box, secret: Path) -> None:
+    (watched.folder / "a.json").write_bytes(b"x" * len(str(secret)))  # a symbolic link is as long as the path in it
+    watched.claim_all()
+    [claim] = watched.claimed()
     claim.path.unlink()
     claim.path.symlink_to(secret)
     os.utime(claim.path, ns=(claim.modified_ns, claim.modified_ns), follow_symlinks=False)
-    run(claimer, task, clock, claimed)
+    watched.run()
     assert bodies(box) == []
     assert "not a regular file" in problems(box)["a.json"]
 
 
-def test_a_file_that_replaces_a_claimed_file_with_the_same_size_and_time_is_detected(
-    claimer: FileClaimer, task: ReceiveTask, clock: MovedClock, folder: Path, claimed: Claimed
-) -> None:
-    (folder / "a.json").write_bytes(ORDER)
-    claimer.scan()
-    clock.move(3)
-    claimer.scan()
-    [claim] = claimed()
-    other = folder / ".other"
+def test_a_file_that_replaces_a_claimed_file_with_the_same_size_and_time_is_detected(watched: WatchedLocation) -> None:
+    (watched.folder / "a.json").write_bytes(ORDER)
+    watched.claim_all()
+    [claim] = watched.claimed()
+    other = watched.folder / ".other"
     other.write_bytes(ORDER)
     os.utime(other, ns=(claim.modified_ns, claim.modified_ns))
     other.rename(claim.path)
-    assert task.receive([claim]) == []
-    assert claimed() == []  # it settles again
+    assert watched.task.receive([claim]) == []
+    assert watched.claimed() == []  # it settles again
 
 
-def test_a_hard_link_is_quarantined_after_its_settle_time(
-    claimer: FileClaimer,
-    task: ReceiveTask,
-    clock: MovedClock,
-    folder: Path,
-    box: Box,
-    claimed: Claimed,
-    secret: Path,
-) -> None:
-    os.link(secret, folder / "a.json")
-    run(claimer, task, clock, claimed, times=3)
-    assert (folder / "a.json").exists()  # its sender may be about to remove the other name
-    run(claimer, task, clock, claimed)
+def test_a_hard_link_is_quarantined_after_its_settle_time(watched: WatchedLocation, box: Box, secret: Path) -> None:
+    os.link(secret, watched.folder / "a.json")
+    watched.run(times=3)
+    assert (watched.folder / "a.json").exists()  # its sender may be about to remove the other name
+    watched.run()
     assert bodies(box) == []
     assert "2 names" in problems(box)["a.json"]
 
 
-def test_a_file_is_claimed_after_its_sender_removes_the_temporary_name(
-    claimer: FileClaimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
-) -> None:
-    (folder / ".temporary").write_bytes(ORDER)
-    os.link(folder / ".temporary", folder / "a.json")
-    claimer.scan()
-    (folder / ".temporary").unlink()
-    run(claimer, task, clock, claimed, times=3)
+def test_a_file_is_claimed_after_its_sender_removes_the_temporary_name(watched: WatchedLocation, box: Box) -> None:
+    (watched.folder / ".temporary").write_bytes(ORDER)
+    os.link(watched.folder / ".temporary", watched.folder / "a.json")
+    watched.claimer.scan()
+    (watched.folder / ".temporary").unlink()
+    watched.run(times=3)
     assert bodies(box) == [ORDER]
 
 
-def test_a_reset_file_may_have_a_second_name_in_the_archive(
-    claimer: FileClaimer, task: ReceiveTask, clock: MovedClock, folder: Path, box: Box, claimed: Claimed
-) -> None:
-    (folder / "a.json").write_bytes(ORDER)
-    claimer.scan()
-    clock.move(3)
-    claimer.scan()
-    [claim] = claimed()
-    os.link(claim.path, folder / ".archived")
+def test_a_reset_file_may_have_a_second_name_in_the_archive(watched: WatchedLocation, box: Box) -> None:
+    (watched.folder / "a.json").write_bytes(ORDER)
+    watched.claim_all()
+    [claim] = watched.claimed()
+    os.link(claim.path, watched.folder / ".archived")
     file_claims.reset_claims(box.connection, [claim.interchange_id])
-    run(claimer, task, clock, claimed)
+    watched.run()
     assert bodies(box) == [ORDER]
 
 

@@ -20,7 +20,7 @@ from postroom.spark.intake.file_claims import FileClaim, FileClaimState
 from postroom.spark.intake.intake import location_to_serve
 from postroom.spark.intake.intake_once import receive_all
 from postroom.spark.receive.task import ReceiveTask
-from tests.integration.spark.intake.conftest import MakeClaimer, MovedClock
+from tests.integration.spark.intake.conftest import MakeClaimer, WatchedLocation
 from tests.support.box import Box
 
 Claimed = Callable[[], list[FileClaim]]
@@ -127,20 +127,14 @@ def test_a_backlog_is_not_listed_without_capacity(
 
 
 def test_claimed_files_of_a_disabled_location_are_published_and_no_others_are_claimed(
-    box: Box,
-    folder: Path,
-    unsettled: ReceiveLocation,
-    make_claimer: MakeClaimer,
-    task: ReceiveTask,
-    claimed: Claimed,
-    clock: MovedClock,
+    watched: WatchedLocation, box: Box, unsettled: ReceiveLocation, make_claimer: MakeClaimer
 ) -> None:
     """This happens after a drain that took too long, or a restart while the location is disabled."""
-    put(folder, 1)
+    put(watched.folder, 1)
     first = make_claimer(unsettled)
     assert first.scan().claimed == 1
     first.release()
-    (folder / "late.json").write_bytes(ORDER)
+    (watched.folder / "late.json").write_bytes(ORDER)
     # Another process died while it moved a second file.
     moving = first.private_folder / "7e0ec1a5-7c6b-4c1b-9f0e-000000000001~moving.json"
     moving.write_bytes(ORDER)
@@ -152,11 +146,11 @@ def test_claimed_files_of_a_disabled_location_are_published_and_no_others_are_cl
     claimer = make_claimer(served)
     for _ in range(2):
         claimer.scan()
-        clock.move(2)
+        watched.clock.move(2)
     assert claimer.scan().more is False
-    assert len(task.receive(claimed())) == 2
+    assert len(watched.receive()) == 2
     assert box.queued() == {"Everything": 2}
-    assert (folder / "late.json").exists()
+    assert (watched.folder / "late.json").exists()
     assert _location_to_serve(box) is None
 
 

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim
 from postroom.spark.intake.watched_folder import ClaimFolders
-from postroom.spark.receive.task import ReceiveTask
-from tests.integration.spark.intake.conftest import MakeClaimer, MovedClock
+from tests.integration.spark.intake.conftest import MakeClaimer, MovedClock, WatchedLocation
 from tests.integration.spark.intake.test_file_claimer import scan_until_settled
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
@@ -45,13 +43,11 @@ def published(box: Box) -> list[str]:
     return [region for (region,) in rows]
 
 
-def test_files_are_claimed_by_name_and_not_by_time(
-    claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed
-) -> None:
-    drop(folder, "c", "a", "b")
-    os.utime(folder / "c.json", (1, 1))
-    assert scan_until_settled(claimer, clock) == 3
-    assert names(claimed()) == ["a", "b", "c"]
+def test_files_are_claimed_by_name_and_not_by_time(watched: WatchedLocation) -> None:
+    drop(watched.folder, "c", "a", "b")
+    os.utime(watched.folder / "c.json", (1, 1))
+    assert scan_until_settled(watched.claimer, watched.clock) == 3
+    assert names(watched.claimed()) == ["a", "b", "c"]
 
 
 def test_files_are_claimed_by_time_and_not_by_name(
@@ -68,25 +64,23 @@ def test_files_are_claimed_by_time_and_not_by_name(
     assert rows == [("b.json",), ("c.json",), ("a.json",)]
 
 
-def test_a_file_that_has_not_settled_delays_the_files_after_it(
-    claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed
-) -> None:
-    drop(folder, "a", "c")
-    claimer.scan()
-    clock.move(1)
-    drop(folder, "b")
-    assert claimer.scan().claimed == 1
-    assert names(claimed()) == ["a"]
-    clock.move(1)
-    assert claimer.scan().claimed == 2
-    assert names(claimed()) == ["a", "b", "c"]
+def test_a_file_that_has_not_settled_delays_the_files_after_it(watched: WatchedLocation) -> None:
+    drop(watched.folder, "a", "c")
+    watched.claimer.scan()
+    watched.clock.move(1)
+    drop(watched.folder, "b")
+    assert watched.claimer.scan().claimed == 1
+    assert names(watched.claimed()) == ["a"]
+    watched.clock.move(1)
+    assert watched.claimer.scan().claimed == 2
+    assert names(watched.claimed()) == ["a", "b", "c"]
 
 
 def test_a_file_that_changes_during_the_claim_delays_the_files_after_it(
-    claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+    watched: WatchedLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drop(folder, "a", "b", "c")
-    with (folder / "b.json").open("ab") as writer:
+    drop(watched.folder, "a", "b", "c")
+    with (watched.folder / "b.json").open("ab") as writer:
         sync = ClaimFolders.sync
 
         def write_and_sync(folders: ClaimFolders) -> None:
@@ -95,65 +89,59 @@ def test_a_file_that_changes_during_the_claim_delays_the_files_after_it(
             sync(folders)
 
         monkeypatch.setattr(ClaimFolders, "sync", write_and_sync)
-        assert scan_until_settled(claimer, clock) == 1
+        assert scan_until_settled(watched.claimer, watched.clock) == 1
         monkeypatch.undo()
-    assert names(claimed()) == ["a"]
-    drop(folder, "d")
-    claimer.scan()
-    clock.move(1)
-    claimer.scan()
-    claimer.scan()
-    assert names(claimed()) == ["a", "b", "c", "d"]
+    assert names(watched.claimed()) == ["a"]
+    drop(watched.folder, "d")
+    watched.claim_all()
+    watched.claimer.scan()
+    assert names(watched.claimed()) == ["a", "b", "c", "d"]
 
 
-def test_interchanges_are_published_in_order_each_in_its_own_transaction(
-    box: Box, claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed, task: ReceiveTask
-) -> None:
-    drop(folder, *"edcba")
-    scan_until_settled(claimer, clock)
-    assert [one.published for one in task.receive(claimed())] == [1] * 5
+def test_interchanges_are_published_in_order_each_in_its_own_transaction(watched: WatchedLocation, box: Box) -> None:
+    drop(watched.folder, *"edcba")
+    scan_until_settled(watched.claimer, watched.clock)
+    assert [interchange.published for interchange in watched.receive()] == [1] * 5
     assert published(box) == list("abcde")
     assert box.one("SELECT count(DISTINCT xmin::text) FROM spool") == 5
 
 
 def test_a_file_that_changed_after_the_claim_is_received_before_the_files_after_it(
-    box: Box, claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed, task: ReceiveTask
+    watched: WatchedLocation, box: Box
 ) -> None:
-    drop(folder, *"abcd")
-    scan_until_settled(claimer, clock)
-    claims = claimed()
+    drop(watched.folder, *"abcd")
+    scan_until_settled(watched.claimer, watched.clock)
+    claims = watched.claimed()
     claims[1].path.write_text('{"region": "b, changed"}')
-    assert len(task.receive(claims[:3])) == 1
+    assert len(watched.task.receive(claims[:3])) == 1
     # The fourth file was not in this batch, but it waits, too.
-    assert claimed() == []
-    drop(folder, "aa")
+    assert watched.claimed() == []
+    drop(watched.folder, "aa")
     for _ in range(3):
-        clock.move(2)
-        claimer.scan()
-    assert names(claimed()) == ["b", "c", "d", "aa"]
-    task.receive(claimed())
+        watched.clock.move(2)
+        watched.claimer.scan()
+    assert names(watched.claimed()) == ["b", "c", "d", "aa"]
+    watched.receive()
     assert published(box) == ["a", "b, changed", "c", "d", "aa"]
 
 
-def test_a_repeated_task_publishes_nothing_twice_and_keeps_the_order(
-    box: Box, claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed, task: ReceiveTask
-) -> None:
-    drop(folder, *"abc")
-    scan_until_settled(claimer, clock)
-    claims = claimed()
-    task.receive(claims[:2])
-    task.receive(claims)
+def test_a_repeated_task_publishes_nothing_twice_and_keeps_the_order(watched: WatchedLocation, box: Box) -> None:
+    drop(watched.folder, *"abc")
+    scan_until_settled(watched.claimer, watched.clock)
+    claims = watched.claimed()
+    watched.task.receive(claims[:2])
+    watched.task.receive(claims)
     assert published(box) == list("abc")
     assert box.count("file_claims") == 0
 
 
 def test_an_invalid_file_is_suspended_not_resumable_and_the_next_file_is_published(
-    box: Box, claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed, task: ReceiveTask
+    watched: WatchedLocation, box: Box
 ) -> None:
-    drop(folder, "a", "c")
-    (folder / "b.json").write_text("{broken")
-    scan_until_settled(claimer, clock)
-    task.receive(claimed())
+    drop(watched.folder, "a", "c")
+    (watched.folder / "b.json").write_text("{broken")
+    scan_until_settled(watched.claimer, watched.clock)
+    watched.receive()
     assert published(box) == ["a", "c"]
     assert box.connection.execute("SELECT error_code, resumable FROM suspended_queue").fetchall() == [
         ("PIPELINE", False)

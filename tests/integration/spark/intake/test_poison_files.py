@@ -14,9 +14,8 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim
-from postroom.spark.receive.task import ReceiveTask
 from postroom.spark.worker import MAX_ATTEMPTS
-from tests.integration.spark.intake.conftest import MovedClock
+from tests.integration.spark.intake.conftest import MovedClock, WatchedLocation
 from tests.integration.spark.intake.test_file_claimer import scan_until_settled
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
@@ -62,25 +61,18 @@ def attempts_in(box: Box) -> int | None:
 
 
 def test_a_poison_file_is_suspended_and_the_others_are_published(
-    box: Box,
-    location: ReceiveLocation,
-    claimer: FileClaimer,
-    clock: MovedClock,
-    folder: Path,
-    task: ReceiveTask,
-    claimed: Claimed,
-    fail_with: Callable[[BaseException | None], None],
+    watched: WatchedLocation, box: Box, location: ReceiveLocation, fail_with: Callable[[BaseException | None], None]
 ) -> None:
-    drop(claimer, clock, folder)
+    drop(watched.claimer, watched.clock, watched.folder)
     fail_with(WorkerDied())
     with pytest.raises(WorkerDied):
-        task.receive(claimed())
+        watched.receive()
     assert attempts_in(box) == 0, "a first attempt is not recorded"
     for attempt in range(1, MAX_ATTEMPTS + 1):
         with pytest.raises(WorkerDied):
-            task.receive(claimed(), isolated=True)
+            watched.task.receive(watched.claimed(), isolated=True)
         assert attempts_in(box) == attempt
-    received = task.receive(claimed(), isolated=True)
+    received = watched.task.receive(watched.claimed(), isolated=True)
     assert sum(result.suspended for result in received) == 1
     assert box.queued() == {"Everything": 2}
     # In an ordered location it cannot be resumed: later files were published.
@@ -90,40 +82,32 @@ def test_a_poison_file_is_suspended_and_the_others_are_published(
     )
     assert POISON in [body for (body,) in box.connection.execute("SELECT body FROM parts")]
     assert box.count("file_claims") == 0
-    assert not [path for path in folder.rglob("*") if path.is_file()]
+    assert not [path for path in watched.folder.rglob("*") if path.is_file()]
 
 
 def test_an_attempt_that_the_worker_survives_is_not_counted(
-    box: Box,
-    claimer: FileClaimer,
-    clock: MovedClock,
-    folder: Path,
-    task: ReceiveTask,
-    claimed: Claimed,
-    fail_with: Callable[[BaseException | None], None],
+    watched: WatchedLocation, box: Box, fail_with: Callable[[BaseException | None], None]
 ) -> None:
-    drop(claimer, clock, folder)
+    drop(watched.claimer, watched.clock, watched.folder)
     fail_with(MessageBoxUnavailable("the connection is lost"))
     for _ in range(2 * MAX_ATTEMPTS):
         with pytest.raises(MessageBoxUnavailable):
-            task.receive(claimed(), isolated=True)
+            watched.task.receive(watched.claimed(), isolated=True)
     assert attempts_in(box) == 0
     # The next worker may not survive a lack of memory.
     fail_with(MemoryError())
     with pytest.raises(MemoryError):
-        task.receive(claimed(), isolated=True)
+        watched.task.receive(watched.claimed(), isolated=True)
     assert attempts_in(box) == 1
     fail_with(None)
-    task.receive(claimed(), isolated=True)
+    watched.task.receive(watched.claimed(), isolated=True)
     assert box.queued() == {"Everything": 3}
     assert box.suspended() == []
 
 
-def test_attempts_before_a_restart_of_postgresql_are_not_counted(
-    box: Box, claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed
-) -> None:
-    drop(claimer, clock, folder)
-    poison = claimed()[1].interchange_id
+def test_attempts_before_a_restart_of_postgresql_are_not_counted(watched: WatchedLocation, box: Box) -> None:
+    drop(watched.claimer, watched.clock, watched.folder)
+    poison = watched.claimed()[1].interchange_id
     assert [file_claims.record_attempt(box.connection, poison) for _ in range(MAX_ATTEMPTS)] == [1, 2]
     box.connection.execute("UPDATE file_claims SET attempts_since = attempts_since - interval '1 hour'")
     assert [file_claims.record_attempt(box.connection, poison) for _ in range(MAX_ATTEMPTS)] == [1, 2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,9 @@ from postroom.messagebox.connection import Login, connect
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.claimed_files import ClaimedFiles
 from postroom.spark.intake.file_claimer import FileClaimer
-from postroom.spark.intake.file_claims import FileClaim
 from postroom.spark.receive.task import ReceiveTask
 from postroom.spark.worker import close_worker
-from tests.integration.spark.intake.conftest import MovedClock
+from tests.integration.spark.intake.conftest import MovedClock, WatchedLocation
 from tests.integration.spark.intake.killed_claimer import COPY_POINTS, POINTS, main
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
@@ -102,47 +100,29 @@ def test_every_file_is_archived_once_after_a_kill(
     }
 
 
-def test_a_file_without_a_row_is_published_under_its_own_id(
-    claimer: FileClaimer,
-    task: ReceiveTask,
-    clock: MovedClock,
-    folder: Path,
-    box: Box,
-    claimed: Callable[[], list[FileClaim]],
-) -> None:
-    (folder / "a.json").write_bytes(order(1))
-    claimer.scan()
-    clock.move(1)
-    claimer.scan()
-    [before] = claimed()
+def test_a_file_without_a_row_is_published_under_its_own_id(watched: WatchedLocation, box: Box) -> None:
+    (watched.folder / "a.json").write_bytes(order(1))
+    watched.claim_all()
+    [before] = watched.claimed()
     box.connection.execute("DELETE FROM file_claims")  # a database that was restored
-    clock.move(3)
-    assert claimer.scan().settling == 1
-    clock.move(3)
-    assert claimer.scan().claimed == 1
-    assert claimed() == [before]
-    task.receive(claimed())
+    watched.clock.move(3)
+    assert watched.claimer.scan().settling == 1
+    watched.clock.move(3)
+    assert watched.claimer.scan().claimed == 1
+    assert watched.claimed() == [before]
+    watched.receive()
     assert box.queued() == {"Everything": 1}
 
 
-def test_a_published_file_that_a_crash_restores_is_not_published_again(
-    claimer: FileClaimer,
-    task: ReceiveTask,
-    clock: MovedClock,
-    folder: Path,
-    box: Box,
-    claimed: Callable[[], list[FileClaim]],
-) -> None:
-    (folder / "a.json").write_bytes(order(1))
-    claimer.scan()
-    clock.move(1)
-    claimer.scan()
-    [claim] = claimed()
-    task.receive([claim])
+def test_a_published_file_that_a_crash_restores_is_not_published_again(watched: WatchedLocation, box: Box) -> None:
+    (watched.folder / "a.json").write_bytes(order(1))
+    watched.claim_all()
+    [claim] = watched.claimed()
+    watched.task.receive([claim])
     assert not claim.path.exists()
     claim.path.write_bytes(order(1))  # a crash of the machine undid its removal
-    clock.move(3)
-    claimer.scan()
+    watched.clock.move(3)
+    watched.claimer.scan()
     assert not claim.path.exists()
     assert box.count("file_claims") == 0
     assert box.queued() == {"Everything": 1}
