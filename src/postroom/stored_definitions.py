@@ -30,4 +30,4 @@ def read_stored(what: str, expected: TypeAdapter[_T], stored: Mapping[str, Any])
 
 def wrong_fields(error: ValidationError) -> str:
     """Return each wrong field with what is wrong with it, without its value."""
-    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'it'}: {one['msg']}" for one in error.errors())
+    return "; ".join(f"{'.'.join(map(str, problem['loc'])) or 'it'}: {problem['msg']}" for problem in error.errors())

@@ -23,7 +23,7 @@ def test_one_unroutable_message_rejects_the_batch_unless_it_may_be_suspended(ins
     with postroom.connect(installation.database) as client:
         with pytest.raises(PublishFailed) as error:
             client.publish_many([order(number) for number in range(1, 101)])
-        failed = [number for number, one in enumerate(error.value.results, 1) if one.failure is not None]
+        failed = [number for number, result in enumerate(error.value.results, 1) if result.failure is not None]
         assert failed == [57]
         assert isinstance(error.value.results[56].failure, RoutingFailure)
         # The MessageBox contains only the routing failure report.
@@ -33,7 +33,7 @@ def test_one_unroutable_message_rejects_the_batch_unless_it_may_be_suspended(ins
         installation.run("instance", "terminate", report["instance_id"])
 
         published = client.publish_many([order(number, suspend=number == 57) for number in range(1, 101)])
-    assert [number for number, one in enumerate(published, 1) if one.suspended] == [57]
+    assert [number for number, message in enumerate(published, 1) if message.suspended] == [57]
     host = installation.start_host()
     bodies = installation.wait_for_files("out", 99)
     assert sorted(bodies) == sorted(f"order {number}".encode() for number in range(1, 101) if number != 57)

@@ -27,5 +27,5 @@ def test_another_instance_delivers_the_messages_that_were_in_flight(installation
         receiver.released.set()
         installation.start_host()
         orders = {f"order {number}".encode() for number in range(20)}
-        wait_until(lambda: orders <= {one.body for one in receiver.accepted}, what="all 20 orders")
+        wait_until(lambda: orders <= {request.body for request in receiver.accepted}, what="all 20 orders")
         wait_until(lambda: installation.run_json("instance", "list") == [], what="no instances")

@@ -25,7 +25,7 @@ app.send_port("Two", adapters.File("out/2"), filter=Region == "EU", host="H2")
 
 def login_url(installation: Installation, host: str) -> str:
     """Return the connection URL for the role of a host."""
-    [role] = [one["role_name"] for one in installation.run_json("host", "list") if one["name"] == host]
+    [role] = [listed["role_name"] for listed in installation.run_json("host", "list") if listed["name"] == host]
     assert installation.database is not None
     return make_conninfo(installation.database, user=role)
 

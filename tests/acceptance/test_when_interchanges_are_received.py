@@ -29,9 +29,9 @@ def test_a_standard_interchange_is_suspended_whole_and_a_recoverable_interchange
     )
     assert installation.receive("drop", b"\n".join(FIVE)).published == published
     instances = installation.list_suspended("resumable")
-    assert sorted(installation.run("message", "body", one["instance_id"]).encode() for one in instances) == sorted(
-        suspended
-    )
+    assert sorted(
+        installation.run("message", "body", instance["instance_id"]).encode() for instance in instances
+    ) == sorted(suspended)
     assert sum(port["waiting"] for port in installation.run_json("port", "list")) == published
 
 
@@ -52,8 +52,8 @@ def test_a_standard_interchange_is_suspended_as_received_and_a_document_as_disas
     interchange = base64.b64encode(b"\n".join(FIVE))
     installation.receive("drop", interchange)
     bodies = {
-        installation.run("message", "body", one["instance_id"]).encode()
-        for one in installation.list_suspended("resumable")
+        installation.run("message", "body", instance["instance_id"]).encode()
+        for instance in installation.list_suspended("resumable")
     }
     assert bodies == ({interchange} if suspended == "interchange" else {FIVE[1], FIVE[3]})
 
@@ -73,7 +73,7 @@ def test_a_message_without_authenticated_originator_is_dropped_or_suspended(
     )
     received = installation.receive("drop", b'{"region": "EU"}')
     assert (received.published, received.suspended) == (0, len(suspended))
-    assert [one["error_code"] for one in installation.list_suspended()] == suspended
+    assert [instance["error_code"] for instance in installation.list_suspended()] == suspended
     known = Context().write(BTS.OriginatorSID, "CONTOSO\\anna").write(BTS.OriginatorPID, "Contoso")
     assert installation.receive("drop", b'{"region": "EU"}', known).published == 1
-    assert [one["error_code"] for one in installation.list_suspended()] == suspended
+    assert [instance["error_code"] for instance in installation.list_suspended()] == suspended

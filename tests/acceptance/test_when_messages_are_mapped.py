@@ -66,7 +66,8 @@ def test_a_mapped_message_is_routed_by_its_new_type_and_properties(installation:
     waiting = {port["name"]: port["waiting"] for port in installation.run_json("port", "list")}
     assert waiting == {"Invoices": 1, "Memos": 1, "Orders": 0}
     bodies = {
-        installation.run("message", "body", one["message_id"]) for one in installation.run_json("message", "list")
+        installation.run("message", "body", message["message_id"])
+        for message in installation.run_json("message", "list")
     }
     assert bodies == {MAPPED.decode(), "<memo/>"}
     installation.drop_file("orders.xml", content, folder="elsewhere")
@@ -122,7 +123,9 @@ def test_a_mapping_failure_suspends_a_recoverable_interchange_unless_the_documen
     )
     assert installation.receive("drop", b"\n".join([ORDER, BAD, ORDER])).published == published
     instances = installation.list_suspended("resumable", error="MAP")
-    assert [installation.run("message", "body", one["instance_id"]).encode() for one in instances] == suspended
+    assert [
+        installation.run("message", "body", instance["instance_id"]).encode() for instance in instances
+    ] == suspended
 
 
 def test_a_send_port_sends_mapped_messages_and_suspends_mapping_failures_without_a_retry(

@@ -147,7 +147,7 @@ def test_an_accepted_request_is_delivered_once_and_requests_are_rejected_while_t
         return False
 
     def show_location() -> dict[str, Any]:
-        [one] = [one for one in installation.run_json("pipeline", "show") if one["location"] == "web"]
+        [one] = [location for location in installation.run_json("pipeline", "show") if location["location"] == "web"]
         return dict(one)
 
     wait_until(is_open, what="an open port")

@@ -54,8 +54,8 @@ def test_two_copies_are_two_requests(installation: Installation) -> None:
         installation.start_host()
         wait_until(lambda: len(receiver.accepted) == 2, what="both copies")
         wait_until(lambda: is_everything_sent(installation), what="everything sent")
-        assert [one.body for one in receiver.accepted] == [b"order", b"order"]
-        assert len({one.headers["Idempotency-Key"] for one in receiver.accepted}) == 2
+        assert [request.body for request in receiver.accepted] == [b"order", b"order"]
+        assert len({request.headers["Idempotency-Key"] for request in receiver.accepted}) == 2
 
 
 def test_copies_for_a_stopped_member_or_a_stopped_group_are_suspended(installation: Installation) -> None:

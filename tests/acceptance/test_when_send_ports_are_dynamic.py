@@ -38,7 +38,7 @@ def test_a_message_is_sent_to_the_file_or_server_of_its_address(installation: In
         publish(installation, b"three", receiver.url)
         assert installation.wait_for_files("out/first", 1) == [b"one"]
         assert installation.wait_for_files("out/second", 1) == [b"two"]
-        wait_until(lambda: [one.body for one in receiver.accepted] == [b"three"], what="the request")
+        wait_until(lambda: [request.body for request in receiver.accepted] == [b"three"], what="the request")
         receiver.fail(times=3)
         publish(installation, b"four", receiver.url)
         [failed] = wait_until(lambda: installation.list_suspended(error="DELIVERY"), what="the failed message")
@@ -56,7 +56,7 @@ def test_a_message_without_an_allowed_address_is_suspended_and_can_be_resumed_af
     publish(installation, b"elsewhere", "file:elsewhere/a.txt")
     publish(installation, b"unknown", "ftp://example.com/a.txt")
     suspended = wait_for_suspended(installation, 4)
-    reasons = [one["error_description"].splitlines()[0] for one in suspended]
+    reasons = [instance["error_description"].splitlines()[0] for instance in suspended]
     assert any("has no address" in reason for reason in reasons)
     assert any("There is no adapter" in reason for reason in reasons)
     assert sum("may not be sent to" in reason for reason in reasons) == 2
@@ -64,10 +64,12 @@ def test_a_message_without_an_allowed_address_is_suspended_and_can_be_resumed_af
     # Now the port may send to `elsewhere` too. Resumed messages are sent only there.
     file.write_text(file.read_text().replace('folders=["out"]', 'folders=["out", "elsewhere"]'))
     installation.run("apply", str(file))
-    for one in suspended:
-        installation.run("instance", "resume", one["instance_id"])
+    for instance in suspended:
+        installation.run("instance", "resume", instance["instance_id"])
     assert installation.wait_for_files("elsewhere", 1) == [b"elsewhere"]
-    installation.run("instance", "terminate", *[one["instance_id"] for one in wait_for_suspended(installation, 3)])
+    installation.run(
+        "instance", "terminate", *[instance["instance_id"] for instance in wait_for_suspended(installation, 3)]
+    )
 
 
 def test_a_static_port_cannot_become_dynamic(installation: Installation) -> None:

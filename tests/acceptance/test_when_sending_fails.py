@@ -28,7 +28,7 @@ def test_a_message_is_suspended_after_its_retries_and_can_be_resumed(installatio
         assert instance["error_code"] == "DELIVERY"
         assert "503" in instance["error_description"]
         installation.run("instance", "resume", instance["instance_id"])
-        wait_until(lambda: [one.body for one in receiver.accepted] == [b"order"], what="the order")
+        wait_until(lambda: [request.body for request in receiver.accepted] == [b"order"], what="the order")
         wait_until(lambda: installation.run_json("instance", "list") == [], what="no instances")
 
 

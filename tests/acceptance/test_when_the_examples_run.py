@@ -45,7 +45,7 @@ def results(databases: Databases) -> Iterator[dict[str, DemoResult]]:
         with run_in_thread(Supervisor(url, home, spark=spark)), ThreadPoolExecutor(len(EXAMPLES)) as pool:
             running = {name: pool.submit(run_example, name, definitions[name], url, home) for name in EXAMPLES}
             try:
-                yield {name: one.result() for name, one in running.items()}
+                yield {name: application.result() for name, application in running.items()}
             except Exception as error:
                 for log in (home / ".postroom" / "logs").iterdir():
                     error.add_note(f"{log.name}: {log.read_text(encoding='utf-8')[-4000:]}")

@@ -48,9 +48,9 @@ def write_json(draw: st.DrawFn, value: Any) -> str:
 def envelopes(draw: st.DrawFn) -> tuple[str, bytes, list[bytes], list[str | None]]:
     """Draw a split path and an interchange, with the documents in it and their regions."""
     objects = draw(st.lists(OBJECTS, max_size=5))
-    documents = [draw(write_json(one)) for one in objects]
+    documents = [draw(write_json(document)) for document in objects]
     around = [draw(SPACES) for _ in range(2)]
-    text = "[" + ",".join(f"{draw(SPACES)}{one}{draw(SPACES)}" for one in documents) + draw(SPACES) + "]"
+    text = "[" + ",".join(f"{draw(SPACES)}{document}{draw(SPACES)}" for document in documents) + draw(SPACES) + "]"
     keys = draw(st.lists(KEYS, max_size=2))
     for key in reversed(keys):
         before, after = ({name: draw(VALUES) for name in draw(st.sets(st.sampled_from("pq")))} for _ in range(2))
@@ -61,7 +61,7 @@ def envelopes(draw: st.DrawFn) -> tuple[str, bytes, list[bytes], list[str | None
     split = ".".join(key.replace(".", "\\.") for key in keys) or "$"
     mark = draw(st.sampled_from([b"", b"\xef\xbb\xbf"]))
     content = mark + (around[0] + text + around[1]).encode()
-    return split, content, [one.encode() for one in documents], [one["region"] for one in objects]
+    return split, content, [document.encode() for document in documents], [document["region"] for document in objects]
 
 
 @settings(deadline=None, max_examples=200)
@@ -81,7 +81,7 @@ def test_splitting_returns_the_documents_byte_for_byte(
     found = [row for batch in batches for row in batch.messages.to_pylist()]
     assert [row["number"] for row in found] == list(range(1, len(documents) + 1))
     assert [row[Region.key] for row in found] == regions
-    assert [(row["body"] is None) for row in found] == [len(one) > fragment for one in documents]
+    assert [(row["body"] is None) for row in found] == [len(document) > fragment for document in documents]
     for row, document in zip(found, documents, strict=True):
         body = row["body"]
         if body is None:

@@ -39,7 +39,7 @@ def reader_of(
     return HistoryReader(
         login=Login(url=box.url, user=user),
         table=TABLES[table],
-        columns=columns or [one.split()[0] for one in TABLES[table].schema().split(", ")],
+        columns=columns or [column.split()[0] for column in TABLES[table].schema().split(", ")],
         where=None if where is None else parse_where(where, TABLES[table]),
         partitions=partitions,
         max_body=max_body,
@@ -98,9 +98,9 @@ def test_ranges_contain_every_row_once(filled: Box) -> None:
     assert len(ranges) == 4
     ids = [row["message_id"] for row in rows_of(reader)]
     assert len(ids) == len(set(ids)) == 6002
-    shares = [sum(batch.num_rows for batch in reader.read(one)) for one in ranges]
+    shares = [sum(batch.num_rows for batch in reader.read(range_)) for range_ in ranges]
     assert min(shares) > 1000
-    assert all(batch.num_rows <= 1000 for one in ranges for batch in reader.read(one))
+    assert all(batch.num_rows <= 1000 for range_ in ranges for batch in reader.read(range_))
     second = ranges[1]
     assert isinstance(second, Range)
     query, given = reader._query(second)

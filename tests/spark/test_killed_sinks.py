@@ -131,7 +131,7 @@ def find_ids(lake: Path, format: str) -> Iterable[str]:
     """Return the ids that a reader of the folder finds. If there is a log, it names the valid directories."""
     batches = [lake]
     if format == "parquet":
-        entries = [one.read_text() for one in (lake / "_postroom" / "log").glob("*.json")]
+        entries = [entry.read_text() for entry in (lake / "_postroom" / "log").glob("*.json")]
         batches = [lake / json.loads(entry)["directory"] for entry in entries if entry.endswith("\n")]
     for batch in batches:
         for file in batch.rglob("part-*"):
@@ -146,6 +146,6 @@ def read_ids(file: Path, format: str) -> Iterable[str]:
         case "json":
             return [json.loads(line)["message_id"] for line in file.read_text().splitlines()]
         case "parquet":
-            return [str(one) for one in pq.read_table(file).column("message_id").to_pylist()]
+            return [str(message_id) for message_id in pq.read_table(file).column("message_id").to_pylist()]
         case _:
             return re.findall("<message_id>(.*?)</message_id>", file.read_text())

@@ -21,7 +21,7 @@ RECORDS = FlatFile(message_type="urn:o#Order", record=Delimited(["id", "text"], 
 FILES = {
     "orders.xml": (
         f'<e xmlns="urn:o"><order>{PAD}</order><order>2</order><order>é{PAD}</order></e>',
-        [f'<order xmlns="urn:o">{one}</order>' for one in (PAD, "2", f"é{PAD}")],
+        [f'<order xmlns="urn:o">{text}</order>' for text in (PAD, "2", f"é{PAD}")],
     ),
     "orders.txt": (
         f"O;1;{PAD}\nO;2;b\nO;3;{PAD}c\n",

@@ -201,13 +201,13 @@ def test_streams_are_started_one_after_the_other(
     process._apply_configuration()
     running = list(process._running.values())
     try:
-        wait_until(lambda: all(one._active.is_set() for one in running), what="the intake of both locations")
+        wait_until(lambda: all(location._active.is_set() for location in running), what="the intake of both locations")
         seen = set()
 
         def all_answered() -> bool:
             process._check_locations()
-            seen.add(sum(one.is_starting for one in running))
-            return all(one._query is not None and not one.is_starting for one in running)
+            seen.add(sum(location.is_starting for location in running))
+            return all(location._query is not None and not location.is_starting for location in running)
 
         wait_until(all_answered, what="both streams to answer")
         assert seen == {0, 1}

@@ -238,7 +238,7 @@ def test_nothing_is_lost_or_repeated_when_the_database_drops_all_sessions(
 def test_workers_run_the_python_of_the_environment(session: SparkSession) -> None:
     from postroom.spark.session import without_pandas_warning
 
-    def tell(batches: Iterator[object]) -> Iterator[object]:
+    def read_python(batches: Iterator[object]) -> Iterator[object]:
         import sys
 
         import pyarrow
@@ -247,7 +247,7 @@ def test_workers_run_the_python_of_the_environment(session: SparkSession) -> Non
             yield pyarrow.RecordBatch.from_pydict({"python": [sys.executable]})
 
     with without_pandas_warning():
-        [row] = session.range(1, numPartitions=1).mapInArrow(tell, "python string").collect()
+        [row] = session.range(1, numPartitions=1).mapInArrow(read_python, "python string").collect()
     assert row.python == sys.executable
 
 

@@ -50,7 +50,7 @@ def orders(box: Box) -> list[str]:
     promoted = {Region: "EU", Total: Decimal("12.50"), Priority: 1}
     messages = [Message.of(ORDER, promoted=promoted), Message.of(b'{"id": 8}', promoted={Region: "US"})]
     agent = box.agent()
-    good = [str(one.message_id) for one in agent.publish(messages)]
+    good = [str(message.message_id) for message in agent.publish(messages)]
     agent.publish([Message.of(b"no JSON", promoted={Region: "EU"})])
     return good
 
@@ -137,7 +137,7 @@ def test_dead_and_late_attempts_are_ignored_where_directories_cannot_be_renamed(
     assert json.loads(log.read_text())["directory"] == f"batch={format_name(first)}-000003"
     assert target.is_published(replace(first, attempt=4))
     target.discard(second)
-    directories = [one.name for one in (tmp_path / "store").iterdir() if one.name.startswith("batch=")]
+    directories = [path.name for path in (tmp_path / "store").iterdir() if path.name.startswith("batch=")]
     assert directories == [f"batch={format_name(first)}-000003"]
 
 

@@ -78,7 +78,7 @@ class Box:
                 *(Jsonb(adapters.File("in").model_dump(mode="json")), Jsonb(definition.model_dump(mode="json"))),
             ),
         )
-        return next(one for one in read_receive_locations(self.connection) if one.name == name)
+        return next(location for location in read_receive_locations(self.connection) if location.name == name)
 
     def add_port(
         self,

@@ -34,4 +34,4 @@ def add_bulk_location(
         "UPDATE receive_locations SET adapter = %s, uri = %s WHERE id = %s",
         (Jsonb(reader.model_dump(mode="json")), reader.address(Path("/")), location.location_id),
     )
-    return next(one for one in read_receive_locations(box.connection) if one.name == name)
+    return next(location for location in read_receive_locations(box.connection) if location.name == name)

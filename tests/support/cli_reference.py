@@ -97,7 +97,9 @@ def _build_section(command: click.Command, words: tuple[str, ...]) -> str:
         usage = " ".join([spelled, *command.collect_usage_pieces(click.Context(command))])
         parts.append(f"```text\n{usage}\n```")
         options = [
-            one for one in command.params if isinstance(one, click.Option) and one.name not in _list_common_names()
+            parameter
+            for parameter in command.params
+            if isinstance(parameter, click.Option) and parameter.name not in _list_common_names()
         ]
         if options:
             parts.append(_build_table(options))
@@ -116,11 +118,11 @@ def _parse_help(command: click.Command) -> tuple[str, list[str]]:
 
 
 def _list_common_options() -> list[click.Option]:
-    return [one for one in cli.params if isinstance(one, click.Option)]
+    return [parameter for parameter in cli.params if isinstance(parameter, click.Option)]
 
 
 def _list_common_names() -> set[str | None]:
-    return {one.name for one in _list_common_options()}
+    return {option.name for option in _list_common_options()}
 
 
 def _build_table(options: list[click.Option]) -> str:

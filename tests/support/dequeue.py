@@ -30,10 +30,10 @@ class _Reader:
         )
 
 
-def take(box: Box) -> list[Message]:
+def dequeue_all(box: Box) -> list[Message]:
     """Dequeue and complete all messages of the work queue, as a host does. Return them."""
     claimed = _claim(box)
-    found = [build_message(one, _Reader(box.connection)) for one in claimed]
+    found = [build_message(message, _Reader(box.connection)) for message in claimed]
     read = [
         Message(
             context=message.context,
@@ -47,7 +47,9 @@ def take(box: Box) -> list[Message]:
         for message in found
     ]
     if claimed:
-        assert QUEUES.complete(box.connection, claimed[0].claim_id, [one.seq for one in claimed]) == len(claimed)
+        assert QUEUES.complete(box.connection, claimed[0].claim_id, [message.seq for message in claimed]) == len(
+            claimed
+        )
     return read
 
 
@@ -62,7 +64,7 @@ def resume_now(box: Box, instance_id: uuid.UUID, *, body: bytes | None = None) -
 
     message = build_message(claimed, _Reader(box.connection))
     ResumedInbound("Default").handle(box.connection, claimed, message, complete)
-    return take(box)
+    return dequeue_all(box)
 
 
 def _claim(box: Box) -> list[ClaimedMessage]:

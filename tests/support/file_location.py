@@ -44,4 +44,4 @@ def add_file_location(
         "UPDATE receive_locations SET adapter = %s, uri = %s WHERE id = %s",
         (Jsonb(adapter.model_dump(mode="json")), adapter.address(Path("/")), location.location_id),
     )
-    return next(one for one in read_receive_locations(box.connection) if one.name == name)
+    return next(location for location in read_receive_locations(box.connection) if location.name == name)

@@ -25,4 +25,4 @@ def add_inbox_location(
         "UPDATE receive_locations SET adapter = %s, uri = 'http://127.0.0.1:8080/orders', host_id = %s WHERE id = %s",
         (Jsonb(declared.model_dump(mode="json")), box.host(host).host_id, location.location_id),
     )
-    return next(one for one in read_receive_locations(box.connection) if one.name == name)
+    return next(location for location in read_receive_locations(box.connection) if location.name == name)

@@ -108,7 +108,7 @@ class Installation:
         assert self.database is not None
         with connect(self.database) as connection:
             [found] = [one for one in read_receive_locations(connection) if one.name == location]
-            [host] = [one for one in read_hosts(connection) if one.host_id == found.host_id]
+            [host] = [host for host in read_hosts(connection) if host.host_id == found.host_id]
         interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(body), context=context or Context())
         with connect(self.database, user=host.role_name) as connection:
             [received] = Receiver(connection, RoutingTable()).receive(found, [interchange])

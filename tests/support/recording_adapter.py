@@ -58,7 +58,7 @@ class RecordingAdapter:
 
     @property
     def bodies(self) -> list[bytes]:
-        return [one.body for one in self.sent]
+        return [message.body for message in self.sent]
 
 
 def fail_always(message: Message, attempt: Attempt) -> None:

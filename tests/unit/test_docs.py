@@ -184,7 +184,11 @@ def _check_command(arguments: list[str]) -> None:
         assert found is not None, f"there is no command {remaining[0]!r} in {arguments}"
         command, rest = found, remaining[1:]
     assert not remaining, f"{command.name} does not take {remaining}"
-    missing = [one.name for one in command.params if one.required and not _is_given(values.get(str(one.name)))]
+    missing = [
+        parameter.name
+        for parameter in command.params
+        if parameter.required and not _is_given(values.get(str(parameter.name)))
+    ]
     assert not missing or asks_for_help, f"{arguments} lacks {missing}"
 
 
@@ -284,7 +288,7 @@ def test_every_decision_that_code_cites_exists() -> None:
 @pytest.mark.parametrize(
     ("name", "kinds"),
     [
-        ("adapters.md", [one for one in ADAPTERS.values() if not one.is_dynamic]),
+        ("adapters.md", [adapter for adapter in ADAPTERS.values() if not adapter.is_dynamic]),
         ("pipelines.md", [*get_args(pipelines.ReceivePipeline)]),
     ],
 )

@@ -36,7 +36,7 @@ _PORT: TypeAdapter[PortAdapter] = TypeAdapter(StoredPortAdapter)
 
 #: Every adapter by its kind.
 ADAPTERS: Mapping[str, type[AdapterDefinition]] = {
-    one.model_fields["kind"].default: one for one in (*get_args(ReceiveAdapter), *get_args(PortAdapter))
+    adapter.model_fields["kind"].default: adapter for adapter in (*get_args(ReceiveAdapter), *get_args(PortAdapter))
 }
 
 

@@ -76,7 +76,7 @@ def derive_id(unit: uuid.UUID, kind: Kind, number: int) -> uuid.UUID:
 
 def to_id_array(ids: Sequence[uuid.UUID]) -> Ids:
     """Return ids as an array."""
-    return np.frombuffer(b"".join(one.bytes for one in ids), dtype="V16")
+    return np.frombuffer(b"".join(unit_id.bytes for unit_id in ids), dtype="V16")
 
 
 def unit_for_key(key: str) -> uuid.UUID:
@@ -161,9 +161,9 @@ def take_receipts(connection: Connection, receipts: Sequence[Receipt]) -> bool:
     inserted = connection.execute(
         "SELECT unit, chunk FROM take_receipts(%s::uuid[], %s::int[], %s::jsonb[])",
         (
-            [one.unit for one in receipts],
-            [one.chunk for one in receipts],
-            [json.dumps(dict(one.outcome)) for one in receipts],
+            [receipt.unit for receipt in receipts],
+            [receipt.chunk for receipt in receipts],
+            [json.dumps(dict(receipt.outcome)) for receipt in receipts],
         ),
     ).fetchall()
     return len(inserted) == len(receipts)
@@ -213,4 +213,4 @@ def read_progress(connection: Connection, interchange_ids: Sequence[uuid.UUID]) 
         unit: Progress(next_chunk=chunk + 1, last_document=last, bad=bad, done=done)
         for unit, chunk, last, bad, done in rows
     }
-    return {one: known.get(one, Progress()) for one in interchange_ids}
+    return {interchange_id: known.get(interchange_id, Progress()) for interchange_id in interchange_ids}

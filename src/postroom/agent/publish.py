@@ -186,13 +186,17 @@ class Routes:
         self._subscription_ids = matches.subscription_ids
         self._instance_ids = units.derive_ids(Kind.INSTANCE, first_instance + np.arange(len(matches.rows)))
         distinct, self._subscriber_of = np.unique(matches.subscription_ids, return_inverse=True)
-        self._subscribers = [matches.subscribers[one] for one in distinct.tolist()]
+        self._subscribers = [matches.subscribers[subscription_id] for subscription_id in distinct.tolist()]
 
     @property
     def hosts(self) -> set[str]:
         """The hosts whose work queues get rows."""
         # A host is missing only if the routing table is behind. Then the batch is stale.
-        return {self._matches.host_names.get(one.host_id, "") for one in self._subscribers if one.started}
+        return {
+            self._matches.host_names.get(subscriber.host_id, "")
+            for subscriber in self._subscribers
+            if subscriber.started
+        }
 
     @property
     def has_convoys(self) -> bool:
@@ -206,8 +210,8 @@ class Routes:
         if not self._subscribers:
             return
         self._join_instances(connection)
-        host_ids = np.array([one.host_id for one in self._subscribers])[self._subscriber_of]
-        started = np.array([one.started for one in self._subscribers])[self._subscriber_of]
+        host_ids = np.array([subscriber.host_id for subscriber in self._subscribers])[self._subscriber_of]
+        started = np.array([subscriber.started for subscriber in self._subscribers])[self._subscriber_of]
         for host_id in np.unique(host_ids).tolist():
             host = self._matches.host_names[host_id]
             self._write_work(connection, host, message_ids, np.flatnonzero((host_ids == host_id) & started))
@@ -221,7 +225,7 @@ class Routes:
         """Set the instance ids of convoys to the instances that they join. Takes the routing lock."""
         pairs = list(self._matches.convoys)
         if pairs:
-            offered = [uuid.UUID(bytes=bytes(one)) for one in self._instance_ids[pairs]]
+            offered = [uuid.UUID(bytes=bytes(instance_id)) for instance_id in self._instance_ids[pairs]]
             located = locate_instances(connection, list(self._matches.convoys.values()), offered)
             self._instance_ids[pairs] = to_id_array(located)
 
@@ -229,19 +233,25 @@ class Routes:
         """Return the subscriptions of one message, and the instance id for each."""
         start, end = np.searchsorted(self.messages, [message, message + 1]).tolist()
         instances = self._instance_ids[start:end].tolist()
-        return self._subscription_ids[start:end].tolist(), [uuid.UUID(bytes=one) for one in instances]
+        return self._subscription_ids[start:end].tolist(), [uuid.UUID(bytes=instance_id) for instance_id in instances]
 
     def _join_instances(self, connection: Connection) -> None:
         """Set the instance ids of instance subscriptions and convoys to the instances that they join."""
-        waiting = [one for one in self._subscribers if one.instance_id is not None]
+        waiting = [subscriber for subscriber in self._subscribers if subscriber.instance_id is not None]
         if waiting:
             row = connection.execute(
-                "SELECT lock_instance_subscriptions(%s::bigint[])", ([one.subscription_id for one in waiting],)
+                "SELECT lock_instance_subscriptions(%s::bigint[])",
+                ([subscriber.subscription_id for subscriber in waiting],),
             ).fetchone()
             if row != (True,):
                 raise StaleRouting("An instance that was matched has completed.")
-            ids = b"".join(one.instance_id.bytes if one.instance_id else bytes(16) for one in self._subscribers)
-            joins = np.array([one.instance_id is not None for one in self._subscribers])[self._subscriber_of]
+            ids = b"".join(
+                subscriber.instance_id.bytes if subscriber.instance_id else bytes(16)
+                for subscriber in self._subscribers
+            )
+            joins = np.array([subscriber.instance_id is not None for subscriber in self._subscribers])[
+                self._subscriber_of
+            ]
             self._instance_ids[joins] = np.frombuffer(ids, dtype="V16")[self._subscriber_of[joins]]
         self.locate_convoys(connection)
 
@@ -256,18 +266,20 @@ class Routes:
         if not len(pairs):
             return
         subscriber_of = self._subscriber_of[pairs]
-        services = np.frombuffer(b"".join(one.service_id.bytes for one in self._subscribers), dtype="V16")
+        services = np.frombuffer(b"".join(subscriber.service_id.bytes for subscriber in self._subscribers), dtype="V16")
         columns = [
-            (SMALLINT, np.array([one.host_id for one in self._subscribers])[subscriber_of]),
+            (SMALLINT, np.array([subscriber.host_id for subscriber in self._subscribers])[subscriber_of]),
             (UUID, message_ids[self.messages[pairs]]),
             (BIGINT, self._subscription_ids[pairs]),
-            (SMALLINT, np.array([one.service_class for one in self._subscribers])[subscriber_of]),
+            (SMALLINT, np.array([subscriber.service_class for subscriber in self._subscribers])[subscriber_of]),
             (UUID, services[subscriber_of]),
             (UUID, self._instance_ids[pairs]),
-            (SMALLINT, np.array([one.priority for one in self._subscribers])[subscriber_of]),
+            (SMALLINT, np.array([subscriber.priority for subscriber in self._subscribers])[subscriber_of]),
         ]
-        if any(one.joins_instance for one in self._subscribers):
-            tasks = [Task.JOIN_INSTANCE if one.joins_instance else Task.DELIVER for one in self._subscribers]
+        if any(subscriber.joins_instance for subscriber in self._subscribers):
+            tasks = [
+                Task.JOIN_INSTANCE if subscriber.joins_instance else Task.DELIVER for subscriber in self._subscribers
+            ]
             columns.append((SMALLINT, np.array(tasks)[subscriber_of]))
         write_work_queue(connection, host, columns, len(pairs))
 

@@ -161,7 +161,7 @@ class ApplicationDefinition(_Positioned):
         if not all(isinstance(listed, list | tuple) for listed in (properties, *declared.values())):
             return source  # its fields are reported as wrong
         known = [*SYSTEM_PROPERTIES.values(), *map(_read_property, properties)]
-        filtered = {field: [_with_filter(one, known) for one in listed] for field, listed in declared.items()}
+        filtered = {field: [_with_filter(port, known) for port in listed] for field, listed in declared.items()}
         return {**source, **filtered}
 
     def to_stored(self) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def find_unmet(
 ) -> list[MessagePredicate]:
     """Return the predicates that the host does not fulfil, sorted by key."""
     missing = [(key, value) for key, value in predicates if (key, comparable_text(value)) not in properties]
-    return sorted(missing, key=lambda one: (one[0], comparable_text(one[1])))
+    return sorted(missing, key=lambda item: (item[0], comparable_text(item[1])))
 
 
 def comparable_text(value: Value) -> str:

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 def _read_maps(source: object) -> tuple[Any, ...]:
     if not isinstance(source, list | tuple):
         raise ValueError("write a list of maps, such as [maps.Xslt(...)]")
-    return tuple(StoredComponent.read(one) if isinstance(one, Mapping) else one for one in source)
+    return tuple(StoredComponent.read(port_map) if isinstance(port_map, Mapping) else port_map for port_map in source)
 
 
 def _store_maps(maps: tuple[Any, ...]) -> list[dict[str, Any]]:
-    return [refer_to(one, None).to_stored() for one in maps]
+    return [refer_to(port_map, None).to_stored() for port_map in maps]
 
 
 class PortMaps(BaseModel):
@@ -52,13 +52,13 @@ class PortMaps(BaseModel):
         shipped."""
         names: set[str] = set()
         stored: list[StoredComponent] = []
-        for one in maps:
-            names.update(one.files_in(folder))
-            if isinstance(one, Python):
-                one = one.model_copy(update={"function": refer_to(one.function, folder)})
-                if one.function.target == "file":
-                    names.update(find_imported_files(folder, one.function.where))
-            reference = refer_to(one, folder)
+        for port_map in maps:
+            names.update(port_map.files_in(folder))
+            if isinstance(port_map, Python):
+                port_map = port_map.model_copy(update={"function": refer_to(port_map.function, folder)})
+                if port_map.function.target == "file":
+                    names.update(find_imported_files(folder, port_map.function.where))
+            reference = refer_to(port_map, folder)
             if reference.target == "file":
                 names.update(find_imported_files(folder, reference.where))
             stored.append(reference)
@@ -75,7 +75,7 @@ class PortMaps(BaseModel):
     def longest_seconds(self) -> float:
         """The longest time limit of the maps, 0 if there are none. It does not load them."""
         default = Map.model_fields["seconds"].default
-        return max((float((one.settings or {}).get("seconds", default)) for one in self.maps), default=0.0)
+        return max((float((port_map.settings or {}).get("seconds", default)) for port_map in self.maps), default=0.0)
 
     @cached_property
     def running(self) -> RunningMaps:
@@ -105,35 +105,38 @@ def map_problems(maps: object, folder: Path) -> Iterator[str]:
     if not isinstance(maps, list | tuple):
         yield f"maps is {maps!r}, but must be a list, such as [maps.Xslt(...)]."
         return
-    sources = Counter(one.source for one in maps if isinstance(one, Map))
+    sources = Counter(port_map.source for port_map in maps if isinstance(port_map, Map))
     for source, count in sources.items():
         if count > 1:
             yield f"{count} maps have the source {source!r}; a message type can have one map."
-    for number, one in enumerate(maps, 1):
-        for text in _problems(one, folder):
+    for number, port_map in enumerate(maps, 1):
+        for text in _problems(port_map, folder):
             yield f"map {number}: {text}"
     if not any(sources.values()):
         return
     try:
         # The files of each map may be small enough, but too large in total.
-        PortMaps.pack([one for one in maps if isinstance(one, Map) and not list(_problems(one, folder))], folder)
+        PortMaps.pack(
+            [port_map for port_map in maps if isinstance(port_map, Map) and not list(_problems(port_map, folder))],
+            folder,
+        )
     except DefinitionError as error:
         yield _format_error(error)
 
 
-def _problems(one: object, folder: Path) -> Iterator[str]:
-    if isinstance(one, type):
-        yield f"{one.__name__} is a class; write {one.__name__}(...)."
+def _problems(port_map: object, folder: Path) -> Iterator[str]:
+    if isinstance(port_map, type):
+        yield f"{port_map.__name__} is a class; write {port_map.__name__}(...)."
         return
-    if not isinstance(one, Map):
-        yield f"{one!r} is not a map, such as maps.Xslt(...)."
+    if not isinstance(port_map, Map):
+        yield f"{port_map!r} is not a map, such as maps.Xslt(...)."
         return
-    texts = one.problems()
+    texts = port_map.problems()
     yield from texts
     if texts:
         return
     try:
-        [loaded] = PortMaps.pack([one], folder).load()
+        [loaded] = PortMaps.pack([port_map], folder).load()
         yield from loaded.file_problems()
     except (DefinitionError, PipelineFailure) as error:
         yield _format_error(error)
@@ -154,14 +157,16 @@ def _load(stored: str) -> PortMaps:
     return read_stored("list of maps", _STORED, json.loads(stored))
 
 
-def try_out(one: Map, message: Message | bytes, *, folder: str | os.PathLike[str] = ".") -> Message:
+def try_out(port_map: Map, message: Message | bytes, *, folder: str | os.PathLike[str] = ".") -> Message:
     """Map a message as a port would. Bytes become the body of a message of the map's source type. ``folder`` is the
     application's folder. Raise MapFailure if the message cannot be mapped, DefinitionRefused if the map has problems.
 
     maps.try_out(to_invoice, b"<order><total>5</total></order>").data
     """
-    problems = [Problem(text) for text in map_problems([one], Path(folder))]
+    problems = [Problem(text) for text in map_problems([port_map], Path(folder))]
     if problems:
         raise DefinitionRefused("The map", problems)
-    original = message if isinstance(message, Message) else Message.of(message, promoted={BTS.MessageType: one.source})
-    return PortMaps.pack([one], Path(folder)).running.map_message(original)
+    original = (
+        message if isinstance(message, Message) else Message.of(message, promoted={BTS.MessageType: port_map.source})
+    )
+    return PortMaps.pack([port_map], Path(folder)).running.map_message(original)

@@ -74,7 +74,9 @@ def redact_predicates(predicates: Iterable[MessagePredicate], sensitive: Collect
 
 def redact_filter(filter: Filter, sensitive: Collection[str]) -> Filter:
     """Return the filter of an instance with sensitive values hidden. The values come from messages."""
-    return Filter(tuple(tuple(_redact_predicate(one, sensitive) for one in group) for group in filter.groups))
+    return Filter(
+        tuple(tuple(_redact_predicate(predicate, sensitive) for predicate in group) for group in filter.groups)
+    )
 
 
 def build_hidden_filter(keys: Iterable[str]) -> Filter:

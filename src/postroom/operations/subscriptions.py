@@ -100,7 +100,10 @@ def find_subscription(connection: Connection, id_or_name: str) -> Subscription:
         return found[0]
     if found:
         count = f"more than {_MAX_LISTED}" if len(found) > _MAX_LISTED else str(len(found))
-        ids = ", ".join(f"{one.subscription_id}{_describe_owner(one, id_or_name)}" for one in found[:_MAX_LISTED])
+        ids = ", ".join(
+            f"{subscription.subscription_id}{_describe_owner(subscription, id_or_name)}"
+            for subscription in found[:_MAX_LISTED]
+        )
         raise DefinitionError(f"{id_or_name!r} has {count} subscriptions.", hint=f"Give the id of one: {ids}.")
     raise NotFound(
         f"There is no subscription {id_or_name!r}.",
@@ -119,13 +122,15 @@ def _describe_owner(subscription: Subscription, name: str) -> str:
 def read_subscription_filters(connection: Connection, subscriptions: list[Subscription]) -> dict[int, Filter]:
     """Return the filters, built from the stored predicates, by subscription id."""
     properties = {prop.key: prop for prop in read_deployed_properties(connection)}
-    activations = [one.subscription_id for one in subscriptions if one.instance_id is None]
-    waiting = [one.subscription_id for one in subscriptions if one.instance_id is not None]
+    activations = [subscription.subscription_id for subscription in subscriptions if subscription.instance_id is None]
+    waiting = [subscription.subscription_id for subscription in subscriptions if subscription.instance_id is not None]
     stored = read_filters(connection, activations, properties) | read_instance_filters(connection, waiting, properties)
     return {
-        one.subscription_id: restore_written_order(stored[one.subscription_id], one.filter, properties.values())
-        for one in subscriptions
-        if one.subscription_id in stored  # it may have been removed and purged in the meantime
+        subscription.subscription_id: restore_written_order(
+            stored[subscription.subscription_id], subscription.filter, properties.values()
+        )
+        for subscription in subscriptions
+        if subscription.subscription_id in stored  # it may have been removed and purged in the meantime
     }
 
 
@@ -134,15 +139,17 @@ def read_redacted_filters(connection: Connection, subscriptions: list[Subscripti
 
     The values that an instance waits for come from a message. Values of sensitive properties are hidden (SEC-14). From
     logins that may not read messages, all values are hidden (SEC-13)."""
-    waiting = [one for one in subscriptions if one.instance_id is not None]
-    shown = read_subscription_filters(connection, [one for one in subscriptions if one.instance_id is None])
+    waiting = [subscription for subscription in subscriptions if subscription.instance_id is not None]
+    shown = read_subscription_filters(
+        connection, [subscription for subscription in subscriptions if subscription.instance_id is None]
+    )
     if waiting and can_read_correlation_values(connection):
         hidden = read_sensitive_keys(connection)
         shown |= {
             key: redact_filter(filter, hidden) for key, filter in read_subscription_filters(connection, waiting).items()
         }
     elif waiting:
-        ids = [one.subscription_id for one in waiting]
+        ids = [subscription.subscription_id for subscription in waiting]
         for subscription_id, keys in connection.execute(statement("queries/read_correlation_properties"), (ids,)):
             shown[subscription_id] = build_hidden_filter(keys)
     return shown
@@ -163,10 +170,14 @@ def restore_written_order(stored: Filter, text: str, properties: Iterable[Proper
 def _read(connection: Connection, **conditions: Any) -> list[Subscription]:
     parameters = dict.fromkeys(("id", "activation", "service", "group", "instance", "limit")) | conditions
     found = [_to_subscription(row) for row in connection.execute(statement("queries/list_subscriptions"), parameters)]
-    shown = read_redacted_filters(connection, [one for one in found if one.instance_id is not None])
+    shown = read_redacted_filters(
+        connection, [subscription for subscription in found if subscription.instance_id is not None]
+    )
     return [
-        replace(one, filter=format_filter(shown[one.subscription_id])) if one.subscription_id in shown else one
-        for one in found
+        replace(subscription, filter=format_filter(shown[subscription.subscription_id]))
+        if subscription.subscription_id in shown
+        else subscription
+        for subscription in found
     ]
 
 

@@ -108,7 +108,9 @@ class XsdSet:
             return None
         found: Declaration | None = root
         for step in steps[1:]:
-            found = next((one for one in self._read_children(found) if _matches(one, step)), None) if found else None
+            found = (
+                next((child for child in self._read_children(found) if _matches(child, step)), None) if found else None
+            )
         return found
 
     def simple_type(self, declared: Declaration) -> str | None:
@@ -176,7 +178,7 @@ class XsdSet:
     def _find(self, kind: str, namespace: str, name: str, near: XsdFile) -> tuple[XsdFile, etree._Element] | None:
         """Return a global declaration. If several have the same name, prefer the one in the same file."""
         found = self._global.get((kind, namespace, name), [])
-        return next((one for one in found if one[0] is near), found[0] if found else None)
+        return next((candidate for candidate in found if candidate[0] is near), found[0] if found else None)
 
 
 def _matches(declared: Declaration, step: Step) -> bool:

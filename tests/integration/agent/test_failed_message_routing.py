@@ -78,7 +78,7 @@ def test_a_failure_is_suspended_or_routed_as_an_error_message(
         interchange_id=received.interchange_id, published=good, suspended=int(not routed), routed=int(routed)
     )
     assert len(read_queue(box, "Europe")) == good
-    assert [one.body for one in read_queue(box, "Errors")] == ([failed] if routed else [])
+    assert [error.body for error in read_queue(box, "Errors")] == ([failed] if routed else [])
     code = "PIPELINE" if failing is BAD else "ROUTING"
     reports = [("ROUTING", False)] if failing is UNROUTABLE else []
     assert sorted(box.suspended()) == sorted(reports if routed else [*reports, (code, True)])
@@ -163,7 +163,7 @@ def test_an_error_message_for_a_stopped_subscriber_is_suspended(box: Box) -> Non
     assert (received.suspended, received.routed) == (0, 1)
     assert box.suspended() == [("PORT_STOPPED", True)]
     ports.start(box.connection, "Errors")
-    assert [one.body for one in read_queue(box, "Errors")] == [BAD]
+    assert [error.body for error in read_queue(box, "Errors")] == [BAD]
     assert_consistent(box)
 
 
@@ -208,7 +208,7 @@ def test_a_transaction_that_fails_before_its_commit_leaves_no_error_message_and_
     with connect(box.url, user=box.host().role_name) as connection:
         [received] = Receiver(connection, RoutingTable()).receive(location, [whole])
     assert received.routed == 3
-    assert [one.body for one in read_queue(box, "Errors")] == [BAD, GOOD, UNROUTABLE]
+    assert [error.body for error in read_queue(box, "Errors")] == [BAD, GOOD, UNROUTABLE]
     assert_consistent(box)
 
 

@@ -30,7 +30,7 @@ from tests.integration.agent.resuming_cases import (
     receive,
 )
 from tests.support.box import Box, Region
-from tests.support.dequeue import resume_now, take
+from tests.support.dequeue import dequeue_all, resume_now
 
 
 @pytest.fixture
@@ -57,14 +57,14 @@ def test_a_resumed_document_equals_one_that_never_failed(prepared_box: Box, name
     box, case = prepared_box, CASES[name]
     for mapped in (False, True) if case.message_type else (False,):
         receive(box, apply_pipeline(box, case, None, mapped=mapped), case.content)
-        expected = max(take(box), key=lambda one: int(str(one.context[BTS.InterchangeSequenceNumber])))
+        expected = max(dequeue_all(box), key=lambda message: int(str(message.context[BTS.InterchangeSequenceNumber])))
         assert b"stop" in expected.data
         for stage in ("map", "authenticate") if mapped else ("validate", "authenticate", "route"):
             if stage == "route":
                 send_ports.unenlist(box.connection, "All")
             received = receive(box, apply_pipeline(box, case, stage, mapped=mapped), case.content)
             assert received.suspended == (1 if stage != "route" or not case.disassemblers else 2)
-            assert len(take(box)) == received.published
+            assert len(dequeue_all(box)) == received.published
             instance_id, body, interchange_id = read_suspended_document(box)
             assert body == (expected.data if (mapped, stage) == (True, "authenticate") else case.body)
             apply_pipeline(box, case, None, mapped=mapped)
@@ -82,7 +82,7 @@ def test_a_corrected_document_is_read_again(prepared_box: Box, name: str) -> Non
     """The corrected body has the format of the suspended body."""
     box, case = prepared_box, CASES[name]
     receive(box, apply_pipeline(box, case, "validate", mapped=False), case.content)
-    take(box)
+    dequeue_all(box)
     instance_id, _, _ = read_suspended_document(box)
     apply_pipeline(box, case, None, mapped=False)
     [resumed] = resume_now(box, instance_id, body=case.fixed)
@@ -107,7 +107,7 @@ def test_explain_shows_the_result_of_resuming(prepared_box: Box) -> None:
 def test_resuming_fails_if_the_disassembler_was_removed(prepared_box: Box) -> None:
     box, case = prepared_box, CASES["second-of-two"]
     receive(box, apply_pipeline(box, case, "validate", mapped=False), case.content)
-    take(box)
+    dequeue_all(box)
     instance_id, _, _ = read_suspended_document(box)
     apply_pipeline(box, replace(case, disassemblers=case.disassemblers[:1]), None, mapped=False)
     with pytest.raises(PipelineFailure, match="has no disassembler 2, which made this document"):
@@ -118,7 +118,7 @@ def test_a_component_can_consume_a_resumed_document(prepared_box: Box) -> None:
     """RCV-05."""
     box, case = prepared_box, CASES["flat-xml"]
     receive(box, apply_pipeline(box, case, "validate", mapped=False), case.content)
-    take(box)
+    dequeue_all(box)
     consuming = build_pipeline(case, None).model_copy(update={"validators": (ConsumingValidator(),)})
     box.connection.execute("UPDATE receive_locations SET pipeline = %s", (Jsonb(consuming.model_dump(mode="json")),))
     assert resume_now(box, read_suspended_document(box)[0]) == []

@@ -27,7 +27,7 @@ from tests.integration.agent.resuming_cases import (
     receive,
 )
 from tests.support.box import Box, Region, Total
-from tests.support.dequeue import QUEUES, resume_now, take
+from tests.support.dequeue import QUEUES, dequeue_all, resume_now
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ def test_a_resumed_unreadable_document_is_disassembled_again(box: Box, name: str
     case = CASES[name]
     box.add_port("All", "BTS.ReceivePortName == 'OrdersIn'")
     received = receive(box, box.add_location(case.pipeline), case.content)
-    assert (received.published, received.suspended, len(take(box))) == (1, 1, 1)
+    assert (received.published, received.suspended, len(dequeue_all(box))) == (1, 1, 1)
     instance_id, body, _ = read_suspended_document(box)
     assert body == case.body
     with pytest.raises(PipelineFailure):
@@ -136,7 +136,7 @@ def test_a_document_suspended_by_an_earlier_version_is_probed_for_its_format(box
     )
     box.add_port("All", "BTS.ReceivePortName == 'OrdersIn'")
     receive(box, box.add_location(pipeline), gzip.compress(b'[{"region": "EU"}, {"region": 1}]'))
-    take(box)
+    dequeue_all(box)
     instance_id, _, _ = read_suspended_document(box)
     box.connection.execute(
         "UPDATE spool SET context = context #- '{written,Postroom.Suspended#Form}'"
@@ -149,5 +149,5 @@ def test_a_document_suspended_by_an_earlier_version_is_probed_for_its_format(box
 def test_an_error_message_has_no_properties_of_suspended_documents(box: Box) -> None:
     box.add_port("Errors", "ErrorReport.ErrorType == 'FailedMessage'")
     receive(box, box.add_location(FLAT, route_failures=True), CASES["flat"].content)
-    [error] = [one for one in take(box) if one.data == CASES["flat"].body]
+    [error] = [message for message in dequeue_all(box) if message.data == CASES["flat"].body]
     assert not [key for key in error.context.written if "Suspended" in key.partition("#")[0]]

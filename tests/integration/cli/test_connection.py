@@ -32,7 +32,7 @@ def test_apply_creates_the_embedded_messagebox_and_commands_start_it(home: Path,
     server = EmbeddedServer(home / ".postroom" / "postgres")
     assert server.pid is None
     listed = postroom("port", "list", "--home", home, "-o", "json")
-    assert [one["name"] for one in json.loads(listed.stdout)] == ["Audit", "BigOrders", "Europe"]
+    assert [port["name"] for port in json.loads(listed.stdout)] == ["Audit", "BigOrders", "Europe"]
     assert json.loads(listed.stdout)[2]["uri"] == (home / "out/europe").absolute().as_uri()
     with server:
         pid = server.pid

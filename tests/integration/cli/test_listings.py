@@ -107,7 +107,7 @@ def test_a_group_is_found_by_its_name(applied: Run, app: Path, tmp_path: Path) -
     assert note in applied("apply", app).out
     applied("group", "stop", "All")
     applied("publish", _order(tmp_path), "-p", "Region=EU")
-    assert {one["service"] for one in applied("instance", "list", "--port", "All", "-o", "json").json} == {
+    assert {instance["service"] for instance in applied("instance", "list", "--port", "All", "-o", "json").json} == {
         "Audit",
         "Europe",
     }

@@ -24,7 +24,7 @@ def test_plan_shows_no_changes_after_apply(run: Run, app: Path) -> None:
     assert "orders: 11 created." in applied.out
     again = run("apply", app)
     assert again.out == "Nothing to change: orders is up to date.\n"
-    assert [one["name"] for one in run("application", "list", "-o", "json").json] == ["orders"]
+    assert [application["name"] for application in run("application", "list", "-o", "json").json] == ["orders"]
 
 
 def test_a_change_shows_before_and_after(applied: Run, app: Path) -> None:

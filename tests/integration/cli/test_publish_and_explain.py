@@ -128,7 +128,10 @@ def test_a_stored_message_is_explained_by_its_id_or_an_instance(applied: Run, or
     first = explained["subscribers"][0]
     assert (first["name"], first["verdict"]) == ("Europe", "receives it")
     what_if = applied("explain", published["message_id"], "-p", "Orders.Priority=1", "-o", "json").json[0]
-    assert {one["name"] for one in what_if["subscribers"] if one["matches"]} == {"Europe", "BigOrders"}
+    assert {subscriber["name"] for subscriber in what_if["subscribers"] if subscriber["matches"]} == {
+        "Europe",
+        "BigOrders",
+    }
     assert applied("explain", uuid.uuid4()).code == ExitCode.NOT_FOUND
 
 
@@ -233,7 +236,7 @@ def test_a_subscription_lists_matching_messages(applied: Run, order: Path) -> No
     assert first["message_id"] in shown.out
     assert second["message_id"] not in shown.out
     found = applied("subscription", "explain", "--filter", "exists(Priority)", "-o", "json").json
-    assert [one["message_id"] for one in found["messages"]] == [second["message_id"]]
+    assert [message["message_id"] for message in found["messages"]] == [second["message_id"]]
     none = applied("subscription", "explain", "--filter", "Region == 'ASIA'")
     assert "0 of the 2 messages that were compared would match.\nThe nearest:" in none.out
     assert "Orders.Region == 'ASIA' fails: the property is written ('EU') but not promoted" in none.out

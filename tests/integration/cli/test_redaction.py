@@ -80,7 +80,7 @@ def test_sensitive_values_in_message_predicates_are_hidden(payments: Run, tmp_pa
 def test_sensitive_correlation_values_are_hidden(payments: Run, database: str) -> None:
     """The filter of an instance is not configuration: its value came from a message."""
     with connect(database) as connection:
-        host = next(one for one in read_hosts(connection) if one.name == "Secure")
+        host = next(host for host in read_hosts(connection) if host.name == "Secure")
         service = SubscribingService(service_id=uuid.UUID(int=7), name="Refunds")
         filter = (Property("Payments.Card", str) == "9999") & (Property("Security.Level", int) == 77)
         ServiceSubscriptions(host, ServiceClass.ORCHESTRATIONS).wait(connection, service, uuid.uuid4(), filter)
@@ -99,7 +99,7 @@ def test_sensitive_correlation_values_are_hidden(payments: Run, database: str) -
     shown = payments("subscription", "show", listed["subscription_id"], "-o", "json").json["expression"]
     assert {(row["property"], row["value"]) for row in shown} == {("Payments.Card", "(hidden)"), ("Security.Level", 77)}
     explained = payments("explain", "-p", "Payments.Card=9999", "-p", "Security.Level=77", "-o", "json").json
-    [waiting] = [one for one in explained[0]["subscribers"] if one["name"].startswith("Refunds")]
+    [waiting] = [subscriber for subscriber in explained[0]["subscribers"] if subscriber["name"].startswith("Refunds")]
     assert waiting["verdict"] == "receives it"
 
 

@@ -41,7 +41,7 @@ def publish(box: Box, count: int) -> None:
 def complete(connection: Connection, limit: int) -> int:
     queues, claim_id = HostQueues("Default"), uuid.uuid4()
     claimed = queues.dequeue(connection, claim_id=claim_id, host_instance=0, service_class=4, limit=limit)
-    return queues.complete(connection, claim_id, [one.seq for one in claimed])
+    return queues.complete(connection, claim_id, [message.seq for message in claimed])
 
 
 def run_jobs(connection: Connection) -> dict[str, int]:

@@ -160,7 +160,7 @@ def test_no_message_is_routed_to_a_completed_instance(
     before = read_queued_numbers(box)
     with box.connection.transaction():
         left = subscriptions.complete(box.connection, instance)
-    assert [one.seq for one in left] == before[instance]
+    assert [message.seq for message in left] == before[instance]
     assert publisher.publish({"priority": 1}) == 0
     assert publisher.publish({"region": "EU"}) == 1
     after = read_queued_numbers(box)
@@ -201,7 +201,7 @@ def test_completing_an_instance_waits_for_a_publish_that_matched_it(
             completed = pool.submit(subscriptions.complete, completing, instance)
             wait_until(lambda: is_waiting_for_lock(box, completing), what="the completion to wait for the publish")
         left = completed.result(30)
-    assert [one.seq for one in left] == read_queued_numbers(box)[instance]
+    assert [message.seq for message in left] == read_queued_numbers(box)[instance]
 
 
 def test_a_publish_that_waited_for_a_completion_does_not_match_the_instance(

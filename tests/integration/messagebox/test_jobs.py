@@ -40,7 +40,7 @@ def complete(connection: Connection, limit: int = 1000) -> int:
     """Dequeue messages and complete them, as a host does. Return their number."""
     claim_id = uuid.uuid4()
     claimed = QUEUES.dequeue(connection, claim_id=claim_id, host_instance=0, service_class=4, limit=limit)
-    return QUEUES.complete(connection, claim_id, [one.seq for one in claimed])
+    return QUEUES.complete(connection, claim_id, [message.seq for message in claimed])
 
 
 def count_stored(box: Box) -> tuple[int, int, int]:
@@ -228,7 +228,9 @@ def test_under_load_no_count_is_lost_and_the_spool_returns_to_zero(subscribed: B
     def run_checks() -> None:
         with open_connection(box) as connection:
             while not done.is_set():
-                violations.extend(one for one in check(connection) if one.invariant != "claims_of_dead_instances")
+                violations.extend(
+                    violation for violation in check(connection) if violation.invariant != "claims_of_dead_instances"
+                )
 
     failed: list[BaseException] = []
 

@@ -73,7 +73,7 @@ def loaded(box: Box) -> Box:
 def complete(connection: Connection, limit: int) -> int:
     queues, claim_id = HostQueues("Default"), uuid.uuid4()
     claimed = queues.dequeue(connection, claim_id=claim_id, host_instance=0, service_class=4, limit=limit)
-    return queues.complete(connection, claim_id, [one.seq for one in claimed]) if claimed else 0
+    return queues.complete(connection, claim_id, [message.seq for message in claimed]) if claimed else 0
 
 
 def test_a_healthy_messagebox_is_not_changed(loaded: Box) -> None:

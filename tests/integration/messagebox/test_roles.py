@@ -275,9 +275,9 @@ def test_only_administrators_read_the_values_of_instance_subscriptions(box: Box,
             "Orders.Region == 'EU'"
         )
     shown = {
-        login: one.filter
+        login: subscription.filter
         for login in ADMINISTRATORS_AND_OPERATORS
-        for one in list_subscriptions(logins[login], subscription_type="instance")
+        for subscription in list_subscriptions(logins[login], subscription_type="instance")
     }
     assert shown == {ADMINISTRATOR: f"Orders.Region == '{CORRELATION_VALUE}'", OPERATOR: "Orders.Region == '(hidden)'"}
     with pytest.raises(StorageFailure):

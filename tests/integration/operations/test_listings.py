@@ -54,7 +54,7 @@ def test_ports_are_listed_with_their_queue_counts(box: Box) -> None:
     box.add_port("Audit", "exists(Region)", state="stopped", host="Other")
     box.add_port("Bound", "exists(Region)", state="bound")
     box.agent().publish([order(), order()])
-    listed = {one.port.name: one for one in ports.list_ports(box.connection)}
+    listed = {port.port.name: port for port in ports.list_ports(box.connection)}
     assert [(one.port.state, one.host, one.waiting, one.suspended) for one in listed.values()] == [
         (PortState.STOPPED, "Other", 0, 2),
         (PortState.BOUND, "Default", 0, 0),
@@ -91,7 +91,7 @@ def test_subscriptions_are_filtered_by_conditions(box: Box) -> None:
     box.add_port("7", "Region == 'EU'")
 
     def names(**conditions: object) -> list[str]:
-        return [one.service_name for one in list_subscriptions(box.connection, **conditions)]  # type: ignore[arg-type]
+        return [subscription.service_name for subscription in list_subscriptions(box.connection, **conditions)]  # type: ignore[arg-type]
 
     assert names(service="Europe") == ["Europe"]
     assert names(subscription_type="activation", limit=1) == ["7"]
@@ -272,7 +272,9 @@ def test_hosts_are_listed_with_their_instances(box: Box) -> None:
         1,
     )
     assert (another.name, another.running_instances) == ("Another", 0)
-    assert [(one.server, one.dead_since is None) for one in list_host_instances(box.connection, "default")] == [
+    assert [
+        (instance.server, instance.dead_since is None) for instance in list_host_instances(box.connection, "default")
+    ] == [
         ("here", True),
         ("there", False),
     ]

@@ -171,7 +171,7 @@ def test_an_invalid_http_receive_definition_has_problems(arguments: dict[str, An
 def test_every_adapter_has_the_name_of_its_transport() -> None:
     named = {kind: kinds.get_adapter_type(kind).transport_type for kind in ("file", "http", "http_receive")}
     assert named == {"file": "FILE", "http": "HTTP", "http_receive": "HTTP"}
-    assert all(one.transport_type for one in kinds.ADAPTERS.values())
+    assert all(adapter.transport_type for adapter in kinds.ADAPTERS.values())
 
 
 def test_an_unknown_kind_has_what_all_adapters_share() -> None:

@@ -41,7 +41,7 @@ def test_init_writes_an_application_with_the_name_of_the_folder(
 ) -> None:
     folder = tmp_path / "my shop"
     assert main(["init", str(folder), "--example", name, "-o", "json"]) == ExitCode.OK
-    written = {Path(one["file"]).relative_to(folder).as_posix() for one in json.loads(capsys.readouterr().out)}
+    written = {Path(example["file"]).relative_to(folder).as_posix() for example in json.loads(capsys.readouterr().out)}
     assert {"app.py", "README.md"} <= written
     assert written == {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert not any("demo" in one or "__pycache__" in one for one in written)

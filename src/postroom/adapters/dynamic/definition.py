@@ -36,7 +36,7 @@ class Dynamic(AdapterDefinition):
         timeout: float = 30.0,
         kind: Literal["dynamic"] = "dynamic",
     ) -> None:
-        given = [os.fspath(one) if isinstance(one, os.PathLike) else one for one in folders]
+        given = [os.fspath(folder) if isinstance(folder, os.PathLike) else folder for folder in folders]
         # Without this check a string would be read as a list of its characters.
         super().__init__(folders=folders if isinstance(folders, str) else given, urls=urls, timeout=timeout, kind=kind)
 

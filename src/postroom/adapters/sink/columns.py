@@ -43,7 +43,7 @@ def to_columns(given: object) -> tuple[SinkColumn, ...]:
     if isinstance(given, Mapping):
         pairs: Iterable[tuple[object, object]] = given.items()
     elif isinstance(given, Sequence) and not isinstance(given, str):
-        pairs = ((getattr(one, "name", one), one) for one in given)
+        pairs = ((getattr(column, "name", column), column) for column in given)
     else:
         raise BadValue(
             f"{given!r} is not a list of columns.", hint='Write columns={"region": Region}, or columns=[Region].'
@@ -66,11 +66,11 @@ def add_partition_columns(
 ) -> tuple[tuple[SinkColumn, ...], tuple[str, ...]]:
     """Return the columns including the partition columns, and the names of the partition columns."""
     names: list[str] = []
-    for one in partition_by:
-        if isinstance(one, str):
-            names.append(one)
+    for partition in partition_by:
+        if isinstance(partition, str):
+            names.append(partition)
             continue
-        (column,) = to_columns([one])
+        (column,) = to_columns([partition])
         there = next((each for each in columns if each.key == column.key), None)
         columns = columns if there else (*columns, column)
         names.append((there or column).name)

@@ -95,12 +95,12 @@ class DirectBatch(PublishBatch):
         if self._digest is not None and not take_receipts(connection, [Receipt(unit=self._unit)]):
             self.published = [
                 Published(
-                    message_id=uuid.UUID(one["message_id"]),
-                    subscribers=tuple(one["subscribers"]),
-                    suspended=one["suspended"],
+                    message_id=uuid.UUID(stored["message_id"]),
+                    subscribers=tuple(stored["subscribers"]),
+                    suspended=stored["suspended"],
                     repeated=True,
                 )
-                for one in read_outcome(connection, self._unit, self._digest)["published"]
+                for stored in read_outcome(connection, self._unit, self._digest)["published"]
             ]
             return False
         self._bad_values = _find_bad_values(self._matcher.value_types(connection), self._messages)
@@ -125,7 +125,9 @@ class DirectBatch(PublishBatch):
             # An acknowledgement without subscribers is dropped without a failure or a report (NRF-11).
             if row not in routed and (row in self._bad_values or not _is_acknowledgement(message.context))
         }
-        rejected = {row: one for row, one in failures.items() if not _is_suspended_on_failure(self._messages[row])}
+        rejected = {
+            row: failure for row, failure in failures.items() if not _is_suspended_on_failure(self._messages[row])
+        }
         if rejected:
             lock_current(connection, matches.version)
             raise self._reject(rejected)
@@ -171,7 +173,9 @@ class DirectBatch(PublishBatch):
         return True
 
     def write_messages(self, connection: Connection) -> None:
-        stored = [self._messages[row] for row in self._stored_rows] + [one.message for one in self._build_reports()]
+        stored = [self._messages[row] for row in self._stored_rows] + [
+            report.message for report in self._build_reports()
+        ]
         with _translate_duplicates():
             write_messages(
                 connection,
@@ -189,8 +193,12 @@ class DirectBatch(PublishBatch):
     def _store_answer(self, connection: Connection) -> None:
         if self._digest is not None:
             answer = [
-                {"message_id": str(one.message_id), "subscribers": one.subscribers, "suspended": one.suspended}
-                for one in self.published
+                {
+                    "message_id": str(message.message_id),
+                    "subscribers": message.subscribers,
+                    "suspended": message.suspended,
+                }
+                for message in self.published
             ]
             outcome = json.dumps({"published": answer, "last": len(answer), "done": True})
             connection.execute("SELECT record_outcome(%s, %s::jsonb, %b)", (self._unit, outcome, self._digest))

@@ -63,7 +63,8 @@ def find_instance_subscribers(
     if not wanted:
         return []
     rows = connection.execute(
-        "SELECT * FROM find_instance_subscriptions(%s::bigint[])", ([correlation_hash(one) for one in wanted],)
+        "SELECT * FROM find_instance_subscriptions(%s::bigint[])",
+        ([correlation_hash(correlation) for correlation in wanted],),
     )
     found = []
     for _, type_id, values, *of_subscription in rows:
@@ -136,13 +137,13 @@ def locate_instances(
     if not convoys:
         return []
     columns = [
-        [one.values[number] if number < len(one.values) else None for one in convoys]
+        [convoy.values[number] if number < len(convoy.values) else None for convoy in convoys]
         for number in range(_CONVOY_VALUES)
     ]
     located = connection.execute(
         "SELECT number, instance_id FROM locate_convoy_instances"
         "(%s::int[], %s::text[], %s::text[], %s::text[], %s::uuid[])",
-        ([one.convoy_set_id for one in convoys], *columns, list(offered)),
+        ([convoy.convoy_set_id for convoy in convoys], *columns, list(offered)),
     ).fetchall()
     by_number: dict[int, uuid.UUID] = dict(located)
     return [by_number[number] for number in range(1, len(convoys) + 1)]

@@ -140,7 +140,7 @@ class ProcedureMatcher(Matcher):
             host_names=host_names,
             unauthorised_hosts=unauthorised,
         )
-        if all(one.convoy_set_id is None for one in subscribers.values()):
+        if all(subscriber.convoy_set_id is None for subscriber in subscribers.values()):
             return matches
         sets, value_types = read_property_lists(connection)["convoy"], self.value_types(connection)
         columns = _columns(messages, value_types)
@@ -153,7 +153,7 @@ def _columns(messages: Sequence[Message], value_types: Mapping[str, ValueType]) 
     if len(messages) == 1:
         return messages[0].context.promoted
     promoted = [message.context.promoted for message in messages]
-    return build_columns([{key: value for key, value in one.items() if key in value_types} for one in promoted])
+    return build_columns([{key: value for key, value in values.items() if key in value_types} for values in promoted])
 
 
 def _insert_criteria(connection: Connection, batch_id: uuid.UUID, messages: Sequence[Message]) -> None:

@@ -126,7 +126,7 @@ class RoutingTable:
         changed = connection.execute(
             statement("queries/changed_subscriptions"), (0 if everything else self.version,)
         ).fetchall()
-        added = [one[0] for one in changed if _is_live(one) and (everything or one[0] not in self._index)]
+        added = [row[0] for row in changed if _is_live(row) and (everything or row[0] not in self._index)]
         # Read after the changes, because a property is deployed before the filters that name it.
         properties = _read_properties(connection, self.properties)
         lists = read_property_lists(connection)
@@ -154,10 +154,10 @@ class RoutingTable:
         self.version = version
 
     def _apply_changes(self, changed: list[tuple[Any, ...]], subscribers: dict[int, Subscriber]) -> None:
-        for one in changed:
-            *of_subscription, _ = one
+        for row in changed:
+            *of_subscription, _ = row
             subscriber = Subscriber.from_row(of_subscription)
-            if _is_live(one):
+            if _is_live(row):
                 subscribers[subscriber.subscription_id] = subscriber
                 continue
             if subscriber.subscription_id in self._index:

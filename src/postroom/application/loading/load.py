@@ -27,7 +27,9 @@ class Loaded:
         """Return an error with every problem, problems in the file itself first."""
         problems = dict.fromkeys([*self.problems, *further])
         path = str(self.path)
-        return DefinitionRefused(path, sorted(problems, key=lambda one: (one.file != path, one.file, one.line)))
+        return DefinitionRefused(
+            path, sorted(problems, key=lambda problem: (problem.file != path, problem.file, problem.line))
+        )
 
 
 def load(path: Path) -> ApplicationDefinition:

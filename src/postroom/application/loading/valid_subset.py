@@ -42,11 +42,15 @@ def _remove_at(part: Declarations, positions: _Positions) -> None:
     part.hosts = [host for host in part.hosts if _to_line(host.position) not in positions]
     part.properties = [each for each in part.properties if _to_line(each.position) not in positions]
     # A port may be in the line of its location. A problem of the port itself is found again in the next round.
-    located = {_to_line(one.position) for port in part.receive_ports for one in port.locations}
+    located = {_to_line(location.position) for port in part.receive_ports for location in port.locations}
     part.receive_ports = [
         replace(
             port,
-            locations=[one for one in port.locations if not _is_removed(one.position, one.host, positions, removed)],
+            locations=[
+                location
+                for location in port.locations
+                if not _is_removed(location.position, location.host, positions, removed)
+            ],
         )
         for port in part.receive_ports
         if _to_line(port.position) not in positions - located

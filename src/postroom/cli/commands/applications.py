@@ -98,7 +98,7 @@ def list_(options: CommandOptions) -> None:
     from postroom.operations.deployment.applications import list_applications
 
     with open_messagebox(options) as connection:
-        rows = [asdict(one) for one in list_applications(connection)]
+        rows = [asdict(application) for application in list_applications(connection)]
     columns = ["name", "receive_ports", "locations", "send_ports", "send_port_groups", "applied_at"]
     show_rows(rows, columns, options.output, empty="No applications. Apply one: postroom apply APP")
 
@@ -134,7 +134,10 @@ def _show(plan: Plan, output: Format, *, everything: bool, done: bool) -> None:
             "kind": step.kind.value,
             "name": step.name,
             "what": "\n".join(
-                [*([step.note] if step.note else []), *(_format_difference(step, one) for one in step.differences)]
+                [
+                    *([step.note] if step.note else []),
+                    *(_format_difference(step, difference) for difference in step.differences),
+                ]
             ),
         }
         for step in steps

@@ -111,18 +111,18 @@ def explain(
         else:
             explained = [explain_context(connection, extra, title="A message with these properties", limits=limits)]
     # An error message follows its document and is not counted.
-    starts = [number for number, one in enumerate(explained) if not one.is_error]
+    starts = [number for number, explanation in enumerate(explained) if not explanation.is_error]
     has_more = len(starts) > documents
     explained = explained[: starts[documents]] if has_more else explained
     if options.output is Format.JSON:
-        click.echo(to_json([explanation_to_json(one) for one in explained]))
+        click.echo(to_json([explanation_to_json(explanation) for explanation in explained]))
         return
     if ignored:
         click.echo(ignored, err=True)
-    for number, one in enumerate(explained):
+    for number, explanation in enumerate(explained):
         if number:
             click.echo()
-        show_explanation(one)
+        show_explanation(explanation)
     if not explained:
         click.echo("It has no documents.")
     if has_more:

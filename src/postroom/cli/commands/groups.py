@@ -45,7 +45,7 @@ def list_(options: CommandOptions, application: str | None) -> None:
 
     with open_messagebox(options) as connection:
         check_application(connection, application)
-        rows = [_to_row(one) for one in list_groups(connection, application=application)]
+        rows = [_to_row(group) for group in list_groups(connection, application=application)]
     columns = ["name", "state", "application", "members", "filter"]
     empty = "No send port groups. Declare one with app.send_port_group(...), and apply the application."
     show_rows(rows, columns, options.output, empty=empty)
@@ -68,12 +68,12 @@ def show(options: CommandOptions, name: str) -> None:
         found = get_group(connection, name)
     members = [
         {
-            "member": one.port_name,
-            "state": one.port_state.name.lower(),
-            "through_the_group": found.get_disposition(one).value,
-            "subscription_id": one.subscription_id,
+            "member": member.port_name,
+            "state": member.port_state.name.lower(),
+            "through_the_group": found.get_disposition(member).value,
+            "subscription_id": member.subscription_id,
         }
-        for one in found.members
+        for member in found.members
     ]
     if options.output is Format.JSON:
         click.echo(to_json({**_to_row(found), "members": members}))

@@ -68,7 +68,7 @@ def list_(options: CommandOptions) -> None:
     from postroom.operations.hosts import list_hosts
 
     with open_messagebox(options) as connection:
-        rows = [_to_row(one, options.output) for one in list_hosts(connection)]
+        rows = [_to_row(host, options.output) for host in list_hosts(connection)]
     columns = ["name", "is_default", "trusted", "running_instances", "locations", "send_ports", "properties"]
     show_rows(rows, columns, options.output, empty="No hosts. Apply an application: postroom apply APP")
 
@@ -90,9 +90,9 @@ def show(options: CommandOptions, name: str) -> None:
     from postroom.operations.instances.listing import count_queues
 
     with open_messagebox(options) as connection:
-        instances = [asdict(one) for one in list_host_instances(connection, name)]
-        (listing,) = (one for one in list_hosts(connection) if one.name.lower() == name.lower())
-        queues = {one.state.label: one.count for one in count_queues(connection) if one.host == listing.name}
+        instances = [asdict(instance) for instance in list_host_instances(connection, name)]
+        (listing,) = (host for host in list_hosts(connection) if host.name.lower() == name.lower())
+        queues = {count.state.label: count.count for count in count_queues(connection) if count.host == listing.name}
     if options.output is Format.JSON:
         click.echo(to_json({**_to_row(listing, options.output), "instances": instances, "queues": queues}))
         return

@@ -100,22 +100,27 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
         if group_by is not None:
             counts = [
                 {
-                    group_by: one.value,
-                    "state": one.state.label,
-                    "count": one.count,
-                    "oldest": one.oldest,
-                    "newest": one.newest,
+                    group_by: count.value,
+                    "state": count.state.label,
+                    "count": count.count,
+                    "oldest": count.oldest,
+                    "newest": count.newest,
                 }
-                for one in count_instances(connection, _build_query(conditions), group_by)
+                for count in count_instances(connection, _build_query(conditions), group_by)
             ]
             columns = [group_by, "state", "count", "oldest", "newest"]
             show_rows(counts, columns, options.output, empty="No instances.")
             return
         found = list_instances(connection, _build_query(conditions, limit=limit + 1))
     columns = ["instance_id", "state", "service", "host", "attempt", "since", "error_code", "reason"]
-    if any(one.messages > 1 for one in found):
+    if any(instance.messages > 1 for instance in found):
         columns.insert(4, "messages")
-    show_rows([_to_row(one, options.output) for one in found[:limit]], columns, options.output, empty="No instances.")
+    show_rows(
+        [_to_row(instance, options.output) for instance in found[:limit]],
+        columns,
+        options.output,
+        empty="No instances.",
+    )
     report_truncation(len(found), limit, options.output)
 
 

@@ -60,8 +60,8 @@ def run(options: CommandOptions) -> None:
 
     with open_messagebox(options) as connection:
         runs = run_jobs(connection)
-    show_rows([asdict(one) for one in runs], ["name", "rows", "error"], options.output)
-    failed = [one for one in runs if one.error]
+    show_rows([asdict(run) for run in runs], ["name", "rows", "error"], options.output)
+    failed = [run for run in runs if run.error]
     if failed:
         raise PostroomError(
             f"{len(failed)} of {len(runs)} jobs failed.",
@@ -91,9 +91,9 @@ def check(options: CommandOptions, repair: bool) -> None:
     from postroom.operations.jobs import repair_messagebox
 
     with open_messagebox(options) as connection:
-        repairs = [asdict(one) for one in repair_messagebox(connection)] if repair else []
+        repairs = [asdict(correction) for correction in repair_messagebox(connection)] if repair else []
         violations = find_violations(connection)
-    rows = [asdict(one) for one in violations]
+    rows = [asdict(violation) for violation in violations]
     if repair and options.output is Format.JSON:
         click.echo(to_json({"repairs": repairs, "violations": rows}))
     else:
@@ -103,9 +103,9 @@ def check(options: CommandOptions, repair: bool) -> None:
         columns = ["invariant", "count", "problem", "examples"]
         show_rows(rows, columns, options.output, empty="All invariants hold.")
     if violations:
-        hints = dict.fromkeys(one.hint for one in violations)
+        hints = dict.fromkeys(violation.hint for violation in violations)
         raise PostroomError(
             f"{len(violations)} invariants are violated.",
-            why="; ".join(one.invariant for one in violations),
+            why="; ".join(violation.invariant for violation in violations),
             hint="\n".join(hints),
         )

@@ -46,11 +46,13 @@ def list_(options: CommandOptions) -> None:
 
     with open_messagebox(options) as connection:
         listed = list_locations(connection)
-    rows = [{**one.as_dict(), "opens": one.opens_at(system_clock())} for one in listed]
+    rows = [{**location.as_dict(), "opens": location.opens_at(system_clock())} for location in listed]
     columns = ["location", "port", "application", "host", "enabled", "schedule", "opens"]
     columns += ["waiting", "suspended", "pipeline", "uri"]
     show_rows(rows, columns, options.output, empty="No receive locations. Apply an application: postroom apply APP")
-    show_paragraphs([(one.location, problem) for one in listed for problem in one.problems], options.output)
+    show_paragraphs(
+        [(location.location, problem) for location in listed for problem in location.problems], options.output
+    )
 
 
 @location.command()

@@ -46,7 +46,7 @@ def list_(options: CommandOptions, message_type: str | None, limit: int) -> None
     from postroom.operations.messages import list_messages
 
     with open_messagebox(options) as connection:
-        rows = [asdict(one) for one in list_messages(connection, message_type=message_type, limit=limit + 1)]
+        rows = [asdict(message) for message in list_messages(connection, message_type=message_type, limit=limit + 1)]
     columns = ["message_id", "published_at", "message_type", "failed_at", "parts", "size", "published_by"]
     empty = "The spool is empty." if message_type is None else f"No message in the spool has the type {message_type!r}."
     show_rows(rows[:limit], columns, options.output, empty=empty)
@@ -86,12 +86,12 @@ def show(options: CommandOptions, message_id: uuid.UUID) -> None:
     parts = [asdict(part) for part in found.parts]
     referring = [
         {
-            "instance_id": one.instance_id,
-            "state": one.state.label,
-            "service": one.display_name if options.output is Format.TABLE else one.service,
-            "reason": one.reason,
+            "instance_id": instance.instance_id,
+            "state": instance.state.label,
+            "service": instance.display_name if options.output is Format.TABLE else instance.service,
+            "reason": instance.reason,
         }
-        for one in instances
+        for instance in instances
     ]
     if options.output is Format.JSON:
         click.echo(

@@ -45,7 +45,7 @@ def list_(options: CommandOptions, application: str | None) -> None:
 
     with open_messagebox(options) as connection:
         check_application(connection, application)
-        rows = [_to_row(one) for one in list_ports(connection, application=application)]
+        rows = [_to_row(port) for port in list_ports(connection, application=application)]
     columns = ["name", "state", "application", "host", "waiting", "retrying", "suspended", "filter", "uri"]
     show_rows(rows, columns, options.output, empty="No send ports. Apply an application: postroom apply APP")
 
@@ -67,7 +67,7 @@ def show(options: CommandOptions, name: str) -> None:
 
     with open_messagebox(options) as connection:
         port_id = get_send_port(connection, name).port_id
-        (found,) = (one for one in list_ports(connection) if one.port.port_id == port_id)
+        (found,) = (port for port in list_ports(connection) if port.port.port_id == port_id)
     row = _to_row(found)
     if found.port.adapter_type.is_sink:
         row["guarantee"] = get_guarantee(found.port)

@@ -99,12 +99,12 @@ def publish(
     rows = [
         {
             "file": file,
-            "message_id": one.message_id,
-            "subscribers": list(one.subscribers),
-            "suspended": one.suspended,
-            "repeated": one.repeated,
+            "message_id": message.message_id,
+            "subscribers": list(message.subscribers),
+            "suspended": message.suspended,
+            "repeated": message.repeated,
         }
-        for file, one in zip(files, published, strict=True)
+        for file, message in zip(files, published, strict=True)
     ]
-    repeated = ["repeated"] if any(one.repeated for one in published) else []
+    repeated = ["repeated"] if any(message.repeated for message in published) else []
     show_rows(rows, ["file", "message_id", "subscribers", "suspended", *repeated], options.output)

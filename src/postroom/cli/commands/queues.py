@@ -36,14 +36,14 @@ def list_(options: CommandOptions, everything: bool) -> None:
     with open_messagebox(options) as connection:
         rows = [
             {
-                "host": one.host,
-                "state": one.state.label,
-                "count": one.count,
-                "oldest": one.oldest,
-                "age": format_duration(one.age),
-                "age_seconds": None if one.age is None else one.age.total_seconds(),
+                "host": count.host,
+                "state": count.state.label,
+                "count": count.count,
+                "oldest": count.oldest,
+                "age": format_duration(count.age),
+                "age_seconds": None if count.age is None else count.age.total_seconds(),
             }
-            for one in count_queues(connection)
-            if one.count or everything
+            for count in count_queues(connection)
+            if count.count or everything
         ]
     show_rows(rows, ["host", "state", "count", "age"], options.output, empty="All queues are empty.")

@@ -42,7 +42,7 @@ def list_(options: CommandOptions) -> None:
     from postroom.operations.roles import list_roles
 
     with open_messagebox(options) as connection:
-        rows = [asdict(one) for one in list_roles(connection)]
+        rows = [asdict(role) for role in list_roles(connection)]
     show_rows(rows, ["name", "role_name", "logins"], options.output)
 
 

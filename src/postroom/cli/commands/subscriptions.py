@@ -57,9 +57,11 @@ def list_(
             connection, subscription_type=type_, service=service, instance_id=instance, limit=limit + 1
         )
     columns = ["subscription_id", "service_name", "group", "type", "state", "host", "priority", "filter"]
-    if any(one.instance_id is not None for one in found[:limit]):
+    if any(subscription.instance_id is not None for subscription in found[:limit]):
         columns.insert(4, "instance_id")
-    show_rows([_to_row(one) for one in found[:limit]], columns, options.output, empty="No subscriptions.")
+    show_rows(
+        [_to_row(subscription) for subscription in found[:limit]], columns, options.output, empty="No subscriptions."
+    )
     report_truncation(len(found), limit, options.output)
 
 

@@ -18,7 +18,7 @@ BATCHES = [
 def steps() -> Iterator[Step]:
     """Two batches of three orders; one order is bad, which costs the others nothing."""
     orders = [(customer, amount) for batch in BATCHES for customer, amount in batch if amount != "a lot"]
-    key_accounts = [one for one in orders if float(one[1]) >= 1000 and one[0] != "Test"]
+    key_accounts = [order for order in orders if float(order[1]) >= 1000 and order[0] != "Test"]
     yield Step(
         what=f"{len(BATCHES)} batches dropped, with one bad order",
         act=_drop,

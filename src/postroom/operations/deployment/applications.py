@@ -26,7 +26,7 @@ class ApplicationListing:
 
 def check_application(connection: Connection, name: str | None) -> None:
     """Raise NotFound if there is no application with this name. None is accepted."""
-    known = [one.name for one in list_applications(connection)] if name is not None else []
+    known = [application.name for application in list_applications(connection)] if name is not None else []
     if name is not None and name not in known:
         raise NotFound(
             f"There is no application {name!r}.",

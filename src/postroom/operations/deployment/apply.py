@@ -331,7 +331,7 @@ class _Deployment:
         ).fetchone()
         assert row is not None
         group_id: uuid.UUID = row[0]
-        (group,) = (one for one in read_send_port_groups(self._connection) if one.group_id == group_id)
+        (group,) = (group for group in read_send_port_groups(self._connection) if group.group_id == group_id)
         known = {member.port_name for member in group.members}
         for port in read_send_ports(self._connection):
             if port.name in declared.members and port.name not in known:

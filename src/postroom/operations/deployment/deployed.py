@@ -102,8 +102,12 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
             ApplicationDefinition.from_stored(stored) for name, stored in definitions.items() if name != application
         ),
         receive_ports=own,
-        locations={one.name: one for one in read_receive_locations(connection) if one.port_name in own},
-        send_ports={one.name: one for one in read_send_ports(connection) if one.name in own_send_ports},
-        send_port_groups={one.name: one for one in read_send_port_groups(connection) if one.application == application},
+        locations={
+            location.name: location for location in read_receive_locations(connection) if location.port_name in own
+        },
+        send_ports={port.name: port for port in read_send_ports(connection) if port.name in own_send_ports},
+        send_port_groups={
+            group.name: group for group in read_send_port_groups(connection) if group.application == application
+        },
         unfinished_files=dict(connection.execute(statement("queries/unfinished_files")).fetchall()),
     )

@@ -50,8 +50,8 @@ def _split_parts(value: Any) -> dict[str, object] | None:
             return value
         case [{"property": _, "type": _, "path": _}, *_]:
             return {
-                dotted_name(*split_key(one["property"])): f"{one['path']!r} as {format_type(one['type'])}"
-                for one in value
+                dotted_name(*split_key(entry["property"])): f"{entry['path']!r} as {format_type(entry['type'])}"
+                for entry in value
             }
         case []:
             return {}

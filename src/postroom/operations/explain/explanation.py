@@ -209,21 +209,25 @@ def _explain_received(
     Such a message is dropped or suspended. If the receive port routes failures, it is followed by its error message,
     and if a subscriber receives that, the message is routed (FMR-09)."""
     explained = _explain_candidates(connection, candidates, limits)
-    failed = [number for number, one in enumerate(explained) if not one.accepted and not candidates[number].is_dropped]
+    failed = [
+        number
+        for number, explanation in enumerate(explained)
+        if not explanation.accepted and not candidates[number].is_dropped
+    ]
     errors: dict[int, MessageExplanation] = {}
     if location.route_failures and failed:
         reports = [build_error_message(location, candidates[number]) for number in failed]
         errors = dict(zip(failed, _explain_candidates(connection, reports, limits), strict=True))
     result: list[MessageExplanation] = []
-    for number, one in enumerate(explained):
+    for number, explanation in enumerate(explained):
         error = errors.get(number)
         if candidates[number].is_dropped:
-            one = replace(one, failure_handling=FailureHandling.DROPPED)
+            explanation = replace(explanation, failure_handling=FailureHandling.DROPPED)
         elif number in failed:
             routed = error is not None and error.accepted
             handling = FailureHandling.ROUTED if routed else FailureHandling.SUSPENDED
-            one = replace(one, failure_handling=handling)
-        result += [one] if error is None else [one, replace(error, is_error=True)]
+            explanation = replace(explanation, failure_handling=handling)
+        result += [explanation] if error is None else [explanation, replace(error, is_error=True)]
     return result
 
 

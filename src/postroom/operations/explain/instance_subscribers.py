@@ -45,19 +45,19 @@ def find_waiting_instances(
     if not waiting:
         return [*found]
     by_key = {prop.key: prop for prop in properties}
-    filters = read_instance_filters(connection, [one.subscription_id for one, _ in waiting], by_key)
+    filters = read_instance_filters(connection, [subscription.subscription_id for subscription, _ in waiting], by_key)
     names = {host.host_id: host.name for host in read_hosts(connection)}
     host_properties = read_application_properties(connection)
-    for one, rows in waiting:
-        if one.subscription_id not in filters:
+    for subscription, rows in waiting:
+        if subscription.subscription_id not in filters:
             continue  # the instance ended in the meantime
         subscriber = Subscriber(
-            name=f"{one.service_name}, instance {one.instance_id}",
-            state="started" if one.started else "stopped",
-            host=names[one.host_id],
-            subscription_id=one.subscription_id,
-            filter=filters[one.subscription_id],
-            host_properties=host_properties.get(one.host_id, NO_APPLICATION_PROPERTIES),
+            name=f"{subscription.service_name}, instance {subscription.instance_id}",
+            state="started" if subscription.started else "stopped",
+            host=names[subscription.host_id],
+            subscription_id=subscription.subscription_id,
+            filter=filters[subscription.subscription_id],
+            host_properties=host_properties.get(subscription.host_id, NO_APPLICATION_PROPERTIES),
             is_instance=True,
         )
         for row in rows:

@@ -90,7 +90,7 @@ def find_matching_messages(
     found = MatchingMessages()
     nearest: list[tuple[float, _Stored]] = []
     for batch in _read_latest(connection, among):
-        columns = _to_columns(properties, [one.context.promoted for one in batch])
+        columns = _to_columns(properties, [message.context.promoted for message in batch])
         rows = index.match(columns, len(batch))[0].tolist()
         found.scanned += len(batch)
         found.matching += len(rows)
@@ -98,7 +98,10 @@ def find_matching_messages(
             found.messages.append(compare(batch[row]))
         if not found.matching:
             # The sort is stable: of messages at the same distance the latest come first.
-            ranked = [(distance(get_groups(one), one.context.promoted, one.context.written), one) for one in batch]
+            ranked = [
+                (distance(get_groups(message), message.context.promoted, message.context.written), message)
+                for message in batch
+            ]
             nearest = sorted([*nearest, *ranked], key=lambda pair: pair[0])[:misses]
     if not found.matching:
         found.nearest = [compare(stored) for _, stored in nearest]

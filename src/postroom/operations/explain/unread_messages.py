@@ -37,7 +37,11 @@ def find_unread(connection: Connection, message: StoredMessage) -> UnreadMessage
     """Return the message as its location would resume it. Return None if a pipeline has read it."""
     for instance in list_referring_instances(connection, message.message_id):
         if instance.task is Task.RECEIVE:
-            known = (one for one in read_receive_locations(connection) if one.location_id == instance.service_id)
+            known = (
+                location
+                for location in read_receive_locations(connection)
+                if location.location_id == instance.service_id
+            )
             interchange = resume_interchange(_load_message(connection, message), _stored_context(connection, message))
             return UnreadMessage(location=next(known, None), interchange=interchange)
     return None

@@ -216,7 +216,7 @@ def _store_group_state(connection: Connection, group: SendPortGroup, state: Port
 
 
 def _read_group(connection: Connection, group_id: uuid.UUID) -> SendPortGroup:
-    return next(one for one in read_send_port_groups(connection) if one.group_id == group_id)
+    return next(group for group in read_send_port_groups(connection) if group.group_id == group_id)
 
 
 # -- both ----------------------------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ def list_locations(connection: Connection, *, clock: Clock = system_clock) -> li
         rows = cursor.execute(statement("queries/list_receive_locations")).fetchall()
     listed = [LocationListing(**{**row, "schedule": schedule_from_json(row["schedule"])}) for row in rows]
     served = {location.location_id for location in list_served_locations(connection)}
-    return [one if one.location_id in served else _clear_progress(one, clock()) for one in listed]
+    return [location if location.location_id in served else _clear_progress(location, clock()) for location in listed]
 
 
 def _clear_progress(listing: LocationListing, now: datetime) -> LocationListing:

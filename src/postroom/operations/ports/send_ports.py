@@ -114,7 +114,7 @@ def _start(connection: Connection, port: SendPort) -> tuple[SendPort, int]:
 
 def _unenlist(connection: Connection, port: SendPort) -> tuple[SendPort, int]:
     for group in read_send_port_groups(connection, member=port.port_id):
-        if group.is_enlisted and [one.port_id for one in group.members if one.is_enlisted] == [port.port_id]:
+        if group.is_enlisted and [member.port_id for member in group.members if member.is_enlisted] == [port.port_id]:
             raise StateError(
                 f"Port {port.name!r} cannot unenlist: it is the last enlisted member of the group {group.name!r}.",
                 why=f"The group is {group.state.name.lower()} and would have no enlisted member left.",

@@ -57,33 +57,33 @@ def list_sinks(connection: Connection) -> list[SinkListing]:
         )
     }
     found = []
-    for one in list_ports(connection):
-        if not one.port.adapter_type.is_sink:
+    for listed in list_ports(connection):
+        if not listed.port.adapter_type.is_sink:
             continue
         unknown = (SinkState.WAITING.value, None, 0, 0, None, None)
-        state, since, batches, written, last_batch_at, reason = reports.get(one.port.port_id, unknown)
-        if one.host not in served:
+        state, since, batches, written, last_batch_at, reason = reports.get(listed.port.port_id, unknown)
+        if listed.host not in served:
             # The last report of a process that has ended is out of date.
             state, since, batches, written, reason = "not running", None, 0, 0, None
-        elif one.port.state is not PortState.STARTED and state == SinkState.WAITING.value:
-            state = one.port.state.name.lower()
+        elif listed.port.state is not PortState.STARTED and state == SinkState.WAITING.value:
+            state = listed.port.state.name.lower()
         found.append(
             SinkListing(
-                sink=one.port.name,
-                port_id=one.port.port_id,
-                application=one.application,
-                host=one.host,
+                sink=listed.port.name,
+                port_id=listed.port.port_id,
+                application=listed.application,
+                host=listed.host,
                 state=state,
                 since=since,
-                waiting=one.waiting,
-                retrying=one.retrying,
-                suspended=one.suspended,
+                waiting=listed.waiting,
+                retrying=listed.retrying,
+                suspended=listed.suspended,
                 batches=batches,
                 written=written,
                 last_batch_at=last_batch_at,
                 reason=reason,
-                guarantee=get_guarantee(one.port),
-                uri=one.port.uri,
+                guarantee=get_guarantee(listed.port),
+                uri=listed.port.uri,
             )
         )
     return found

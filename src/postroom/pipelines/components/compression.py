@@ -141,12 +141,12 @@ class Zip(_Expanding):
             ) from None
 
     def _select_entry(self, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
-        entries = [one for one in archive.infolist() if not one.is_dir()]
+        entries = [entry for entry in archive.infolist() if not entry.is_dir()]
         if len(entries) > self.max_entries:
             raise _too_many_failure(f"{len(entries):,} files", self.max_entries)
-        found = [one for one in entries if fnmatch.fnmatchcase(one.filename, self.entry)]
+        found = [entry for entry in entries if fnmatch.fnmatchcase(entry.filename, self.entry)]
         if len(found) != 1:
-            names = ", ".join(one.filename for one in entries[:10]) or "none"
+            names = ", ".join(entry.filename for entry in entries[:10]) or "none"
             raise PipelineFailure(
                 f"The archive has {len(found) or 'no'} files that match {self.entry!r}; there must be one.",
                 why=f"Its files are: {names[:300]}.",

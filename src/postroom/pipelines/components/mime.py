@@ -102,9 +102,9 @@ class Mime(Decoder):
         inner = node.get_payload()
         if not isinstance(inner, list) or not inner:
             raise PipelineFailure("The MIME message has no parts.", why="No part can be the body.", hint=_AGAIN)
-        for one in inner:
-            assert isinstance(one, email.message.Message)
-            yield from self._leaves(one, depth + 1)
+        for part in inner:
+            assert isinstance(part, email.message.Message)
+            yield from self._leaves(part, depth + 1)
 
     def _nesting_failure(self) -> PipelineFailure:
         return PipelineFailure(
@@ -168,7 +168,7 @@ def _decode_content(leaf: email.message.Message) -> bytes:
                 "A part of the MIME message cannot be decoded.", why=f"{type(error).__name__}.", hint=_AGAIN
             ) from None
     content = leaf.get_payload(decode=True)
-    damaged = [one for one in leaf.defects if not isinstance(one, _TOLERATED)]
+    damaged = [defect for defect in leaf.defects if not isinstance(defect, _TOLERATED)]
     if not isinstance(content, bytes) or damaged:
         why = type(damaged[0]).__name__.removesuffix("Defect") if damaged else "It has no content"
         raise PipelineFailure("A part of the MIME message cannot be decoded.", why=f"{why}.", hint=_AGAIN)

@@ -44,9 +44,9 @@ def verify(
         embedded_content = encapsulated["content"].native
         signers = list(signed["signer_infos"])
         embedded = [
-            x509.load_der_x509_certificate(one.chosen.dump())
-            for one in signed["certificates"] or ()
-            if one.name == "certificate"
+            x509.load_der_x509_certificate(certificate.chosen.dump())
+            for certificate in signed["certificates"] or ()
+            if certificate.name == "certificate"
         ]
         if len(signers) != 1:
             raise _signature_failure(f"It has {len(signers)} signers; there must be one.")
@@ -128,7 +128,7 @@ def _verify_signature(signer: Any, certificate: x509.Certificate, content_type: 
 
 
 def _get_attribute(attributes: Any, kind: str) -> Any:
-    found = [one["values"] for one in attributes if one["type"].native == kind]
+    found = [attribute["values"] for attribute in attributes if attribute["type"].native == kind]
     if len(found) != 1 or len(found[0]) != 1:
         raise _signature_failure(f"The signed attribute {kind} must occur once.")
     return found[0][0]

@@ -77,7 +77,8 @@ def _to_fields(source: object) -> object:
     if not isinstance(source, list | tuple):
         return source
     return tuple(
-        Field(one) if isinstance(one, str) else Field(**one) if isinstance(one, dict) else one for one in source
+        Field(field) if isinstance(field, str) else Field(**field) if isinstance(field, dict) else field
+        for field in source
     )
 
 
@@ -179,7 +180,7 @@ def _line_problems(flat: FlatFile) -> Iterator[str]:
             yield f"{name!r} cannot be the name of a line: it is invalid, or the name of a field of the record."
         if flat.record.tag is None or layout.tag is None:
             yield f"{name}: the record and its lines need tags, which distinguish them."
-        elif any(one and (one.startswith(layout.tag) or layout.tag.startswith(one)) for one in tags):
+        elif any(tag and (tag.startswith(layout.tag) or layout.tag.startswith(tag)) for tag in tags):
             yield f"{name}: its tag {layout.tag!r} is the start of another tag, or another tag is the start of it."
         if _get_marks(layout) != _get_marks(flat.record):
             yield f"{name}: it needs the same delimiters as the record."

@@ -58,7 +58,8 @@ def _read_component(source: object) -> object:
 
 def _to_stored_stage(stage: tuple[Any, ...]) -> list[dict[str, Any]]:
     return [
-        one.model_dump(mode="json") if isinstance(one, Format) else refer_to(one, None).to_stored() for one in stage
+        component.model_dump(mode="json") if isinstance(component, Format) else refer_to(component, None).to_stored()
+        for component in stage
     ]
 
 
@@ -94,10 +95,16 @@ class Receive(Definition):
     @model_validator(mode="after")
     def _set_defaults(self) -> Receive:
         if self.recoverable is None:
-            flags = [isinstance(one, Format | Disassembler) and one.recoverable for one in self.disassemblers]
+            flags = [
+                isinstance(disassembler, Format | Disassembler) and disassembler.recoverable
+                for disassembler in self.disassemblers
+            ]
             object.__setattr__(self, "recoverable", bool(flags) and all(flags))
         if "bad_documents" not in self.model_fields_set:
-            limits = [one.bad_documents if isinstance(one, Format) else BAD_DOCUMENTS for one in self.disassemblers]
+            limits = [
+                disassembler.bad_documents if isinstance(disassembler, Format) else BAD_DOCUMENTS
+                for disassembler in self.disassemblers
+            ]
             minimum = min((limit for limit in limits if limit is not None), default=None if limits else BAD_DOCUMENTS)
             object.__setattr__(self, "bad_documents", minimum)
         return self
@@ -119,8 +126,10 @@ class Receive(Definition):
     @property
     def promotes(self) -> tuple[Property, ...]:
         found: dict[str, Property] = {}
-        for one in self.disassemblers:
-            loaded = load_component(one, self.files) if isinstance(one, StoredComponent) else one
+        for disassembler in self.disassemblers:
+            loaded = (
+                load_component(disassembler, self.files) if isinstance(disassembler, StoredComponent) else disassembler
+            )
             found |= {prop.key: prop for prop in _promoted_properties(loaded)}
         if self.resolvers:
             found[BTS.OriginatorPID.key] = BTS.OriginatorPID
@@ -131,8 +140,8 @@ class Receive(Definition):
         for stage, listed in self.stages.items():
             if len(listed) > MAX_COMPONENTS:
                 found.append(f"{stage} has {len(listed)} components; the maximum is {MAX_COMPONENTS}.")
-            for number, one in enumerate(listed, 1):
-                found += [f"{stage}, component {number}: {text}" for text in _problems(stage, one)]
+            for number, component in enumerate(listed, 1):
+                found += [f"{stage}, component {number}: {text}" for text in _problems(stage, component)]
         if not self.seconds > 0:
             found.append(f"seconds is {self.seconds!r}, but must be more than 0.")
         found += limit_problems(self.bad_documents)
@@ -142,10 +151,10 @@ class Receive(Definition):
         """Describe what prevents the pipeline from running outside the application's folder, ``folder``."""
         found = []
         for stage, listed in self.stages.items():
-            for number, one in enumerate(listed, 1):
+            for number, component in enumerate(listed, 1):
                 try:
-                    if not isinstance(one, Format):
-                        refer_to(one, folder)
+                    if not isinstance(component, Format):
+                        refer_to(component, folder)
                 except DefinitionError as error:
                     found.append(f"{stage}, component {number}: {error.what}")
         if found:
@@ -153,9 +162,9 @@ class Receive(Definition):
         try:
             packed = self.pack(folder)
             for stage, listed in packed.stages.items():
-                for number, one in enumerate(listed, 1):
-                    if not isinstance(one, Format):
-                        loaded = load_component(one, packed.files)
+                for number, component in enumerate(listed, 1):
+                    if not isinstance(component, Format):
+                        loaded = load_component(component, packed.files)
                         if isinstance(loaded, Component):
                             found += [f"{stage}, component {number}: {text}" for text in loaded.file_problems()]
         except DefinitionError as error:
@@ -170,13 +179,15 @@ class Receive(Definition):
         stages: dict[str, tuple[Any, ...]] = {}
         names: set[str] = set()
         for stage, listed in self.stages.items():
-            stages[stage] = tuple(one if isinstance(one, Format) else refer_to(one, folder) for one in listed)
-            for one in stages[stage]:
-                if isinstance(one, StoredComponent) and one.target == "file":
-                    names.update(find_imported_files(folder, one.where))
-            for one in listed:
-                if isinstance(one, Component):
-                    names.update(one.files_in(folder))
+            stages[stage] = tuple(
+                component if isinstance(component, Format) else refer_to(component, folder) for component in listed
+            )
+            for component in stages[stage]:
+                if isinstance(component, StoredComponent) and component.target == "file":
+                    names.update(find_imported_files(folder, component.where))
+            for component in listed:
+                if isinstance(component, Component):
+                    names.update(component.files_in(folder))
         collected = ShippedFiles.collect(folder, names)
         return self.model_copy(
             update={
@@ -202,34 +213,34 @@ _CLASSES: Mapping[str, type[Component]] = {
 }
 
 
-def _problems(stage: str, one: object) -> Iterator[str]:
+def _problems(stage: str, component: object) -> Iterator[str]:
     required = _CLASSES[stage]
-    if isinstance(one, Format):
+    if isinstance(component, Format):
         if stage == "disassemble":
-            yield from one.problems()
+            yield from component.problems()
         else:
-            yield f"pipelines.{type(one).__name__} is a disassembler and cannot be used in this stage."
-    elif isinstance(one, Component):
-        if isinstance(one, required):
-            yield from one.problems()
+            yield f"pipelines.{type(component).__name__} is a disassembler and cannot be used in this stage."
+    elif isinstance(component, Component):
+        if isinstance(component, required):
+            yield from component.problems()
         else:
-            yield f"{one.name} is not a {required.__name__} and cannot be used in this stage."
-    elif isinstance(one, type):
-        yield f"{one.__name__} is a class; write {one.__name__}()."
-    elif not isinstance(one, StoredComponent | FunctionType):
-        yield f"{one!r} is neither a component nor a function."
+            yield f"{component.name} is not a {required.__name__} and cannot be used in this stage."
+    elif isinstance(component, type):
+        yield f"{component.__name__} is a class; write {component.__name__}()."
+    elif not isinstance(component, StoredComponent | FunctionType):
+        yield f"{component!r} is neither a component nor a function."
 
 
-def _promoted_properties(one: object) -> tuple[Property, ...]:
-    return one.promotes if isinstance(one, Format | Disassembler) else ()
+def _promoted_properties(disassembler: object) -> tuple[Property, ...]:
+    return disassembler.promotes if isinstance(disassembler, Format | Disassembler) else ()
 
 
 def _promotion_problems(disassemblers: Sequence[Any]) -> list[str]:
     """Report properties that two disassemblers promote with different types."""
     types: dict[str, Property] = {}
     found = []
-    for one in disassemblers:
-        for prop in _promoted_properties(one):
+    for disassembler in disassemblers:
+        for prop in _promoted_properties(disassembler):
             other = types.setdefault(prop.key, prop)
             if other.value_type is not prop.value_type:
                 found.append(f"{prop.dotted} is promoted as two types by two disassemblers.")

@@ -211,7 +211,7 @@ class ComponentStages:
     def _can_fail_interchange(self) -> bool:
         """True if a validator or a party resolver fails the whole interchange instead of one message."""
         validators = [component for _, component in self._components_of(self._pipeline.validators)]
-        are_recoverable = all(isinstance(one, Validator) and one.recoverable for one in validators)
+        are_recoverable = all(isinstance(validator, Validator) and validator.recoverable for validator in validators)
         return not are_recoverable or bool(self._pipeline.resolvers)
 
     def _components_of(self, stage: Sequence[Any]) -> Iterator[tuple[str, Any]]:

@@ -138,9 +138,9 @@ def _decode_text(column: pa.Array) -> tuple[pa.Array, pa.Array]:
     try:
         return data.cast(pa.string()), pa.array(np.zeros(len(column), dtype=bool))
     except pa.ArrowInvalid:
-        texts = [None if one is None else one.decode(errors="replace") for one in data.to_pylist()]
+        texts = [None if value is None else value.decode(errors="replace") for value in data.to_pylist()]
         undecoded = [
-            text is not None and text.encode() != one for text, one in zip(texts, data.to_pylist(), strict=True)
+            text is not None and text.encode() != value for text, value in zip(texts, data.to_pylist(), strict=True)
         ]
         return pa.array(texts, pa.string()), pa.array(undecoded, pa.bool_())
 

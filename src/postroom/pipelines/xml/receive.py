@@ -115,13 +115,13 @@ def _find_documents(pipeline: XmlReceive, root: etree._Element, closed: SelfClos
     for depth in count(1):
         positions = _Positions(root, found)
         inside: list[_Element] = []
-        for one in found:
-            if one.is_document:
-                inside.append(one)
+        for element in found:
+            if element.is_document:
+                inside.append(element)
                 continue
-            schema = pipeline.schemas.find(get_message_type(one.element))
+            schema = pipeline.schemas.find(get_message_type(element.element))
             if schema is None or not schema.envelope:
-                inside.append(_Element(one.element, one.inherited, True))
+                inside.append(_Element(element.element, element.inherited, True))
                 continue
             if depth > MAX_ENVELOPES:
                 raise PipelineFailure(
@@ -129,11 +129,11 @@ def _find_documents(pipeline: XmlReceive, root: etree._Element, closed: SelfClos
                     why="Every nested envelope is parsed again, so their depth has a limit.",
                     hint="Send the documents in fewer envelopes.",
                 )
-            values, holders = _read_envelope(schema, one.element, closed, positions)
-            inherited = {**one.inherited, **values}
+            values, holders = _read_envelope(schema, element.element, closed, positions)
+            inherited = {**element.inherited, **values}
             inside += [_Element(child, inherited) for holder in holders for child in _read_children(schema, holder)]
         found = inside
-        if all(one.is_document for one in found):
+        if all(element.is_document for element in found):
             break
     return found
 
@@ -201,7 +201,7 @@ class _Positions:
 
     @cached_property
     def _positions(self) -> Mapping[etree._Element, int]:
-        wanted = {one.element for one in self._found}
+        wanted = {element.element for element in self._found}
         return {element: position for position, element in enumerate(self._root.iter("*")) if element in wanted}
 
 
@@ -209,7 +209,7 @@ def _self_closed_check(closed: SelfClosed, root: etree._Element, first: Callable
     """Return the check for a document whose root is the element at the position ``first`` of the interchange."""
 
     def is_self_closed(element: etree._Element) -> bool:
-        inside = next(index for index, one in enumerate(root.iter("*")) if one is element)
+        inside = next(index for index, node in enumerate(root.iter("*")) if node is element)
         return closed.has(first() + inside)
 
     return is_self_closed

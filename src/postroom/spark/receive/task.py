@@ -149,7 +149,9 @@ class ReceiveTask:
         for row in rows:
             received = self._receive_isolated(worker, row) if isolated else self._receive_batch(worker, [row])
             done += received
-            if any(one.unfinished for one in received) or (not received and self.source.is_waiting(row)):
+            if any(interchange.unfinished for interchange in received) or (
+                not received and self.source.is_waiting(row)
+            ):
                 break
         return done
 
@@ -171,7 +173,7 @@ class ReceiveTask:
         if not items:
             return []
         received = self._receive_all(worker, items, receive or partial(self._publish, worker))
-        unfinished = [one.interchange_id for one in received.values() if one.unfinished]
+        unfinished = [interchange.interchange_id for interchange in received.values() if interchange.unfinished]
         if unfinished:
             source.give_back(connection, unfinished)
         finished = received.keys() - set(unfinished)
@@ -196,14 +198,19 @@ class ReceiveTask:
                 raise
             if len(items) > 1:
                 each = [self._receive_all(worker, [item], receive) for item in items]
-                return {interchange_id: one for received in each for interchange_id, one in received.items()}
+                return {
+                    interchange_id: interchange for received in each for interchange_id, interchange in received.items()
+                }
             suspended = self._suspend_or_quarantine(worker, items[0], error)
             return {} if suspended is None else {suspended.interchange_id: suspended}
 
     def _publish(self, worker: Worker, items: Sequence[Any]) -> dict[uuid.UUID, Received]:
         interchanges = [self.source.interchange(item) for item in items]
         pace = make_pace(worker, self.location, paced=self.paced)
-        return {one.interchange_id: one for one in worker.receiver.receive(self.location, interchanges, pace=pace)}
+        return {
+            interchange.interchange_id: interchange
+            for interchange in worker.receiver.receive(self.location, interchanges, pace=pace)
+        }
 
     def _suspend_poison(self, worker: Worker, items: Sequence[Any]) -> dict[uuid.UUID, Received]:
         hint = "Correct the message and send it again, or correct the component and resume."
@@ -211,7 +218,7 @@ class ReceiveTask:
         for item in items:
             _log.error("%s: %s is suspended: %s", self.location.name, self.source.describe(item), failure.what)
         suspended = [worker.receiver.reject(self.location, self.source.interchange(item), failure) for item in items]
-        return {one.interchange_id: one for one in suspended}
+        return {interchange.interchange_id: interchange for interchange in suspended}
 
     def _suspend_or_quarantine(self, worker: Worker, item: Any, error: Exception) -> Received | None:
         source, connection = self.source, worker.connection

@@ -118,17 +118,17 @@ class SinkTask:
     ) -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
         reader = _Reader(connection, HostQueues(self.host))
         mapped: list[tuple[SinkMessage, Message]] = []
-        for one in messages:
+        for batch_message in messages:
             try:
-                message = build_message(one.claimed, reader)
-                mapped.append((one, self.port.maps.running.map_message(message)))
+                message = build_message(batch_message.claimed, reader)
+                mapped.append((batch_message, self.port.maps.running.map_message(message)))
             except Exception as error:
-                self.suspend_or_route(connection, one.claimed, to_row_failure(error))
-        rows, refused = self.rows.convert([(message, one.published_at) for one, message in mapped])
+                self.suspend_or_route(connection, batch_message.claimed, to_row_failure(error))
+        rows, refused = self.rows.convert([(message, batch_message.published_at) for batch_message, message in mapped])
         for refusal in refused:
             self.suspend_or_route(connection, mapped[refusal.index][0].claimed, refusal.failure)
         removed = {refusal.index for refusal in refused}
-        return rows, [one.claimed for n, (one, _) in enumerate(mapped) if n not in removed]
+        return rows, [batch_message.claimed for n, (batch_message, _) in enumerate(mapped) if n not in removed]
 
     def suspend_or_route(self, connection: Connection, claimed: ClaimedMessage, failure: MessageFailure) -> None:
         """Remove a message from the batch: suspend it, or publish an error message if the port routes failures. Raise

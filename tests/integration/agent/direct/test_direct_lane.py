@@ -144,7 +144,11 @@ def test_a_message_with_a_wrong_value_and_the_flag_is_suspended_alone(box: Box, 
     large = b"x" * (FRAGMENT_SIZE + 1)
     wrong = Message.of(large, promoted={Property("Orders.Region", int): 5, Total: Decimal(1), **keep})
     results = box.agent(warm=with_index).publish([order(), wrong, order()])
-    assert [(one.subscribers, one.suspended) for one in results] == [(("All",), False), ((), True), (("All",), False)]
+    assert [(result.subscribers, result.suspended) for result in results] == [
+        (("All",), False),
+        ((), True),
+        (("All",), False),
+    ]
     assert box.queued() == {"All": 2}
     assert box.suspended() == [("BAD_VALUE", False)]
     assert "Region is deployed as str, not int" in box.one("SELECT error_description FROM suspended_queue")

@@ -23,7 +23,7 @@ from postroom.operations.instances.listing import InstanceQuery, InstanceState, 
 from postroom.pipelines import ReceivePipeline
 from postroom.system_properties import BTS
 from tests.support.box import PROMOTE, Box, Region, Total, interchange
-from tests.support.dequeue import resume_now, take
+from tests.support.dequeue import dequeue_all, resume_now
 
 GOOD, BAD = b'{"region": "EU", "total": 1}\n', b"x\n"
 RECORD = pipelines.Delimited(["region", pipelines.Field("total", Decimal)], delimiter=";")
@@ -174,7 +174,7 @@ def test_resuming_a_partly_published_interchange_publishes_the_rest(
     body = GOOD * 3 + BAD + GOOD + BAD * 3
     [received] = box.receive(box.add_location(lines()), body)
     assert (received.published, received.suspended) == (3, 2)
-    first = take(box)
+    first = dequeue_all(box)
     assert [message.context[BTS.InterchangeSequenceNumber] for message in first] == [1, 2, 3]
     if raised:
         set_limit(box, None)

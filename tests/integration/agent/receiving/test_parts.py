@@ -18,7 +18,7 @@ from postroom.messagebox.jobs import run_all_jobs_once
 from postroom.operations.messages import find_part, get_message, read_part
 from postroom.pipelines import components
 from tests.support.box import PROMOTE, Box, Region, interchange
-from tests.support.dequeue import take
+from tests.support.dequeue import dequeue_all
 
 PICTURE = bytes(range(256)) * (FRAGMENT_SIZE // 100)
 EU, UNROUTABLE = b'{"region": "EU"}', b'{"region": "nowhere"}'
@@ -57,7 +57,7 @@ def test_the_documents_of_an_interchange_share_its_other_parts(box: Box, recover
     # Four bodies, and two parts that three documents share.
     assert (box.count("spool"), box.count("parts")) == (4, 6)
     assert check(box.connection) == []
-    messages = take(box)
+    messages = dequeue_all(box)
     assert len(messages) == 8
     with_parts = [message for message in messages if len(message.parts) > 1]
     assert len(with_parts) == 6
@@ -102,7 +102,7 @@ def test_error_messages_are_clones_with_all_parts(box: Box) -> None:
     box.add_port("Errors", "ErrorReport.ErrorType == 'FailedMessage'")
     [received] = box.receive(location, mail(UNROUTABLE, EU, UNROUTABLE))
     assert (received.published, received.routed) == (1, 2)
-    messages = take(box)
+    messages = dequeue_all(box)
     assert sorted((message.data, len(message.parts), message.body_part_name) for message in messages) == [
         (EU, 3, "orders.json"),
         (UNROUTABLE, 3, "orders.json"),
@@ -125,7 +125,7 @@ def test_a_standard_interchange_that_fails_leaves_no_parts_behind(box: Box) -> N
 def test_a_published_message_with_parts_is_delivered_with_them(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     box.agent().publish([Message.of(EU, promoted={Region: "EU"}, parts=[Part(name="map.png", body=Bytes(PICTURE))])])
-    [message] = take(box)
+    [message] = dequeue_all(box)
     assert [(part.name, part.data) for part in message.parts] == [("body", EU), ("map.png", PICTURE)]
     assert_everything_is_cleaned_up(box)
 
@@ -137,5 +137,5 @@ def test_a_document_without_other_parts_has_the_default_body_name(box: Box) -> N
         Receiver(connection, RoutingTable()).receive(
             location, [Interchange(interchange_id=uuid.uuid4(), body=Bytes(EU + b"\n" + EU))]
         )
-    assert [message.body_part_name for message in take(box)] == ["body", "body"]
+    assert [message.body_part_name for message in dequeue_all(box)] == ["body", "body"]
     assert_everything_is_cleaned_up(box)

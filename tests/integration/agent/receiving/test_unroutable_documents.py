@@ -22,7 +22,7 @@ from postroom.operations.instances.changes import resume, terminate
 from postroom.operations.instances.listing import Instance, InstanceQuery, InstanceState, list_instances
 from postroom.system_properties import BTS
 from tests.support.box import PROMOTE, Box, interchange
-from tests.support.dequeue import resume_now, take
+from tests.support.dequeue import dequeue_all, resume_now
 
 EU, US, BAD = b'{"region": "EU"}\n', b'{"region": "US"}\n', b"x\n"
 
@@ -98,7 +98,7 @@ def test_documents_up_to_the_limit_are_suspended_alone_and_share_one_report(box:
         resume(box.connection, report.instance_id)
     assert str(report.last_related_instance_id) in raised.value.hint
     # A document is resumed alone, and a document that fails again keeps the report.
-    take(box)
+    dequeue_all(box)
     with pytest.raises(Unroutable) as failed:
         resume_now(box, documents[1].instance_id)
     assert failed.value.report_id == report.instance_id
@@ -161,7 +161,7 @@ def test_the_count_continues_in_the_next_chunk(box: Box, monkeypatch: pytest.Mon
     assert len(documents) == 2
     assert rest.reason.startswith("4 of the first 12 documents have no subscriber or are bad")
     assert "What follows document 8 was not published." in (rest.error_description or "")
-    take(box)
+    dequeue_all(box)
     box.add_port("America", "Region == 'US'")
     published = resume_now(box, rest.instance_id)
     assert [one.context[BTS.InterchangeSequenceNumber] for one in published] == list(range(9, 53))

@@ -12,7 +12,9 @@ from tests.support.box import Box, Region
 
 
 def match_names(table: RoutingTable, region: str) -> list[str]:
-    return [table.subscribers[one].service_name for one in table.match_one({Region.key: region})]
+    return [
+        table.subscribers[subscription_id].service_name for subscription_id in table.match_one({Region.key: region})
+    ]
 
 
 def test_a_table_is_loaded_in_portions_and_reads_only_changes_afterwards(
@@ -44,7 +46,9 @@ def test_a_table_is_loaded_in_portions_and_reads_only_changes_afterwards(
     assert [len(ids) for ids in read] == [2, 1]
     assert match_names(table, "EU") == ["port 0", "port 1", "port 3", "port 4"]
     assert match_names(table, "US") == ["port 5", "port 6", "port 7"]
-    assert not next(one for one in table.subscribers.values() if one.service_name == "port 1").started
+    assert not next(
+        subscriber for subscriber in table.subscribers.values() if subscriber.service_name == "port 1"
+    ).started
 
 
 def test_a_failed_catch_up_leaves_the_table_unchanged(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:

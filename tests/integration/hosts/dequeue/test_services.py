@@ -63,7 +63,7 @@ def list_received(service: Collector) -> list[str]:
     return sorted("".join(body.decode() for body in bodies) for bodies in service.received.values())
 
 
-@pytest.mark.parametrize("service_class", CLASSES, ids=lambda one: one.name.lower())
+@pytest.mark.parametrize("service_class", CLASSES, ids=lambda service_class: service_class.name.lower())
 def test_a_service_of_any_class_is_activated_and_receives_messages_for_its_instances(
     box: Box, start_host: StartHost, service_class: ServiceClass
 ) -> None:

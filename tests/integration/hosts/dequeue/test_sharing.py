@@ -45,7 +45,7 @@ def test_two_instances_share_a_thousand_messages(box: Box, start_host: StartHost
     for _ in range(10):
         agent.publish(orders(100))
     wait_until(lambda: sum(instance.counts["completed"] for instance in instances) == 1000)
-    handled = Counter(one.attempt.instance_id for recorder in recorders for one in recorder.sent)
+    handled = Counter(message.attempt.instance_id for recorder in recorders for message in recorder.sent)
     assert len(handled) == 1000
     assert set(handled.values()) == {1}
     assert duplicates == []

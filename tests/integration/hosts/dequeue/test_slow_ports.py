@@ -38,7 +38,7 @@ class BlockedPorts:
 
 
 def count_sent(recorder: RecordingAdapter, port: str) -> int:
-    return len([one for one in recorder.sent if one.port == port])
+    return len([message for message in recorder.sent if message.port == port])
 
 
 def test_a_fast_receiver_is_served_while_a_dripping_receiver_has_a_backlog(box: Box, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_the_backlog_of_a_slow_port_is_delivered_later(box: Box, start_host: Sta
     assert count_sent(recorder, "Slow") == 0
     blocked.released.set()
     wait_until(lambda: instance.counts["completed"] == 600)
-    assert len({one.attempt.instance_id for one in recorder.attempts}) == len(recorder.attempts) == 600
+    assert len({attempt.attempt.instance_id for attempt in recorder.attempts}) == len(recorder.attempts) == 600
     assert box.count("work_queue") == 0
     assert check(box.connection) == []
 

@@ -226,7 +226,7 @@ def test_an_instance_without_its_lock_starts_no_message_until_it_has_the_lock_ag
     assert count_locks(box, number) == 1
     blocked.released.set()
     wait_until(lambda: instance.counts["completed"] == 50)
-    handled = Counter(one.attempt.instance_id for one in recorder.attempts)
+    handled = Counter(attempt.attempt.instance_id for attempt in recorder.attempts)
     assert len(handled) == 50
     assert set(handled.values()) == {1}
     assert instance.counts["discarded"] == 0
@@ -250,7 +250,7 @@ def test_an_instance_starts_no_message_until_it_is_registered_again(box: Box, st
         wait_until(lambda: lost.counts["completed"] == 5, what="the messages in progress")
         assert len(recorder.attempts) == 5, "no other attempt is started"
     wait_until(lambda: lost.counts["completed"] == 50)
-    handled = Counter(one.attempt.instance_id for one in recorder.attempts)
+    handled = Counter(attempt.attempt.instance_id for attempt in recorder.attempts)
     assert len(handled) == 50
     assert set(handled.values()) == {1}
 
@@ -281,7 +281,7 @@ def test_no_message_is_lost_if_all_connections_break(box: Box, start_host: Start
             " WHERE datname = current_database() AND application_name LIKE 'postroom host%'"
         )
     wait_until(lambda: box.count("work_queue") == 0)
-    assert len({one.message.message_id for one in recorder.sent}) == 200
+    assert len({message.message.message_id for message in recorder.sent}) == 200
     assert box.count("instances") == 0, "no message is suspended and no attempt has failed"
     wait_until(lambda: instance.regained_locks > 0)
     run_all_jobs_once(box.connection)

@@ -73,7 +73,7 @@ def test_each_message_is_sent_to_its_own_address(box: Box, tmp_path: Path) -> No
         publish(box, f"{receiver.url}/elsewhere", "HTTP", body=b"five")
         wait_until(lambda: are_queues_empty(box), what="empty queues")
         assert box.count("suspended_queue") == 0
-        assert sorted(one.body for one in receiver.accepted) == [b"five", b"four"]
+        assert sorted(request.body for request in receiver.accepted) == [b"five", b"four"]
     assert [path.read_bytes() for path in (tmp_path / "out" / "one").glob("*.txt")] == [b"one"]
     assert [path.read_bytes() for path in (tmp_path / "out" / "two").iterdir()] == [b"two"]
     assert (tmp_path / "out" / "three.txt").read_bytes() == b"three"

@@ -95,7 +95,7 @@ def test_a_permanent_failure_is_published_as_an_error_message_at_once(box: Box, 
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["completed"] == 1)
-    assert [one.port for one in recorder.attempts] == ["Web", "Errors"]
+    assert [attempt.port for attempt in recorder.attempts] == ["Web", "Errors"]
     assert_nothing_left(box)
 
 
@@ -119,7 +119,7 @@ def test_an_error_message_that_fails_is_suspended_and_not_routed_again(box: Box,
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["suspended"] == 1)
-    assert [one.port for one in recorder.attempts] == ["Web", "Errors"]
+    assert [attempt.port for attempt in recorder.attempts] == ["Web", "Errors"]
     service = box.one("SELECT p.name FROM suspended_queue q JOIN send_ports p ON p.id = q.service_id")
     assert service == "Errors"
     assert check(box.connection) == []
@@ -321,7 +321,7 @@ def test_routing_a_failure_is_retried_after_a_database_error(
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["completed"] == 1)
-    assert [one.port for one in recorder.attempts] == ["Web", "Web", "Errors"]
+    assert [attempt.port for attempt in recorder.attempts] == ["Web", "Web", "Errors"]
     assert (instance.counts["retried"], instance.counts["suspended"]) == (1, 0)
     assert_nothing_left(box)
 
@@ -412,7 +412,7 @@ def test_a_resumed_message_that_fails_again_is_routed(box: Box, start_host: Star
     assert not context.is_promoted(BTS.ReceivePortName)
     run_all_jobs_once(box.connection)
     left = box.connection.execute("SELECT instance_id::text FROM suspended_queue").fetchall()
-    assert [one for (one,) in left] == reports, "the report stays, and the error message contains its id"
+    assert [message for (message,) in left] == reports, "the report stays, and the error message contains its id"
     assert ([context[ErrorReport.RoutingFailureReportID]] if reports else []) == reports
     assert check(box.connection) == []
 

@@ -148,7 +148,12 @@ def test_one_transaction_of_the_streaming_lane_can_contain_different_predicates(
                 for context in contexts
             ],
         )
-    assert [(one.published, one.suspended) for one in received] == [(1, 0), (1, 0), (0, 1), (1, 0)]
+    assert [(interchange.published, interchange.suspended) for interchange in received] == [
+        (1, 0),
+        (1, 0),
+        (0, 1),
+        (1, 0),
+    ]
     assert box.queued() == {"Closed": 3, "Open": 2}
     assert check(box.connection) == []
 

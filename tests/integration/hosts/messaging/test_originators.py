@@ -44,8 +44,8 @@ def deliver_all(box: Box, start_host: StartHost) -> list[tuple[Any, Any]]:
     start_host(recorder)
     wait_until(lambda: box.count("work_queue") == 0)
     return [
-        (one.message.context.get(BTS.OriginatorSID), one.message.context.get(BTS.OriginatorPID))
-        for one in recorder.sent
+        (message.message.context.get(BTS.OriginatorSID), message.message.context.get(BTS.OriginatorPID))
+        for message in recorder.sent
     ]
 
 

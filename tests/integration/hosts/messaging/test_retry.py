@@ -33,9 +33,11 @@ def test_a_message_is_suspended_after_the_first_attempt_and_all_retries(
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["suspended"] == 1)
-    assert [one.attempt.number for one in recorder.attempts] == list(range(1, retry_count + 2))
-    assert len({one.attempt.instance_id for one in recorder.attempts}) == 1
-    assert [one.message.context[BTS.RetryCount] for one in recorder.attempts] == list(range(retry_count, -1, -1))
+    assert [attempt.attempt.number for attempt in recorder.attempts] == list(range(1, retry_count + 2))
+    assert len({attempt.attempt.instance_id for attempt in recorder.attempts}) == 1
+    assert [attempt.message.context[BTS.RetryCount] for attempt in recorder.attempts] == list(
+        range(retry_count, -1, -1)
+    )
     row = box.connection.execute(
         "SELECT error_code, error_description, adapter, uri, resumable, cause, attempt FROM suspended_queue"
     ).fetchone()
@@ -166,7 +168,7 @@ def test_a_message_is_in_the_scheduled_queue_between_attempts(box: Box, start_ho
     later = RecordingAdapter()
     in_an_hour = start_host(later, clock=lambda: datetime.now(UTC) + timedelta(hours=1))
     wait_until(lambda: in_an_hour.counts["completed"] == 2)
-    assert [one.attempt.number for one in later.sent] == [2, 2]
+    assert [message.attempt.number for message in later.sent] == [2, 2]
 
 
 def test_unenlisting_does_not_affect_a_retrying_instance(box: Box, start_host: StartHost) -> None:
@@ -186,4 +188,4 @@ def test_unenlisting_does_not_affect_a_retrying_instance(box: Box, start_host: S
     is_down = False
     box.connection.execute("UPDATE scheduled_queue SET valid_from = now()")
     wait_until(lambda: instance.counts["completed"] == 1)
-    assert [one.attempt.number for one in recorder.sent] == [2]
+    assert [message.attempt.number for message in recorder.sent] == [2]

@@ -69,4 +69,4 @@ def waiting(box: Box, location: ReceiveLocation) -> list[InboxRow]:
 
 
 def rows_of(*interchange_ids: uuid.UUID) -> list[InboxRow]:
-    return [InboxRow(interchange_id=one, size=1) for one in interchange_ids]
+    return [InboxRow(interchange_id=interchange_id, size=1) for interchange_id in interchange_ids]

@@ -332,10 +332,10 @@ def test_a_throttled_interchange_continues_where_it_was_left(
     numbers = "SELECT array_agg(number ORDER BY stored_at) FROM inbox"
     numbering.scan()
     first = box.one(numbers)
-    assert sum(one.published for one in task.receive(rows_of(*ids))) == 10
+    assert sum(interchange.published for interchange in task.receive(rows_of(*ids))) == 10
     assert box.one(numbers) == [None, None]
     numbering.scan()
     assert min(box.one(numbers)) > max(first)
     set_load(box, queued=0)
-    assert sum(one.published for one in task.receive(rows_of(*ids))) == 20
+    assert sum(interchange.published for interchange in task.receive(rows_of(*ids))) == 20
     assert box.count("inbox") == 0

@@ -100,7 +100,7 @@ def test_a_changed_group_filter_replaces_the_old_one_at_once(connection: Connect
     publish(connection)
     group_id = read_group(connection).group_id
     (step,) = deploy(connection, orders(filter=Region == "US")).select(Kind.SEND_PORT_GROUP, Action.CHANGE)
-    assert [(one.field, one.before, one.after) for one in step.differences] == [
+    assert [(difference.field, difference.before, difference.after) for difference in step.differences] == [
         ("filter", "Orders.Region == 'EU'", "Orders.Region == 'US'")
     ]
     assert (publish(connection, "EU"), publish(connection, "US")) == ((), ("A", "B"))
@@ -112,7 +112,7 @@ def test_a_changed_description_keeps_the_subscriptions(connection: Connection) -
     deploy(connection, orders())
     before = [member.subscription_id for member in read_group(connection).members]
     (step,) = deploy(connection, orders(description="All of them")).select(Kind.SEND_PORT_GROUP, Action.CHANGE)
-    assert [one.field for one in step.differences] == ["description"]
+    assert [difference.field for difference in step.differences] == ["description"]
     assert [member.subscription_id for member in read_group(connection).members] == before
     assert read_group(connection).description == "All of them"
 
@@ -128,7 +128,9 @@ def test_a_changed_port_priority_applies_to_its_group_subscriptions(connection: 
 def test_a_new_member_gets_its_subscription_at_once(connection: Connection) -> None:
     deploy(connection, orders())
     (step,) = deploy(connection, orders(("A", "B", "C"))).select(Kind.SEND_PORT_GROUP, Action.CHANGE)
-    assert [(one.field, one.before, one.after) for one in step.differences] == [("members", "A, B", "A, B, C")]
+    assert [(difference.field, difference.before, difference.after) for difference in step.differences] == [
+        ("members", "A, B", "A, B, C")
+    ]
     assert publish(connection) == ("A", "B", "C")
     assert _count_rows(connection, "suspended_queue") == 0
 
@@ -255,7 +257,7 @@ def test_changed_folders_of_a_dynamic_port_keep_its_subscription(connection: Con
     deploy(connection, app(["out"]))
     before = _read_values(connection, "SELECT subscription_id FROM send_ports")
     (step,) = deploy(connection, app(["out", "other"])).select(Kind.SEND_PORT, Action.CHANGE)
-    assert [one.field for one in step.differences] == ["adapter folders"]
+    assert [difference.field for difference in step.differences] == ["adapter folders"]
     assert _read_values(connection, "SELECT subscription_id FROM send_ports") == before
     assert deploy(connection, app(["out", "other"])).changes == ()
 
@@ -269,4 +271,4 @@ def _read_values(connection: Connection, query: str) -> list[Any]:
 
 
 def _read_states(connection: Connection) -> list[tuple[str, PortState]]:
-    return [(one.port.name, one.port.state) for one in ports.list_ports(connection)]
+    return [(port.port.name, port.port.state) for port in ports.list_ports(connection)]

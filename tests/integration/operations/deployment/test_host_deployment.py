@@ -40,7 +40,7 @@ def test_trust_and_application_properties_follow_the_declaration(connection: Con
     )
     changed = deploy(connection, build_application(properties={Thumbprint: "U"}))
     (step,) = changed.select(Kind.HOST, Action.CHANGE)
-    assert [(one.field, one.before, one.after) for one in step.differences] == [
+    assert [(difference.field, difference.before, difference.after) for difference in step.differences] == [
         ("trusted", "yes", "no"),
         (
             "properties",
@@ -88,11 +88,11 @@ def test_authentication_follows_the_declaration_and_needs_a_trusted_host(connect
     (problem,) = plan(connection, app("drop", trusted=None).definition(), home=HOME).problems
     assert "requires authentication, but the host 'Gate' is not trusted" in problem.text
     deploy(connection, app("drop", trusted=True))
-    assert [one.authentication for one in read_receive_locations(connection)] == ["drop"]
+    assert [location.authentication for location in read_receive_locations(connection)] == ["drop"]
     done = deploy(connection, app("keep", trusted=True))
     [difference] = next(step.differences for step in done.select(Kind.RECEIVE_PORT, Action.CHANGE))
     assert (difference.field, difference.before, difference.after) == ("authentication", "drop", "keep")
-    assert [one.authentication for one in read_receive_locations(connection)] == ["keep"]
+    assert [location.authentication for location in read_receive_locations(connection)] == ["keep"]
 
 
 def test_throttling_thresholds_follow_the_declaration(connection: Connection) -> None:
@@ -100,7 +100,7 @@ def test_throttling_thresholds_follow_the_declaration(connection: Connection) ->
     assert find_host(connection, "Secure").throttling == Throttling()
     changed = deploy(connection, build_application(throttling=Throttling(messages=1_000, longest_delay=60)))
     (step,) = changed.select(Kind.HOST, Action.CHANGE)
-    assert [(one.field, one.before, one.after) for one in step.differences] == [
+    assert [(difference.field, difference.before, difference.after) for difference in step.differences] == [
         (
             "throttling",
             "above 50,000 messages, 10 times that in the spool, up to 300 s",

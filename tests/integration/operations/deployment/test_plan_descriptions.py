@@ -22,7 +22,7 @@ def test_a_changed_promotion_is_described_by_its_property(connection: Connection
     deploy(connection, app(Region="region", Kind="kind"))
     planned = plan(connection, app(Region="area", Status="status").definition(), home=HOME)
     (step,) = planned.select(Kind.LOCATION, Action.CHANGE)
-    assert [(one.field, one.before, one.after) for one in step.differences] == [
+    assert [(difference.field, difference.before, difference.after) for difference in step.differences] == [
         ("pipeline promote Orders.Region", "'region' as str", "'area' as str"),
         ("pipeline promote Orders.Status", "none", "'status' as str"),
         ("pipeline promote Orders.Kind", "'kind' as str", "none"),

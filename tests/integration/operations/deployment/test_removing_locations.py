@@ -46,11 +46,11 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def receive(connection: Connection, kind: str) -> Receive:
-    """Receive something as the location would."""
+    """Return a function that receives a file or an interchange as the location would."""
     deploy(connection, build_application(kind))
     (location,) = read_receive_locations(connection)
 
-    def take(other: Connection) -> None:
+    def receive_one(other: Connection) -> None:
         if kind == "file":
             file_claims.insert_file_claims(
                 other, location.location_id, [(uuid.uuid4(), "a.json", Path("/in/.postroom/x/a.json"))]
@@ -58,7 +58,7 @@ def receive(connection: Connection, kind: str) -> Receive:
         else:
             inbox.store_in_inbox(other, location.location_id, uuid.uuid4(), Context(), [b"{}"])
 
-    return take
+    return receive_one
 
 
 @pytest.fixture
@@ -78,12 +78,12 @@ def test_a_file_claimed_after_the_comparison_prevents_the_removal(
     connection: Connection, other: Connection, kind: str, receive: Receive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    def meanwhile(*given: Any) -> Any:
+    def compare_and_receive(*given: Any) -> Any:
         decided = compare(*given)
         receive(other)
         return decided
 
-    monkeypatch.setattr(deployment, "compare", meanwhile)
+    monkeypatch.setattr(deployment, "compare", compare_and_receive)
     with pytest.raises(DefinitionRefused, match=f"cannot be removed: 1 received {kind} is not published"):
         deploy(connection, build_application())
     assert count_unfinished(other) == 1

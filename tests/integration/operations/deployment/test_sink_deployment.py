@@ -27,7 +27,7 @@ def orders(adapter: PortAdapter) -> Application:
 
 def plan_port(connection: Connection, app: Application) -> Step:
     planned = plan(connection, app.definition(), home=HOME)
-    return next(one for one in planned.steps if one.kind is Kind.SEND_PORT)
+    return next(step for step in planned.steps if step.kind is Kind.SEND_PORT)
 
 
 def test_the_plan_shows_the_guarantee_of_each_sink(connection: Connection) -> None:
@@ -47,8 +47,8 @@ def test_the_plan_shows_the_guarantee_of_each_sink(connection: Connection) -> No
 
 def test_a_sink_subscribes_with_its_own_service_class(connection: Connection) -> None:
     deploy(connection, orders(adapters.SparkSink("parquet", "lake")))
-    assert [one.service_class for one in list_subscriptions(connection)] == [ServiceClass.SPARK_SINKS]
-    assert [one.port.name for one in list_ports(connection)] == ["Lake"]
+    assert [subscription.service_class for subscription in list_subscriptions(connection)] == [ServiceClass.SPARK_SINKS]
+    assert [port.port.name for port in list_ports(connection)] == ["Lake"]
 
 
 def test_a_port_cannot_become_a_sink(connection: Connection) -> None:

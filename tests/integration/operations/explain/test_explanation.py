@@ -32,7 +32,7 @@ from tests.support.many_subscriptions import subscribe_many
 
 
 def list_verdicts(explained: MessageExplanation) -> list[tuple[str, Verdict]]:
-    return [(one.name, one.verdict) for one in explained.subscribers]
+    return [(subscriber.name, subscriber.verdict) for subscriber in explained.subscribers]
 
 
 def test_receivers_come_first_then_the_nearest_misses(box: Box) -> None:
@@ -63,7 +63,11 @@ def test_the_verdict_is_what_a_publish_does(box: Box) -> None:
     box.add_port("C", "exists(Priority)", state="stopped")
     for promoted in ({Region: "EU"}, {Region: "x", Total: Decimal(10), Priority: 1}, {Priority: 2}):
         explained = explain_context(box.connection, Message.of(promoted=promoted).context, title="")
-        accepted = {one.name for one in explained.subscribers if one.verdict in (Verdict.RECEIVES, Verdict.SUSPENDS)}
+        accepted = {
+            subscriber.name
+            for subscriber in explained.subscribers
+            if subscriber.verdict in (Verdict.RECEIVES, Verdict.SUSPENDS)
+        }
         [published] = box.agent().publish([Message.of(promoted=promoted)])
         assert set(published.subscribers) == accepted
 
@@ -150,7 +154,10 @@ def test_a_group_member_names_the_port_or_group_that_is_not_started(box: Box) ->
     box.add_group("Shut", members, "Region == 'EU'", state="stopped")
     box.add_group("Away", members, "Region == 'EU'", state="bound")
     explained = explain_context(box.connection, Context().promote(Region, "EU"), title="")
-    found = {one.name: (one.verdict, [" ".join(each) for each in one.not_started]) for one in explained.subscribers}
+    found = {
+        subscriber.name: (subscriber.verdict, [" ".join(each) for each in subscriber.not_started])
+        for subscriber in explained.subscribers
+    }
     assert found == {
         "Awake through Open": (Verdict.RECEIVES, []),
         "Asleep through Open": (Verdict.SUSPENDS, ["port Asleep"]),
@@ -181,7 +188,11 @@ def test_an_unauthorised_host_is_listed_with_the_unmet_predicates(box: Box) -> N
         ("Open", Verdict.NOT_AUTHORISED),
         ("Elsewhere", Verdict.MISSES),
     ]
-    assert [one.unmet for one in explained.subscribers] == [(), ((thumbprint.key, "T"),), ((thumbprint.key, "T"),)]
+    assert [subscriber.unmet for subscriber in explained.subscribers] == [
+        (),
+        ((thumbprint.key, "T"),),
+        ((thumbprint.key, "T"),),
+    ]
     [published] = box.agent().publish([Message(context=context)])
     assert published.subscribers == ("Closed",)
     [find_suspended] = explain_message(box.connection, published.message_id, extra=Context().promote(Priority, 1))
@@ -198,7 +209,7 @@ def test_only_instances_that_wait_for_this_message_are_listed(box: Box) -> None:
             subscriptions.wait(box.connection, service, instance_id, (Region == "EU") & (Priority == number))
     context = Context().promote(Region, "EU").promote(Priority, 1)
     explained = explain_context(box.connection, context, title="")
-    assert {one.name for one in explained.subscribers} == {"Europe", f"Approval, instance {waits[1]}"}
+    assert {subscriber.name for subscriber in explained.subscribers} == {"Europe", f"Approval, instance {waits[1]}"}
     assert explained.counts == {Verdict.RECEIVES: 2}
     [published] = box.agent().publish([Message(context=context)])
     assert published.subscribers == ("Approval", "Europe")
@@ -349,6 +360,8 @@ def test_a_message_without_authenticated_originator_is_dropped_or_suspended(
     path = tmp_path / "orders.jsonl"
     path.write_bytes(b'{"region": "EU", "account": "anna", "party": "Contoso"}\n{"region": "EU"}')
     explained = explain_file(box.connection, path)
-    assert [one.failure_handling for one in explained] == ends
-    assert [isinstance(one.failure, AuthenticationFailure) for one in explained] == [end is not None for end in ends]
-    assert [one.accepted for one in explained] == [end is None for end in ends]
+    assert [explanation.failure_handling for explanation in explained] == ends
+    assert [isinstance(explanation.failure, AuthenticationFailure) for explanation in explained] == [
+        end is not None for end in ends
+    ]
+    assert [explanation.accepted for explanation in explained] == [end is None for end in ends]

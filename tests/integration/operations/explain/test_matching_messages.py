@@ -32,11 +32,11 @@ def test_the_latest_matches_come_first(box: Box, stored: list[Message]) -> None:
     wanted = [message.message_id for message in stored if matches(filter, message.context.promoted)]
     found = find_matching_messages(box.connection, filter, limit=3)
     assert (found.scanned, found.matching) == (10, 5)
-    assert [one.message_id for one in found.messages] == wanted[:3]
-    assert all(one.explanation.holds for one in found.messages)
+    assert [message.message_id for message in found.messages] == wanted[:3]
+    assert all(message.explanation.holds for message in found.messages)
     assert found.nearest == []
     everything = find_matching_messages(box.connection, filter, limit=100)
-    assert [one.message_id for one in everything.messages] == wanted
+    assert [message.message_id for message in everything.messages] == wanted
 
 
 def test_only_the_given_number_of_messages_is_scanned(box: Box, stored: list[Message]) -> None:

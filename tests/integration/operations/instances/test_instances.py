@@ -112,7 +112,7 @@ def test_a_failure_stores_error_adapter_and_uri(box: Box) -> None:
     assert (instance.adapter, instance.uri, instance.host) == ("file", "file:///out", "Default")
     assert instance.suspended_at is not None
     by = {
-        key: [(one.value, one.count) for one in count_instances(box.connection, EVERYTHING, key)]
+        key: [(count.value, count.count) for count in count_instances(box.connection, EVERYTHING, key)]
         for key in ("host", "port", "error", "reason", "adapter", "uri")
     }
     assert by == {
@@ -129,7 +129,7 @@ def test_bad_rows_with_the_same_error_are_counted_as_one_group(box: Box) -> None
     location = box.add_location(pipelines.JsonLines(promote=PROMOTE, recoverable=True))
     with connect(box.url, user=box.host().role_name) as connection:
         Receiver(connection, RoutingTable()).receive(location, [interchange(b"[\n" * 12)])
-    reasons = {one.reason for one in list_instances(box.connection, EVERYTHING)}
+    reasons = {instance.reason for instance in list_instances(box.connection, EVERYTHING)}
     assert len(reasons) == 12, "each reason contains the position"
     [group] = count_instances(box.connection, EVERYTHING, "reason")
     assert group.count == 12
@@ -323,9 +323,9 @@ def test_queues_are_counted_per_host_with_the_age_of_the_oldest(box: Box) -> Non
     box.add_port("Asia", "Region == 'ASIA'", host="Other", state="stopped")
     box.agent().publish([order(), order(), order("ASIA")])
     box.connection.execute("UPDATE work_queue SET enqueued_at = now() - interval '1 hour' WHERE seq = 1")
-    counted = {(one.host, one.state): one for one in count_queues(box.connection)}
+    counted = {(count.host, count.state): count for count in count_queues(box.connection)}
     assert len(counted) == 2 * len(InstanceState)
-    assert {key: one.count for key, one in counted.items() if one.count} == {
+    assert {key: count.count for key, count in counted.items() if count.count} == {
         ("Default", InstanceState.READY_TO_RUN): 2,
         ("Other", InstanceState.SUSPENDED): 1,
     }
@@ -351,7 +351,8 @@ def test_the_report_of_a_terminated_instance_is_deleted_by_the_job(box: Box, rec
     location = box.add_location(pipelines.JsonLines(promote=PROMOTE, recoverable=recoverable))
     box.receive(location, b'{"region": "nowhere"}', b'{"region": "elsewhere"}')
     first, second = (
-        one.instance_id for one in list_instances(box.connection, InstanceQuery(states=[InstanceState.SUSPENDED]))
+        instance.instance_id
+        for instance in list_instances(box.connection, InstanceQuery(states=[InstanceState.SUSPENDED]))
     )
     terminate(box.connection, first)
     assert len(box.suspended()) == 3, "the report still exists"

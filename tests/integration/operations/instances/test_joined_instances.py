@@ -134,8 +134,8 @@ def test_subscriptions_of_both_types_are_listed_with_all_fields(box: Box, subscr
             box.connection, SERVICE, instance, (Priority == number) & (Region == "K"), request_response=True
         )
     activations = list_subscriptions(box.connection, subscription_type="activation")
-    assert [one.service_name for one in activations] == ["Collector", "Port"]
-    assert [one.convoy for one in activations] == [(Region.key,), ()]
+    assert [activation.service_name for activation in activations] == ["Collector", "Port"]
+    assert [activation.convoy for activation in activations] == [(Region.key,), ()]
     assert (activations[0].ordered_delivery, activations[0].priority) == (True, 3)
     waiting = list_subscriptions(box.connection, subscription_type="instance")
     assert [one.instance_id for one in waiting] == instances

@@ -114,14 +114,19 @@ def test_a_message_directed_to_a_group_reaches_every_member(box: Box) -> None:
 
 def test_the_subscriptions_of_members_name_their_group(box: Box) -> None:
     create_group(box)
-    found = [(one.service_name, one.group, one.state.name) for one in list_subscriptions(box.connection)]
+    found = [
+        (subscription.service_name, subscription.group, subscription.state.name)
+        for subscription in list_subscriptions(box.connection)
+    ]
     assert sorted(found, key=str) == [
         ("Other", "G", "STOPPED"),
         ("Other", None, "STOPPED"),
         ("P", "G", "STARTED"),
         ("P", None, "STARTED"),
     ]
-    (through,) = (one for one in list_subscriptions(box.connection, service="P") if one.group == "G")
+    (through,) = (
+        subscription for subscription in list_subscriptions(box.connection, service="P") if subscription.group == "G"
+    )
     group_id = read_send_port_groups(box.connection)[0].group_id
     assert through.filter == (f"BTS.SPGroupID == '{group_id}' or Orders.Region == 'group' or Orders.Region == 'both'")
 
@@ -220,7 +225,10 @@ def test_a_group_starts_only_with_an_enlisted_member(box: Box) -> None:
     with pytest.raises(PublishFailed):
         box.agent().publish([Message.of(b"", promoted={Region: "EU"})])
     ports.enlist(box.connection, "P")
-    assert [(one.service_name, one.group) for one in list_subscriptions(box.connection)] == [("P", None), ("P", "Idle")]
+    assert [(subscription.service_name, subscription.group) for subscription in list_subscriptions(box.connection)] == [
+        ("P", None),
+        ("P", "Idle"),
+    ]
     groups.start(box.connection, "Idle")
     publish_by_index(box, "EU")
     assert read_queues(box) == [SUSPENDED], "it is enlisted, but stopped"

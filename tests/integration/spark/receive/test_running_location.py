@@ -52,7 +52,7 @@ def login(box: Box) -> Login:
     return Login(url=box.url, user=box.host().role_name)
 
 
-class WithoutItsSource(RunningLocation):
+class LocationWithoutSource(RunningLocation):
     """A location whose stream cannot be started."""
 
     starts = 0
@@ -69,7 +69,7 @@ def state_of(box: Box, location: ReceiveLocation) -> tuple[str, str | None] | No
 
 def test_a_stream_that_cannot_be_started_is_reported_and_retried(box: Box, login: Login, tmp_path: Path) -> None:
     location = add_file_location(box, tmp_path / "in")
-    running = WithoutItsSource(NO_SESSION, location, login=login, home=tmp_path)
+    running = LocationWithoutSource(NO_SESSION, location, login=login, home=tmp_path)
     running.start()
     try:
 
@@ -105,15 +105,15 @@ def test_a_folder_that_cannot_be_created_is_reported(box: Box, login: Login, tmp
 def test_an_unexpected_error_of_the_intake_is_reported_and_retried(
     box: Box, login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stumble(*_: object) -> None:
-        raise ZeroDivisionError("by nought")
+    def raise_error(*_: object) -> None:
+        raise ZeroDivisionError("division by zero")
 
     location = add_file_location(box, tmp_path / "in")
     running = RunningLocation(NO_SESSION, location, login=login, home=tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr("postroom.spark.receive.running_location.make_intake", stumble)
+        patched.setattr("postroom.spark.receive.running_location.make_intake", raise_error)
         running.start()
-        reported = ("failing", "the intake failed: by nought")
+        reported = ("failing", "the intake failed: division by zero")
         wait_until(lambda: state_of(box, location) == reported, what="the report")
     try:
         wait_until(lambda: state_of(box, location) == ("starting", None), what="a location without failure")
@@ -182,10 +182,10 @@ def test_a_batch_that_has_published_everything_is_counted_even_if_it_ends_late(
     assert running.counts["files"] == counted
 
 
-class TakesItsTime:
+class SlowLocation:
     """A location that is slow to stop."""
 
-    made: list[TakesItsTime]
+    made: list[SlowLocation]
 
     def __init__(self, _: object, location: ReceiveLocation, **__: object) -> None:
         self.location = location
@@ -212,23 +212,23 @@ class TakesItsTime:
 
 
 @pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[TakesItsTime]]:
-    TakesItsTime.made = []
-    monkeypatch.setattr(pipeline_process, "RunningLocation", TakesItsTime)
+def slow_locations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[SlowLocation]]:
+    SlowLocation.made = []
+    monkeypatch.setattr(pipeline_process, "RunningLocation", SlowLocation)
     monkeypatch.setattr(pipeline_process, "_CONFIGURATION_SECONDS", 0.0)
-    yield TakesItsTime.made
-    for one in TakesItsTime.made:
-        one.may_end.set()
+    yield SlowLocation.made
+    for location in SlowLocation.made:
+        location.may_end.set()
 
 
 def test_other_locations_continue_while_a_changed_location_stops(
-    box: Box, login: Login, tmp_path: Path, slow: list[TakesItsTime]
+    box: Box, login: Login, tmp_path: Path, slow_locations: list[SlowLocation]
 ) -> None:
     for name in ("one", "two"):
         add_file_location(box, tmp_path / name, name=name)
     process = PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path)
     process._apply_configuration()
-    one, two = slow
+    one, two = slow_locations
     box.connection.execute("UPDATE receive_locations SET maps = '[{}]' WHERE name = 'one'")
 
     def turn() -> None:
@@ -240,22 +240,22 @@ def test_other_locations_continue_while_a_changed_location_stops(
     turn()
     assert one.stopped_with == [True]
     assert (one.checks, two.checks) == (0, 2)
-    assert len(slow) == 2, "a location is not restarted before it has stopped"
+    assert len(slow_locations) == 2, "a location is not restarted before it has stopped"
 
     one.may_end.set()
 
     def is_restarted() -> bool:
         turn()
-        return len(slow) == 3
+        return len(slow_locations) == 3
 
     wait_until(is_restarted, what="the changed location")
-    assert slow[2].location.name == "one"
+    assert slow_locations[2].location.name == "one"
     process._stop_all()
     assert process._counts["published"] == 3
 
 
 def test_the_end_of_the_process_does_not_wait_for_a_location_that_drains(
-    box: Box, login: Login, tmp_path: Path, slow: list[TakesItsTime]
+    box: Box, login: Login, tmp_path: Path, slow_locations: list[SlowLocation]
 ) -> None:
     add_file_location(box, tmp_path / "one", name="one")
     process = PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path)
@@ -263,7 +263,7 @@ def test_the_end_of_the_process_does_not_wait_for_a_location_that_drains(
     box.connection.execute("UPDATE receive_locations SET enabled = false")
     process._apply_configuration()
     process._stop_all()
-    assert slow[0].stopped_with == [True]
+    assert slow_locations[0].stopped_with == [True]
     assert process._counts["published"] == 1
 
 
@@ -316,7 +316,7 @@ def test_once_reports_its_progress(box: Box, login: Login, tmp_path: Path, monke
 
     def receive(files: BulkFiles, *, reporter: Callable[[BulkProgress], None], **_: object) -> None:
         shown.extend(list_locations(box.connection))
-        assert [one.state for one in list_sinks(box.connection)] == ["waiting"]
+        assert [sink.state for sink in list_sinks(box.connection)] == ["waiting"]
         reporter(seen)
         files.counts.update(published=100, suspended=3)
 

@@ -180,7 +180,9 @@ def test_a_changed_signature_is_rejected(people: People) -> None:
 
     def with_an_attribute_twice(data: Any) -> None:
         attributes = data["signer_infos"][0]["signed_attrs"]
-        attributes.append(next(one for one in attributes if one["type"].native == "message_digest").copy())
+        attributes.append(
+            next(attribute for attribute in attributes if attribute["type"].native == "message_digest").copy()
+        )
 
     def without_signers(data: Any) -> None:
         data["signer_infos"] = []

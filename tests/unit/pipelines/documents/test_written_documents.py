@@ -28,8 +28,8 @@ IN_LATIN_1 = f"<?xml version='1.0' encoding='iso-8859-1'?><e xmlns='urn:o'><orde
 ORDER = '<order xmlns="urn:o">{}</order>'
 RECORD = '<ns0:Order xmlns:ns0="urn:o"><id>{}</id><text>{}</text>{}</ns0:Order>'
 CASES: list[tuple[ReceivePipeline, bytes, list[str]]] = [
-    (Xml(split="/*/*"), ENVELOPE.encode(), [ORDER.format(one) for one in ("1", PAD, "3", f"{PAD}4")]),
-    (BY_SCHEMA, ENVELOPE.encode(), [ORDER.format(one) for one in ("1", PAD, "3", f"{PAD}4")]),
+    (Xml(split="/*/*"), ENVELOPE.encode(), [ORDER.format(text) for text in ("1", PAD, "3", f"{PAD}4")]),
+    (BY_SCHEMA, ENVELOPE.encode(), [ORDER.format(text) for text in ("1", PAD, "3", f"{PAD}4")]),
     (Xml(split="/*/*"), IN_LATIN_1, [ORDER.format(f"{PAD}é")]),
     (Csv(), f"id,text\n1,{PAD}\n2,\n".encode(), [f"id,text\n1,{PAD}\n", "id,text\n2,\n"]),
     (

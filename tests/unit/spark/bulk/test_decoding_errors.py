@@ -37,8 +37,8 @@ def received(
     assert encoding is not None
     length = path.stat().st_size if length is None else length
     checked = list(mark_undecoded(encoding, path, start, length, iter(batches)))
-    assert [one.num_rows for one in checked] == [one.num_rows for one in batches]
-    tables = [pa.Table.from_batches([one]) for one in checked]
+    assert [batch.num_rows for batch in checked] == [batch.num_rows for batch in batches]
+    tables = [pa.Table.from_batches([batch]) for batch in checked]
     table = pa.concat_tables(tables, promote_options="default").combine_chunks()
     return read_rows(ROWS, table.to_batches()[0], 1)
 
@@ -55,7 +55,7 @@ def test_a_row_that_is_not_utf8_is_bad_and_keeps_its_bytes(tmp_path: Path) -> No
     found = received(
         of_csv(header="true", comment="#"), path, as_spark_reads(*read[0]), as_spark_reads(*read[1], bad=(0,))
     )
-    assert [(one.number, one.body) for one in found.failures] == [(2, LATIN), (4, b"bad " + LATIN)]
+    assert [(failure.number, failure.body) for failure in found.failures] == [(2, LATIN), (4, b"bad " + LATIN)]
     failure = found.failures[0].failure
     assert (failure.what, "options={'encoding': ...}" in failure.hint) == ("Row 2 is not UTF-8.", True)
     assert found.messages["number"].to_pylist() == [1, 3, 5]
@@ -97,11 +97,11 @@ def test_a_row_with_a_replacement_character_is_valid(tmp_path: Path, options: di
 
 def test_missing_and_compressed_files_are_handled(tmp_path: Path) -> None:
     found = received(of_csv(), tmp_path / "gone", as_spark_reads(LATIN), length=1)
-    assert [one.body for one in found.failures] == ["m\ufffdd".encode()]
+    assert [failure.body for failure in found.failures] == ["m\ufffdd".encode()]
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(b"good\n" + LATIN + b"\n"))
     found = received(of_csv(), path, as_spark_reads(b"good", LATIN))
-    assert [one.body for one in found.failures] == [LATIN]
+    assert [failure.body for failure in found.failures] == [LATIN]
     whole = path.read_bytes()
     for broken in (whole[:-10], whole[:10] + b"\xff" * 20, b"no gzip"):
         path.write_bytes(broken)
@@ -112,14 +112,14 @@ def test_invalid_bytes_of_other_encodings_are_found(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(LATIN + b"\ngood")
     found = received(of_csv(charset="US-ASCII"), path, as_spark_reads(LATIN, b"good"))
-    assert [(one.body, one.failure.what) for one in found.failures] == [(LATIN, "Row 1 is not US-ASCII.")]
+    assert [(failure.body, failure.failure.what) for failure in found.failures] == [(LATIN, "Row 1 is not US-ASCII.")]
 
 
 def test_rows_that_the_json_reader_reports_keep_their_bytes(tmp_path: Path) -> None:
     batch = as_spark_reads(b"{}", b"{}", "\ufffd".encode())
     batch = batch.set_column(2, "bad", pa.array([b'{"a":"' + LATIN + b'"}', b"{", None], pa.binary()))
     found = received(TextEncoding.from_options("json", {}, ROWS), tmp_path / "not opened", batch, length=1)
-    assert [(one.body, one.failure.what) for one in found.failures] == [
+    assert [(failure.body, failure.failure.what) for failure in found.failures] == [
         (b'{"a":"' + LATIN + b'"}', "Row 1 is not UTF-8."),
         (b"{", "Row 2 does not fit the schema."),
     ]
@@ -134,7 +134,7 @@ def test_a_line_of_text_is_checked_only_if_it_is_converted(tmp_path: Path) -> No
     path.write_bytes(b"good\n\n" + LATIN + b"\n")
     batch = as_spark_reads(b"good", b"", LATIN).drop_columns(["bad"])
     found = received(TextEncoding.from_options("text", {}, ROWS), path, batch)
-    assert [(one.number, one.body) for one in found.failures] == [(3, LATIN)]
+    assert [(failure.number, failure.body) for failure in found.failures] == [(3, LATIN)]
 
 
 def test_a_promoted_value_that_is_not_text_makes_its_row_bad() -> None:
@@ -142,7 +142,7 @@ def test_a_promoted_value_that_is_not_text_makes_its_row_bad() -> None:
     raw = _raw([b"EU", LATIN, None])
     batch = pa.RecordBatch.from_pydict({"body": pa.array([b"EU", LATIN, b"x"]), "value0": raw})
     found = read_rows(ROWS, batch, 1)
-    assert [(one.number, one.body) for one in found.failures] == [(2, LATIN)]
+    assert [(failure.number, failure.body) for failure in found.failures] == [(2, LATIN)]
     assert "'m\ufffdd'" in found.failures[0].failure.why
     assert found.messages[Note.key].to_pylist() == ["EU", None]
 

@@ -32,7 +32,7 @@ def test_rows_are_grouped_by_split() -> None:
         batch([(B, 10, 6)]),
     ]
     found = [
-        ((split.interchange_id, split.start, split.length), [one["body"].to_pylist() for one in split.batches])
+        ((split.interchange_id, split.start, split.length), [batch["body"].to_pylist() for batch in split.batches])
         for split in read_splits(iter(batches))
     ]
     assert found == [((A, 0, 10), [[1, 2], [3]]), ((A, 10, 10), [[4]]), ((B, 10, 10), [[5], [6]])]

@@ -24,7 +24,7 @@ NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 def convert(format: RowFormat, *messages: Message) -> tuple[list[dict[str, object]], dict[int, str]]:
     batch, refused = format.convert([(message, NOON) for message in messages])
     assert batch.schema == format.schema
-    return batch.to_pylist(), {one.index: one.failure.what for one in refused}
+    return batch.to_pylist(), {refusal.index: refusal.failure.what for refusal in refused}
 
 
 def test_a_row_has_context_values_and_the_body() -> None:
