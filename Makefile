@@ -43,6 +43,10 @@ test: check  ## Run what CI runs: check, then all tests (TESTS=tests/unit for so
 chaos: $(INSTALLED)  ## Kill, freeze and restart everything while orders pass, and count them (ORDERS=2000, SEED=7 to repeat a run)
 	@exec $(PY) -m tests.support.chaos $(if $(SEED),--seed $(SEED)) $(if $(ORDERS),--orders $(ORDERS))
 
+.PHONY: faults
+faults: $(INSTALLED)  ## Kill and freeze each kind of process at every step of its work
+	@ALL_POINTS=1 $(PY) -m pytest -n 2 --dist loadgroup tests/faults
+
 .PHONY: fuzz
 fuzz: $(INSTALLED)  ## Try damaged inputs on every parser (SECONDS=60 for each, TARGET=json for one, SEED=7 to repeat a run)
 	@exec $(PY) -m tests.support.fuzzing --seconds $(SECONDS) \

@@ -26,8 +26,8 @@ from postroom.hosts.messaging.endpoint_manager import BuildAdapter, EndpointMana
 from postroom.hosts.registration import LOCK_SOCKET, Registration
 from postroom.hosts.session_watchdog import SessionWatchdog
 from postroom.messagebox.configuration import ServiceClass, check_login_of_host, find_host, read_dequeuing
-from postroom.messagebox.connection import Connect, LazyConnection, connect
-from postroom.messagebox.heartbeat import HEARTBEAT_SECONDS, IDLE_SESSION_TIMEOUT
+from postroom.messagebox.connection import IDLE_TIMEOUTS, Connect, LazyConnection, connect
+from postroom.messagebox.heartbeat import HEARTBEAT_SECONDS
 from postroom.messagebox.jobs import JobSettings, build_jobs, run_due_jobs
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.subscriptions import ServiceSubscriptions
@@ -126,7 +126,7 @@ class HostInstance:
             check_login_of_host(connection, host)
         queues = HostQueues(host.name)
         registration = Registration(
-            connect=partial(open_connection, server_settings=IDLE_SESSION_TIMEOUT, socket_settings=LOCK_SOCKET),
+            connect=partial(open_connection, server_settings=IDLE_TIMEOUTS, socket_settings=LOCK_SOCKET),
             connect_other=open_connection,
             host=host,
             queues=queues,

@@ -38,6 +38,9 @@ _SETTINGS = {
     "connect_timeout": "10",
 }
 
+#: The settings of sessions that hold session locks: PostgreSQL ends the session of a frozen process.
+IDLE_TIMEOUTS = {"idle_session_timeout": "8s", "idle_in_transaction_session_timeout": "8s"}
+
 #: Maximum number of attempts of a transaction that conflicts with others.
 _MAX_ATTEMPTS = 8
 _BACKOFF = Backoff(first=0.005, longest=0.64)

@@ -14,20 +14,19 @@ import weakref
 from psycopg.pq import TransactionStatus
 
 from postroom.background_loop import BackgroundLoop
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import IDLE_TIMEOUTS, Connection
 
 _log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 2.0
-#: The setting of PostgreSQL for sessions with locks.
-IDLE_SESSION_TIMEOUT = {"idle_session_timeout": "8s"}
 
 _READY = (TransactionStatus.IDLE, TransactionStatus.INTRANS)
 
 
 def keep_alive(connection: Connection) -> None:
-    """Let PostgreSQL end the session if this process freezes. Call it after the session has locked something."""
-    for name, value in IDLE_SESSION_TIMEOUT.items():
+    """Let PostgreSQL end the session if this process freezes. Call it before the session locks
+    something."""
+    for name, value in IDLE_TIMEOUTS.items():
         connection.execute("SELECT set_config(%s, %s, false)", (name, value))
     _heartbeats.add(connection)
 

@@ -18,12 +18,14 @@ from functools import partial
 from typing import Any
 
 from postroom.errors import LockTimeout, PostroomError, Unavailable
-from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.connection import IDLE_TIMEOUTS, Connection, transaction
 
 #: The advisory lock under which jobs run.
 JOB_LOCK = (7001, 1)
-#: PostgreSQL ends the session of a frozen process that has the lock, so that another one can run the jobs.
-_LOCK_IDLE_TIMEOUT = "8s"
+#: PostgreSQL ends the session of a frozen process that has the lock, so that another one can run the jobs. Part of the
+#: statement that locks, because the process may freeze right after it.
+_SET_TIMEOUTS = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in IDLE_TIMEOUTS.items())
+_RESET_TIMEOUTS = ", ".join(f"set_config('{name}', '0', false)" for name in IDLE_TIMEOUTS)
 
 _FOLD_LOCK_TIMEOUT = "500ms"
 _BATCH_SIZE = 10_000
@@ -124,10 +126,9 @@ def build_jobs(settings: JobSettings | None = None) -> tuple[Job, ...]:
 
 def run_due_jobs(connection: Connection, known: Sequence[Job]) -> list[JobRun]:
     """Run the jobs whose interval has passed since their last run. Run none if another session runs jobs."""
-    if not _single(connection, "SELECT pg_try_advisory_lock(%s, %s)", *JOB_LOCK):
+    if not _single(connection, f"SELECT pg_try_advisory_lock(%s, %s), {_SET_TIMEOUTS}", *JOB_LOCK):
         return []
     try:
-        _set_idle_timeout(connection, _LOCK_IDLE_TIMEOUT)
         ages: dict[str, timedelta] = dict(
             connection.execute(
                 "SELECT name, clock_timestamp() - finished_at FROM management.job_runs WHERE finished_at IS NOT NULL"
@@ -162,14 +163,13 @@ def lock_jobs(connection: Connection, wait: timedelta) -> Iterator[None]:
             connection.execute(
                 "SELECT set_config('lock_timeout', %s, true)", (f"{int(wait.total_seconds() * 1000)}ms",)
             )
-            connection.execute("SELECT pg_advisory_lock(%s, %s)", JOB_LOCK)
+            connection.execute(f"SELECT pg_advisory_lock(%s, %s), {_SET_TIMEOUTS}", JOB_LOCK)
     except LockTimeout:
         raise Unavailable(
             f"Another session has been running the jobs for longer than {wait.total_seconds():g} s.",
             hint="Try again later. 'postroom jobs list' shows the last runs.",
         ) from None
     try:
-        _set_idle_timeout(connection, _LOCK_IDLE_TIMEOUT)
         yield
     finally:
         _unlock(connection)
@@ -237,9 +237,4 @@ def _single(connection: Connection, call: str, *arguments: object) -> Any:
 
 def _unlock(connection: Connection) -> None:
     if not connection.closed:
-        connection.execute("SELECT pg_advisory_unlock(%s, %s)", JOB_LOCK)
-        _set_idle_timeout(connection, "0")
-
-
-def _set_idle_timeout(connection: Connection, timeout: str) -> None:
-    connection.execute("SELECT set_config('idle_session_timeout', %s, false)", (timeout,))
+        connection.execute(f"SELECT pg_advisory_unlock(%s, %s), {_RESET_TIMEOUTS}", JOB_LOCK)

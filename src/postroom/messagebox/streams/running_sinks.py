@@ -88,5 +88,5 @@ class SinkReport:
 
 def lock_sinks_served(connection: Connection, host_id: int) -> None:
     """Lock the sinks of a host for the rest of the session, to show that a process serves them."""
-    connection.execute("SELECT pg_advisory_lock_shared(%s, %s)", (SINKS_SERVED_LOCK, host_id))
     keep_alive(connection)
+    connection.execute("SELECT pg_advisory_lock_shared(%s, %s)", (SINKS_SERVED_LOCK, host_id))

@@ -35,12 +35,11 @@ class LocationLock:
         """Acquire the lock if it is free. Return True if this session holds it. Raise Unavailable if the session held
         it and has lost it."""
         if not self._is_locked:
+            keep_alive(self._connection)
             row = self._connection.execute(
                 "SELECT pg_try_advisory_lock(%s, %s)", (LOCATION_LOCK, self._number)
             ).fetchone()
             self._is_locked = row is not None and bool(row[0])
-            if self._is_locked:
-                keep_alive(self._connection)
             return self._is_locked
         # A pooler in transaction mode would run every statement in another session, and none of them has the lock.
         row = self._connection.execute(

@@ -176,8 +176,7 @@ def _write_failure(name: str, why: str, hint: str) -> StateError:
 
 
 def _lock(connection: Connection, port_id: uuid.UUID) -> bool:
+    keep_alive(connection)
     row = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", (SINK_LOCK, sink_lock(port_id))).fetchone()
     assert row is not None
-    if row[0]:
-        keep_alive(connection)
     return bool(row[0])

@@ -12,7 +12,7 @@ from postroom.messagebox.configuration import read_receive_locations
 from postroom.messagebox.connection import Login, connect
 from postroom.spark.intake.inbox_rows import Inbox, InboxNumbering
 from postroom.spark.receive.task import ReceiveTask
-from tests.support.killed_process import kill_after, kill_self
+from tests.support.interrupted_process import kill_after, kill_self
 
 #: The interchanges that the process stores: a small one, and a large one in fragments.
 SMALL, LARGE = uuid.UUID(int=1 << 120), uuid.UUID(int=2 << 120)

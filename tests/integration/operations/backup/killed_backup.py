@@ -9,7 +9,7 @@ from pathlib import Path
 from postroom.messagebox.file_pause import FilePause
 from postroom.operations.backup import create, manifest, programs, restore_backup
 from postroom.operations.backup.saved_files import FileCollection
-from tests.support.killed_process import kill_after, kill_self
+from tests.support.interrupted_process import kill_after, kill_self
 
 #: The points at which the process is killed, and how each is patched.
 POINTS: dict[str, Callable[[], None]] = {

@@ -16,7 +16,7 @@ from tests.integration.operations.backup import killed_backup
 from tests.support.box import Box
 from tests.support.databases import Databases
 from tests.support.file_location import add_file_location
-from tests.support.killed_process import run_until_killed
+from tests.support.interrupted_process import run_until_killed
 from tests.support.waiting import wait_until
 
 

@@ -16,7 +16,7 @@ from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.watched_folder import ClaimFolders
 from postroom.spark.receive.task import ReceiveTask
 from tests.support.file_systems import refuse_links_into
-from tests.support.killed_process import kill_after, kill_self
+from tests.support.interrupted_process import kill_after, kill_self
 
 #: The points at which the process is killed, and how each is patched.
 POINTS: dict[str, Callable[[], None]] = {

@@ -19,7 +19,7 @@ from tests.integration.spark.intake.killed_claimer import COPY_POINTS, POINTS, m
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
 from tests.support.file_systems import refuse_links_into
-from tests.support.killed_process import run_until_killed
+from tests.support.interrupted_process import run_until_killed
 from tests.support.waiting import wait_until
 
 FILES = 4

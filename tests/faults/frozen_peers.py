@@ -1,0 +1,118 @@
+"""Processes that freeze (SIGSTOP) at a given point of their work, and do not continue."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from postroom.adapters.null import NullSender
+from postroom.agent import publish
+from postroom.agent.direct.direct_batch import DirectBatch
+from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.receiving.document_batch import DocumentBatch
+from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.routing.table import RoutingTable
+from postroom.hosts import run_host
+from postroom.hosts.registration import Registration
+from postroom.message import Message
+from postroom.messagebox import jobs
+from postroom.messagebox.configuration import read_hosts, read_receive_locations
+from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.queues import HostQueues
+from postroom.messagebox.storage import copy_rows
+from postroom.operations.ports import send_ports
+from tests.support.box import Region, interchange
+from tests.support.interrupted_process import freeze_after, freeze_before
+
+KEY = "frozen"
+INTERCHANGE = uuid.UUID("7b7c1f0c-6b5e-4b0c-9a53-2f7b6f2f9d11")
+FEW, MANY = 3, 50
+
+
+def messages(count: int) -> list[Message]:
+    return [Message.of(b"frozen %d" % number, promoted={Region: "EU"}) for number in range(count)]
+
+
+def publish_few(connection: Connection) -> None:
+    _publish(connection, FEW)
+
+
+def publish_many(connection: Connection) -> None:
+    _publish(connection, MANY)
+
+
+def _publish(connection: Connection, count: int) -> None:
+    [host] = read_hosts(connection)
+    MessageAgent(connection, host, RoutingTable()).publish(messages(count), key=KEY)
+
+
+def receive(connection: Connection) -> None:
+    [location] = read_receive_locations(connection)
+    lines = b"\n".join(b'{"region": "EU", "total": 1, "priority": %d}' % number for number in range(MANY))
+    Receiver(connection, RoutingTable()).receive(location, [interchange(lines, INTERCHANGE)])
+
+
+def start_port(connection: Connection) -> None:
+    send_ports.start(connection, "Other")
+
+
+def run_jobs(connection: Connection) -> None:
+    jobs.run_all_jobs_once(connection)
+
+
+#: The number of messages that each publisher publishes.
+PUBLISHED: dict[Callable[[Connection], None] | None, int] = {publish_few: FEW, publish_many: MANY, receive: MANY}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """A point at which a process freezes: what it does, and the function that freezes it."""
+
+    work: Callable[[Connection], None] | None
+    """None if the process is a host."""
+    owner: Any
+    function: str
+    before: bool = False
+
+    def patch(self) -> None:
+        function = getattr(self.owner, self.function)
+        setattr(self.owner, self.function, freeze_before(function) if self.before else freeze_after(function))
+
+
+POINTS = {
+    "direct lane: after the receipts": Point(work=publish_many, owner=DirectBatch, function="prepare"),
+    "direct lane: after matching": Point(work=publish_many, owner=DirectBatch, function="match"),
+    "direct lane: after the calls": Point(work=publish_few, owner=DirectBatch, function="insert"),
+    "direct lane: after the messages": Point(work=publish_many, owner=DirectBatch, function="write_messages"),
+    "direct lane: in a COPY": Point(work=publish_many, owner=copy_rows._FlushingWriter, function="write"),
+    "direct lane: with the routing lock": Point(work=publish_many, owner=publish, function="lock_routing"),
+    "direct lane: before the commit": Point(work=publish_many, owner=DirectBatch, function="write_routes"),
+    "streaming lane: after the receipts": Point(work=receive, owner=DocumentBatch, function="prepare"),
+    "streaming lane: after matching": Point(work=receive, owner=DocumentBatch, function="match"),
+    "streaming lane: in a COPY": Point(work=receive, owner=copy_rows._FlushingWriter, function="write"),
+    "streaming lane: after the messages": Point(work=receive, owner=DocumentBatch, function="write_messages"),
+    "streaming lane: with the routing lock": Point(work=receive, owner=publish, function="lock_routing"),
+    "streaming lane: before the commit": Point(work=receive, owner=DocumentBatch, function="write_routes"),
+    "operator: with the routing lock": Point(work=start_port, owner=send_ports, function="get_send_port"),
+    "jobs: between two jobs": Point(work=run_jobs, owner=jobs, function="_run"),
+    "jobs: inside a job": Point(work=run_jobs, owner=jobs, function="_single"),
+    "host: after a claim": Point(work=None, owner=HostQueues, function="dequeue"),
+    "host: during a send": Point(work=None, owner=NullSender, function="send", before=True),
+    "host: before the outcomes are committed": Point(work=None, owner=HostQueues, function="complete_claims"),
+    "host: while it waits for messages": Point(work=None, owner=Registration, function="_watch"),
+}
+
+
+def main(url: str, home: str, name: str) -> None:
+    """Freeze at the point with this name."""
+    point = POINTS[name]
+    if point.work is None:
+        point.patch()
+        run_host(url, "Default", Path(home), as_role=True)
+    else:
+        with connect(url, application_name="postroom host Default") as connection:
+            point.patch()
+            point.work(connection)
