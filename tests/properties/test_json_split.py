@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from postroom.message import Bytes
 from postroom.pipelines import Json
-from postroom.pipelines.documents.spool import slice_body
+from postroom.pipelines.documents.temporary_bodies import slice_body
 from postroom.properties import Property
 
 Region = Property("X.Region", str)

@@ -18,8 +18,8 @@ from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Login
 from postroom.operations.ports.receive_locations import list_locations
+from postroom.spark.bulk.bulk_files import BulkFiles
 from postroom.spark.bulk.bulk_once import receive_once
-from postroom.spark.bulk.files import BulkFiles
 from tests.spark.conftest import ClaimFiles
 from tests.support.box import PROMOTE, Box, Region
 from tests.support.bulk_location import add_bulk_location

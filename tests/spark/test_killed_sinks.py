@@ -19,9 +19,9 @@ from postroom.adapters import SparkSink
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import Login
 from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
-from postroom.spark.sinks import files
+from postroom.spark.sinks import file_sink
 from postroom.spark.sinks.drain import Drain
-from postroom.spark.sinks.files import HadoopTarget, LocalTarget
+from postroom.spark.sinks.file_sink import HadoopTarget, LocalTarget
 from postroom.spark.sinks.writer import SparkWriter
 from tests.support.box import Box
 from tests.support.sinks import Killed, add_sink, drain_batch, publish
@@ -35,7 +35,7 @@ Step = tuple[Any, str, bool, int]
 _WRITE: list[Step] = [(SparkWriter, "write", False, 0), (SparkWriter, "write", True, 0)]
 LOCAL: list[Step] = [
     *_WRITE,
-    (files, "_sync", True, 0),
+    (file_sink, "_sync", True, 0),
     (LocalTarget, "_log", False, 1),
     (LocalTarget, "_log", True, 1),
     (LocalTarget, "publish", True, 1),

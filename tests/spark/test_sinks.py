@@ -29,7 +29,7 @@ from postroom.messagebox.streams.throttle import store_thresholds
 from postroom.operations.deployment.apply import apply
 from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess
-from postroom.spark.sinks.files import HadoopTarget, LocalTarget, format_name
+from postroom.spark.sinks.file_sink import HadoopTarget, LocalTarget, format_name
 from postroom.spark.sinks.running_sinks import Sinks
 from postroom.system_properties import BTS
 from tests.support.box import PROMOTE, Box, Priority, Region, Total

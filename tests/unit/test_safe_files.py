@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from postroom.message import FileSlice
-from postroom.pipelines.documents.spool import slice_body
+from postroom.pipelines.documents.temporary_bodies import slice_body
 from postroom.safe_files import get_inode, open_regular_file
 
 

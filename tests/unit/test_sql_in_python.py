@@ -12,7 +12,7 @@ from pathlib import Path
 import postroom
 
 SOURCES = Path(postroom.__file__).parent
-USERS_TABLES = {Path("spark/sinks/jdbc.py"), Path("spark/sinks/tables.py")}
+USERS_TABLES = {Path("spark/sinks/jdbc.py"), Path("spark/sinks/postgres_table.py")}
 
 _STATEMENT = re.compile(r"\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH|MERGE INTO|CREATE|ALTER|DROP)\s")
 _NOT_INLINE = re.compile(r"\b(JOIN|UNION|EXCEPT|INTERSECT|ON CONFLICT|WITH|CASE|GROUP BY|USING)\b|(?<!^)\bSELECT\b")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
-from postroom.agent.error_reports import Failure, is_error_report
+from postroom.agent.error_messages import Failure, is_error_report
 from postroom.agent.idempotency import Kind, derive_id, unit_for_failure
 from postroom.agent.publish import Publisher, StoredMessage
 from postroom.agent.routing.matching import Matcher, ProcedureMatcher

@@ -36,7 +36,7 @@ from postroom.filters.columns import (
 )
 from postroom.filters.expression import Filter
 from postroom.filters.matching.compile import build_groups, build_paths
-from postroom.filters.matching.rows import Rows, build_rows, concatenate_rows
+from postroom.filters.matching.compiled_rows import Rows, build_rows, concatenate_rows
 from postroom.filters.matching.two_passes import Path, SecondPass
 from postroom.values import Value
 

@@ -15,9 +15,9 @@ from postroom.clock import system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError, StateError, Unavailable
 from postroom.messagebox.configuration import Host, ReceiveLocation
 from postroom.messagebox.connection import Login
-from postroom.messagebox.streams.running_sinks import lock_sinks_served
+from postroom.messagebox.streams.sink_progress import lock_sinks_served
+from postroom.spark.bulk.bulk_files import BulkFiles
 from postroom.spark.bulk.bulk_once import Watcher, receive_once
-from postroom.spark.bulk.files import BulkFiles
 from postroom.spark.bulk.row_stream import start_row_stream
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.intake import file_claims

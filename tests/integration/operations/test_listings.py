@@ -18,7 +18,7 @@ from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import PortState, read_receive_locations
 from postroom.messagebox.connection import connect
-from postroom.messagebox.streams.running_locations import LocationProgress, LocationReport, LocationState
+from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.subscriptions import SubscriptionState
 from postroom.operations.hosts import list_host_instances, list_hosts
 from postroom.operations.instances.changes import resume, terminate

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from postroom.agent.error_reports import Failure, get_message_type
+from postroom.agent.error_messages import Failure, get_message_type
 from postroom.agent.idempotency import Kind, derive_id, unit_for_failure
 from postroom.agent.originator import resolve_originator, to_stored_originator
 from postroom.agent.publish import RoutedMessages, RoutingLock

@@ -25,7 +25,7 @@ from postroom.message import BODY_NAME, MAX_PARTS, Body, Bytes, Context, Part, p
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.storage.stored_values import format_decimal
 from postroom.pipelines.documents.disassembled_batch import BadDocument
-from postroom.pipelines.documents.spool import slice_body
+from postroom.pipelines.documents.temporary_bodies import slice_body
 from postroom.properties import is_distinguished
 from postroom.system_properties import BTS
 from postroom.values import Value, value_to_json

@@ -181,7 +181,7 @@ def resume(
       postroom instance resume 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000 --body fixed.json
       postroom instance resume --all --port Europe --error DELIVERY
     """
-    from postroom.cli.files import open_body
+    from postroom.cli.input_files import open_body
     from postroom.operations.instances import changes as instance_changes
 
     if body is not None and len(ids) != 1:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from postroom.cli.connection import open_messagebox
-from postroom.cli.files import open_body
+from postroom.cli.input_files import open_body
 from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.rendering.output import show_rows
 

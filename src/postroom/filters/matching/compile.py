@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from postroom.filters.columns import MISSING, UNBOUNDED, Bool, Int8, Int32, Int64, Slot, mark_changes
-from postroom.filters.matching.rows import BITWISE_AND, INTERVAL, NOT_EQUAL, Rows
+from postroom.filters.matching.compiled_rows import BITWISE_AND, INTERVAL, NOT_EQUAL, Rows
 from postroom.filters.matching.two_passes import Feature, Groups, Path, Postings, Predicates
 from postroom.values import ValueType
 

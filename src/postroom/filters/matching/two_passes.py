@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from postroom.filters.columns import MISSING, Bool, Int8, Int32, Int64, RankedBatch, Ranks
-from postroom.filters.matching.rows import BITWISE_AND, INTERVAL, NOT_EQUAL
+from postroom.filters.matching.compiled_rows import BITWISE_AND, INTERVAL, NOT_EQUAL
 
 #: How many (message, group) pairs are checked together: enough to hide the cost of a call, few enough for the cache.
 PAIRS_AT_ONCE = 1 << 17

@@ -21,7 +21,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.streams.throttle import Throttle, ThrottleWatch
 from postroom.pipelines.components.party import HASHED, KEY_HEADER, key_hash
-from postroom.pipelines.documents.spool import Spool
+from postroom.pipelines.documents.temporary_bodies import Spool
 from postroom.system_properties import HTTP
 
 _log = logging.getLogger(__name__)

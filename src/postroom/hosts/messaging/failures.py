@@ -7,7 +7,7 @@ import uuid
 from datetime import timedelta
 
 from postroom.adapters.dynamic.addresses import Endpoint, get_endpoint
-from postroom.agent.error_reports import Failure, get_message_type
+from postroom.agent.error_messages import Failure, get_message_type
 from postroom.agent.failed_messages import FailedMessages
 from postroom.agent.reports import Unroutable
 from postroom.clock import Clock

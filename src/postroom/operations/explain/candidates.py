@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
-from postroom.agent.error_reports import Failure, get_message_type
+from postroom.agent.error_messages import Failure, get_message_type
 from postroom.agent.idempotency import Progress
 from postroom.agent.originator import PublisherLogin
 from postroom.agent.receiving.authentication import authenticate, authentication_failure, find_authenticated

@@ -16,7 +16,7 @@ from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 
-from postroom.agent.error_reports import is_error_report
+from postroom.agent.error_messages import is_error_report
 from postroom.errors import MessageFailure
 from postroom.filters.authorisation import MessagePredicate, find_unmet, may_receive
 from postroom.filters.explain import Explanation, distance, explain

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any, Literal
 
-from postroom.agent.error_reports import FAILURE_CODES
+from postroom.agent.error_messages import FAILURE_CODES
 from postroom.errors import NotFound, nearest
 from postroom.messagebox.configuration import ServiceClass, find_host
 from postroom.messagebox.connection import Connection

@@ -22,7 +22,7 @@ from postroom.messagebox.configuration import (
 )
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.statements import statement
-from postroom.messagebox.streams.running_locations import LocationState
+from postroom.messagebox.streams.location_progress import LocationState
 from postroom.safe_files import make_folder
 from postroom.spark.intake.location_lock import LOCATION_LOCK, lock_number
 

@@ -11,7 +11,7 @@ from postroom.errors import DefinitionError
 from postroom.messagebox.configuration import PortState, SendPort, read_hosts
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.messagebox.streams.running_sinks import SINKS_SERVED_LOCK, SinkState
+from postroom.messagebox.streams.sink_progress import SINKS_SERVED_LOCK, SinkState
 from postroom.operations.ports.send_ports import list_ports
 
 

@@ -24,7 +24,7 @@ from postroom.messagebox.configuration import read_hosts, read_receive_locations
 from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.embedded.postmaster import Guard
-from postroom.messagebox.streams.running_locations import LocationState
+from postroom.messagebox.streams.location_progress import LocationState
 from postroom.operations.ports.receive_locations import describe_running_locations
 
 _POLL_SECONDS = 0.2

@@ -18,7 +18,7 @@ from postroom.pipelines.components.party import PartyByCertificate, PartyByKey, 
 from postroom.pipelines.components.smime import SMime
 from postroom.pipelines.components.text import Base64, Charset
 from postroom.pipelines.components.xsd import Xsd
-from postroom.pipelines.documents.spool import spool
+from postroom.pipelines.documents.temporary_bodies import spool
 
 __all__ = [
     "CONSUMED",

@@ -14,7 +14,7 @@ from postroom.errors import PipelineFailure, is_environment_error
 from postroom.message import CHUNK_SIZE, Body, Message
 from postroom.pipelines.components.contract import Decoder
 from postroom.pipelines.documents.body_file import BodyFile
-from postroom.pipelines.documents.spool import spool
+from postroom.pipelines.documents.temporary_bodies import spool
 
 #: The maximum size that BizTalk's pipelines accept (LRG-01).
 MAX_SIZE = 4 << 30

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from postroom.message import Body, Message
-from postroom.pipelines.shipping.files import NO_FILES, ShippedFiles
+from postroom.pipelines.shipping.shipped_files import NO_FILES, ShippedFiles
 from postroom.properties import Property
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from urllib.parse import urldefrag, urljoin
 
 from postroom.errors import BadValue, PipelineFailure
 from postroom.pipelines.components.contract import Validator
-from postroom.pipelines.shipping.files import ShippedFiles
+from postroom.pipelines.shipping.shipped_files import ShippedFiles
 from postroom.system_properties import BTS
 
 if TYPE_CHECKING:

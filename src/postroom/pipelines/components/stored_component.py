@@ -18,8 +18,8 @@ from typing import Any
 
 from postroom.errors import DefinitionError, PipelineFailure, is_environment_error
 from postroom.pipelines.components.contract import Component
-from postroom.pipelines.shipping.files import ShippedFiles
 from postroom.pipelines.shipping.modules import import_shipped_module
+from postroom.pipelines.shipping.shipped_files import ShippedFiles
 
 _HINT = "Correct the application and apply it again, or install what is missing where the pipelines run; then resume."
 

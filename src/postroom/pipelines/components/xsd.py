@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from postroom.errors import PipelineFailure
 from postroom.pipelines.components.contract import Validator
 from postroom.pipelines.definition import type_problems
-from postroom.pipelines.shipping.files import ShippedFiles
+from postroom.pipelines.shipping.shipped_files import ShippedFiles
 
 if TYPE_CHECKING:
     from postroom.pipelines.documents.message_batch import MessageBatch

@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING
 
 from postroom.message import Body, Bytes
-from postroom.pipelines.documents.spool import slice_body
+from postroom.pipelines.documents.temporary_bodies import slice_body
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -12,7 +12,7 @@ import pyarrow as pa
 from postroom.errors import MessageFailure
 from postroom.message import Body, Bytes, Context, Message, Part
 from postroom.pipelines.documents.disassembled_batch import BadDocument, DecodedInterchange, Form
-from postroom.pipelines.documents.spool import slice_body
+from postroom.pipelines.documents.temporary_bodies import slice_body
 from postroom.properties import is_distinguished
 from postroom.system_properties import BTS
 

@@ -26,8 +26,8 @@ from postroom.pipelines.definition import BAD_DOCUMENTS, Definition, Format, Pas
 from postroom.pipelines.flat.definition import Csv, FlatFile
 from postroom.pipelines.json.definition import Json, JsonLines
 from postroom.pipelines.rows.definition import Rows
-from postroom.pipelines.shipping.files import NO_FILES, Files, ShippedFiles
 from postroom.pipelines.shipping.imported_files import find_imported_files
+from postroom.pipelines.shipping.shipped_files import NO_FILES, Files, ShippedFiles
 from postroom.pipelines.xml.definition import Xml, XmlReceive
 from postroom.properties import Property
 from postroom.stored_definitions import read_stored

@@ -18,7 +18,7 @@ from postroom.pipelines.documents.disassembled_batch import (
     DisassembledBatch,
     oversize_failure,
 )
-from postroom.pipelines.documents.spool import Spool
+from postroom.pipelines.documents.temporary_bodies import Spool
 from postroom.pipelines.receive.component_calls import component_failure, run_component
 from postroom.properties import Property, dotted_name, split_key
 from postroom.system_properties import BTS

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from postroom.pipelines.shipping.files import ShippedFiles
+from postroom.pipelines.shipping.shipped_files import ShippedFiles
 
 
 def import_shipped_module(files: ShippedFiles, path: str) -> ModuleType:

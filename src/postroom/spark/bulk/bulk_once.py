@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from postroom.errors import StateError, Unavailable
 from postroom.messagebox.connection import Login
-from postroom.spark.bulk.files import BulkFiles
+from postroom.spark.bulk.bulk_files import BulkFiles
 from postroom.spark.bulk.progress import BulkMeter, BulkProgress
 from postroom.spark.error_reasons import format_reason
 

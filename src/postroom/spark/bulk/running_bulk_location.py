@@ -16,8 +16,8 @@ from postroom.clock import Clock, system_clock
 from postroom.errors import PostroomError, Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import LazyConnection, Login
-from postroom.messagebox.streams.running_locations import LocationProgress
-from postroom.spark.bulk.files import BulkFiles
+from postroom.messagebox.streams.location_progress import LocationProgress
+from postroom.spark.bulk.bulk_files import BulkFiles
 from postroom.spark.bulk.progress import BulkMeter, BulkProgress
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.receive.running_location import RunningLocation

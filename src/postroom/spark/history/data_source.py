@@ -22,7 +22,7 @@ from postroom.errors import DefinitionError, NotAllowed, NotFound, Unavailable
 from postroom.messagebox.connection import Login
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.statements import statement
-from postroom.spark.history.tables import TABLES, HistoryTable
+from postroom.spark.history.history_tables import TABLES, HistoryTable
 from postroom.spark.history.where import Condition, parse_where
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from postroom.errors import BadFilter
 from postroom.filters.expression import Operator, Predicate
 from postroom.filters.text import format_value, parse
 from postroom.properties import Property
-from postroom.spark.history.tables import ColumnKind, HistoryTable
+from postroom.spark.history.history_tables import ColumnKind, HistoryTable
 
 #: A condition of PostgreSQL with its parameters.
 Condition = tuple[str, list[Any]]

@@ -20,7 +20,7 @@ from postroom.clock import Clock, system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, LazyConnection, Login
-from postroom.messagebox.streams.running_locations import LocationProgress, LocationReport, LocationState
+from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.streams.throttle import Throttle
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.intake.intake import Intake, is_drained, make_intake

@@ -26,11 +26,11 @@ from postroom.maps.port_maps import NO_MAPS
 from postroom.messagebox.configuration import Host, SendPort, read_send_ports
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.queues import MAX_DESCRIPTION, Retry, Suspension
-from postroom.messagebox.streams.running_sinks import SinkReport
 from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
+from postroom.messagebox.streams.sink_progress import SinkReport
 from postroom.spark.error_reasons import format_reason
-from postroom.spark.sinks.files import FileTarget
-from postroom.spark.sinks.rows import RowFormat
+from postroom.spark.sinks.file_sink import FileTarget
+from postroom.spark.sinks.row_format import RowFormat
 from postroom.spark.sinks.task import SinkPort, SinkTask
 
 _log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from postroom.errors import MessageBoxUnavailable, PostroomError, StateError
 from postroom.messagebox.configuration import Host, read_send_ports
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.heartbeat import keep_alive
-from postroom.messagebox.streams.running_sinks import lock_sinks_served
+from postroom.messagebox.streams.sink_progress import lock_sinks_served
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.sinks.drain import Drain
 from postroom.spark.sinks.writer import SparkWriter

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from postroom.agent.error_reports import Failure, get_message_type
+from postroom.agent.error_messages import Failure, get_message_type
 from postroom.agent.failed_messages import FailedMessages
 from postroom.clock import system_clock
 from postroom.errors import ClaimLost, DeliveryRefused, MessageFailure
@@ -25,7 +25,7 @@ from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueu
 from postroom.messagebox.storage.stored_messages import build_message
 from postroom.messagebox.streams.sink_batches import SinkMessage, SinkQueue
 from postroom.pipelines.definition import FORMAT_SECONDS
-from postroom.spark.sinks.rows import RowFormat, to_row_failure
+from postroom.spark.sinks.row_format import RowFormat, to_row_failure
 from postroom.spark.worker import GRACE, attempt_alone, guard_worker, worker_death
 
 _log = logging.getLogger(__name__)

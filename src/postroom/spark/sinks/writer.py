@@ -11,10 +11,10 @@ from postroom.adapters import AnySink, SparkSink, SparkTable
 from postroom.errors import DefinitionError
 from postroom.messagebox.streams.sink_batches import SinkBatch
 from postroom.spark.session import has_died, without_pandas_warning
-from postroom.spark.sinks.files import FileTarget, HadoopTarget, LocalTarget
-from postroom.spark.sinks.rows import RowFormat
+from postroom.spark.sinks.file_sink import FileTarget, HadoopTarget, LocalTarget
+from postroom.spark.sinks.postgres_table import WRITTEN_SCHEMA, Table, TableTask
+from postroom.spark.sinks.row_format import RowFormat
 from postroom.spark.sinks.staging import StagedMerge, StagingTask
-from postroom.spark.sinks.tables import WRITTEN_SCHEMA, Table, TableTask
 from postroom.spark.sinks.task import SinkTask, split_into_chunks
 
 if TYPE_CHECKING:

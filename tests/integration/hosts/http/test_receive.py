@@ -28,7 +28,7 @@ from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.streams.throttle import store_thresholds
 from postroom.operations.ports import receive_locations as locations
 from postroom.pipelines.components import key_hash
-from postroom.pipelines.documents.spool import Spool
+from postroom.pipelines.documents.temporary_bodies import Spool
 from postroom.spark.intake.inbox_rows import Inbox, InboxNumbering
 from postroom.spark.receive.task import ReceiveTask
 from postroom.spark.worker import close_worker

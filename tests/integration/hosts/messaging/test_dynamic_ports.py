@@ -10,7 +10,7 @@ import pytest
 
 from postroom.adapters import File
 from postroom.adapters.dynamic.definition import Dynamic
-from postroom.agent.error_reports import FAILURE_CODES
+from postroom.agent.error_messages import FAILURE_CODES
 from postroom.errors import PublishFailed
 from postroom.hosts import HostInstance
 from postroom.message import Message

@@ -12,7 +12,7 @@ import pytest
 
 import tests
 from postroom.adapters import Attempt
-from postroom.agent.error_reports import Failure
+from postroom.agent.error_messages import Failure
 from postroom.agent.failed_messages import ErrorMessage, FailedMessages
 from postroom.clock import system_clock
 from postroom.errors import ClaimLost, DeliveryRefused, MessageBoxUnavailable

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from postroom.messagebox.connection import connect
-from postroom.messagebox.streams.running_locations import LocationProgress, LocationReport, LocationState
+from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.operations.ports.receive_locations import (
     create_watched_folders,
     describe_running_locations,

@@ -19,11 +19,11 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.errors import StateError, Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Login
-from postroom.messagebox.streams.running_locations import LocationReport
+from postroom.messagebox.streams.location_progress import LocationReport
 from postroom.operations.ports.receive_locations import LocationListing, list_locations
 from postroom.operations.ports.sinks import list_sinks
 from postroom.spark import pipeline_once, pipeline_process
-from postroom.spark.bulk.files import BulkFiles
+from postroom.spark.bulk.bulk_files import BulkFiles
 from postroom.spark.bulk.progress import BulkProgress
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
 from postroom.spark.intake import file_claims

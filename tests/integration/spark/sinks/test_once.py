@@ -13,7 +13,7 @@ from postroom.adapters import AnySink, SparkSink
 from postroom.errors import PostroomError, StateError, Unavailable
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.streams.sink_batches import SinkBatch
-from postroom.spark.sinks.files import LocalTarget
+from postroom.spark.sinks.file_sink import LocalTarget
 from postroom.spark.sinks.running_sinks import SINK_LOCK, Sinks, sink_lock
 from postroom.spark.sinks.task import SinkTask
 from postroom.spark.sinks.writer import SparkWriter

@@ -23,7 +23,7 @@ from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
 from postroom.operations.instances import changes as instance_changes
 from postroom.pipelines.definition import FORMAT_SECONDS
 from postroom.spark.sinks import drain, task
-from postroom.spark.sinks.rows import RowFormat
+from postroom.spark.sinks.row_format import RowFormat
 from postroom.spark.sinks.task import SinkPort, SinkTask
 from postroom.spark.worker import GRACE, MAX_ATTEMPTS
 from tests.integration.spark.sinks.test_steps import make_sink, read_ids

@@ -10,7 +10,7 @@ from postroom.adapters import SparkSink, SparkTable
 from postroom.errors import NotAllowed
 from postroom.messagebox.configuration import read_send_ports
 from postroom.messagebox.connection import connect
-from postroom.messagebox.streams.running_sinks import SinkReport, lock_sinks_served
+from postroom.messagebox.streams.sink_progress import SinkReport, lock_sinks_served
 from postroom.operations.describe import describe_value
 from postroom.operations.ports.sinks import SinkListing, get_guarantee, list_sinks
 from tests.support.box import Box, Region

@@ -24,10 +24,10 @@ from postroom.maps.running import RunningMaps
 from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
-from postroom.spark.sinks.files import LocalTarget
+from postroom.spark.sinks.file_sink import LocalTarget
 from postroom.spark.sinks.jdbc import merge_statement
+from postroom.spark.sinks.postgres_table import Table
 from postroom.spark.sinks.running_sinks import sink_lock
-from postroom.spark.sinks.tables import Table
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region
 from tests.support.sinks import Killed, add_sink, drain_batch, make_drain, publish, read_lake, read_port_id

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from postroom.errors import PipelineFailure
 from postroom.message import Body, Bytes, FileSlice, Message
 from postroom.pipelines import Receive, components
-from postroom.pipelines.documents.spool import MAX_IN_MEMORY, SpooledSlice, slice_body, spool
+from postroom.pipelines.documents.temporary_bodies import MAX_IN_MEMORY, SpooledSlice, slice_body, spool
 
 TEXT = b"region;total\nEU;1\n" * 1000
 

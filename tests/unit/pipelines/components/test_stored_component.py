@@ -8,7 +8,7 @@ from postroom import maps
 from postroom.pipelines import components
 from postroom.pipelines.components import Component
 from postroom.pipelines.components.stored_component import StoredComponent, refer_to
-from postroom.pipelines.shipping.files import NO_FILES
+from postroom.pipelines.shipping.shipped_files import NO_FILES
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.pipelines import Csv, Json, JsonLines, PassThrough, Receive, Xml, components, load_pipeline
 from postroom.pipelines.documents.message_batch import MessageBatch
-from postroom.pipelines.shipping.files import ShippedFiles
+from postroom.pipelines.shipping.shipped_files import ShippedFiles
 from postroom.properties import Property
 from postroom.system_properties import BTS, FILE
 from tests.support.waiting import PATIENCE

@@ -19,7 +19,7 @@ from psycopg.types.json import Jsonb
 from postroom.errors import DatabaseError, DefinitionError, DeliveryRefused, Unavailable
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
-from postroom.spark.sinks.rows import to_row_failure
+from postroom.spark.sinks.row_format import to_row_failure
 from postroom.spark.sinks.task import SinkTask
 
 #: The result of a task for each chunk.

@@ -12,7 +12,7 @@ from postroom.adapters import SparkSink
 from postroom.errors import ClaimLost, MessageBoxUnavailable
 from postroom.message import Context, Message
 from postroom.properties import Property
-from postroom.spark.sinks.rows import RowFormat
+from postroom.spark.sinks.row_format import RowFormat
 from postroom.spark.sinks.task import CHUNK_BYTES, CHUNK_MESSAGES, split_into_chunks
 from postroom.system_properties import BTS
 
@@ -92,7 +92,7 @@ def test_a_deeply_nested_body_fails_alone() -> None:
 def test_an_unexpected_error_of_one_row_does_not_affect_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrow rejects a value, or the JSON reader fails."""
     format = RowFormat(columns=SparkSink("parquet", "x", columns=[Region]).columns, body="none")
-    monkeypatch.setattr("postroom.spark.sinks.rows._value", lambda _, message: message.context.get(Region))
+    monkeypatch.setattr("postroom.spark.sinks.row_format._value", lambda _, message: message.context.get(Region))
     messages = [Message.of(b"", promoted={Region: region}) for region in ("EU", "US", "UK")]
     object.__setattr__(messages[1], "context", Odd(messages[1].context))
     rows, refused = convert(format, *messages)
@@ -117,7 +117,7 @@ def test_an_environment_error_ends_the_attempt(monkeypatch: pytest.MonkeyPatch, 
     def raises(_: Message) -> bytes:
         raise error
 
-    monkeypatch.setattr("postroom.spark.sinks.rows._read_body", raises)
+    monkeypatch.setattr("postroom.spark.sinks.row_format._read_body", raises)
     format = RowFormat(columns=(), body="binary")
     with pytest.raises(type(error)):
         format.convert([(Message.of(b"a"), NOON)])

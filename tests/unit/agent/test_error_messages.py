@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from postroom.agent.error_reports import FAILURE_CODES, Failure, is_error_report, to_failure_code
+from postroom.agent.error_messages import FAILURE_CODES, Failure, is_error_report, to_failure_code
 from postroom.errors import (
     AuthenticationFailure,
     BadValue,
