@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import pytest
 
-from postroom.messagebox.queues import HostQueues, Retry, Suspension
+from postroom.messagebox.queues import HostQueues, ScheduledRetry, Suspension
 from tests.support.box import Box
 from tests.support.databases import Databases
 from tests.support.plans import reads
@@ -85,7 +85,7 @@ def test_outcomes_find_their_rows_by_the_claim(full: Box, outcome: str) -> None:
                     case "complete":
                         assert QUEUES.complete(full.connection, claim_id, seqs) == LIMIT
                     case "retry":
-                        retry = Retry(delay=timedelta(minutes=1), code="X", description="x")
+                        retry = ScheduledRetry(delay=timedelta(minutes=1), code="X", description="x")
                         assert QUEUES.retry(full.connection, claim_id, dict.fromkeys(seqs, retry)) == LIMIT
                     case "suspend":
                         suspension = Suspension(code="X", description="x")

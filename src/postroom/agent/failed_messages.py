@@ -10,8 +10,8 @@ import uuid
 from dataclasses import replace
 
 from postroom.agent.error_messages import Failure, is_error_report
-from postroom.agent.idempotency import Kind, derive_id, unit_for_failure
-from postroom.agent.publish import Publisher, StoredMessage
+from postroom.agent.idempotency import IdKind, derive_id, unit_for_failure
+from postroom.agent.publish import Publisher, StoredMessageBatch
 from postroom.agent.routing.matching import Matcher, ProcedureMatcher
 from postroom.errors import ClaimLost
 from postroom.message import Bytes, Message, Part
@@ -37,13 +37,13 @@ class FailedMessages:
         if is_error_report(original):
             return False
         unit = unit_for_failure(claimed.instance_id)
-        error = Message(context=failure.build_context(original), message_id=derive_id(unit, Kind.MESSAGE, 0))
+        error = Message(context=failure.build_context(original), message_id=derive_id(unit, IdKind.MESSAGE, 0))
         publisher = Publisher(connection, ProcedureMatcher())
         batch = publisher.run(lambda matcher: ErrorMessage(error, unit, matcher, self._queues, claimed))
         return bool(len(batch.matches.rows))
 
 
-class ErrorMessage(StoredMessage):
+class ErrorMessage(StoredMessageBatch):
     """An error message that replaces a claimed message and shares its parts."""
 
     def __init__(

@@ -34,7 +34,7 @@ Ids = npt.NDArray[np.void]
 NUMBER_BITS = 38
 
 
-class Kind(IntEnum):
+class IdKind(IntEnum):
     """The type of thing that an id names. Numbers are unique within a unit and a kind."""
 
     MESSAGE = 0
@@ -60,7 +60,7 @@ class Units:
         """Return the units of some rows."""
         return Units(self.high[rows], self.low[rows])
 
-    def derive_ids(self, kind: Kind, numbers: npt.NDArray[np.int64]) -> Ids:
+    def derive_ids(self, kind: IdKind, numbers: npt.NDArray[np.int64]) -> Ids:
         """Return one id per row."""
         ids = np.empty((len(numbers), 2), dtype=">u8")
         ids[:, 0] = self.high
@@ -68,7 +68,7 @@ class Units:
         return ids.view("V16").reshape(-1)
 
 
-def derive_id(unit: uuid.UUID, kind: Kind, number: int) -> uuid.UUID:
+def derive_id(unit: uuid.UUID, kind: IdKind, number: int) -> uuid.UUID:
     """Return one id of a unit."""
     high, low = _split_unit(unit)
     return uuid.UUID(int=high << 64 | low | kind << NUMBER_BITS | number)

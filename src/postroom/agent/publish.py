@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from postroom.agent.idempotency import Ids, Kind, Units, to_id_array
+from postroom.agent.idempotency import IdKind, Ids, Units, to_id_array
 from postroom.agent.routing.batch_matches import MatchResult
 from postroom.agent.routing.correlation import locate_instances
 from postroom.agent.routing.matching import Matcher, ProcedureMatcher
@@ -184,7 +184,7 @@ class Routes:
         self.messages = matches.rows
         self._matches = matches
         self._subscription_ids = matches.subscription_ids
-        self._instance_ids = units.derive_ids(Kind.INSTANCE, first_instance + np.arange(len(matches.rows)))
+        self._instance_ids = units.derive_ids(IdKind.INSTANCE, first_instance + np.arange(len(matches.rows)))
         distinct, self._subscriber_of = np.unique(matches.subscription_ids, return_inverse=True)
         self._subscribers = [matches.subscribers[subscription_id] for subscription_id in distinct.tolist()]
 
@@ -320,7 +320,7 @@ class RoutedMessages:
         write_message_references(connection, lock, [self.messages[row] for row in kept], counts[kept])
 
 
-class StoredMessage(PublishBatch):
+class StoredMessageBatch(PublishBatch):
     """One message whose parts are in the MessageBox already. Its instances derive their ids from ``unit``."""
 
     def __init__(self, message: Message, unit: uuid.UUID, matcher: Matcher) -> None:

@@ -10,7 +10,7 @@ import threading
 import uuid
 from collections.abc import Callable, Collection
 
-from postroom.agent.publish import Publisher, StoredMessage, lock_current
+from postroom.agent.publish import Publisher, StoredMessageBatch, lock_current
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.receiving.suspended_documents import resume_interchange
 from postroom.agent.reports import RoutingFailureReport, Unroutable, publish_reports
@@ -78,7 +78,7 @@ class ResumedInbound:
         Receiver(connection, self._routing).receive_again(location, resumed, complete)
 
 
-class ResumedMessage(StoredMessage):
+class ResumedMessage(StoredMessageBatch):
     """A suspended message that is published to its current subscribers, with its stored context (decision 20)."""
 
     def match(self, connection: Connection) -> int:

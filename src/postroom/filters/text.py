@@ -21,7 +21,7 @@ from collections.abc import Iterable
 
 from postroom.errors import BadFilter, BadValue
 from postroom.filters.expression import Comparable, Filter, Operator, Predicate, all_of, any_of, compare
-from postroom.filters.tokens import Kind, Token, error_at, escape, split_braced_name, tokens
+from postroom.filters.tokens import Token, TokenKind, error_at, escape, split_braced_name, tokens
 from postroom.values import Value, ValueType, value_from_text, value_to_text
 
 _OPERATORS = {operator.symbol: operator for operator in Operator if operator is not Operator.EXISTS}
@@ -92,10 +92,10 @@ class _Parser:
                 self._by_name[name].append(each)
 
     def parse(self) -> Filter:
-        if self._peek().kind is Kind.END:
+        if self._peek().kind is TokenKind.END:
             raise BadFilter("The filter is empty.", hint="Write a comparison, such as Region == 'EU'.")
         result = self._any()
-        if self._peek().kind is not Kind.END:
+        if self._peek().kind is not TokenKind.END:
             raise self._unexpected_token(self._peek(), "and, or, or the end")
         return result
 
@@ -113,11 +113,11 @@ class _Parser:
 
     def _term(self) -> Filter:
         token = self._take()
-        if token.kind is Kind.OPEN:
+        if token.kind is TokenKind.OPEN:
             return self._in_parentheses(token)
-        if token.kind is Kind.KEYWORD and token.text == "exists":
+        if token.kind is TokenKind.KEYWORD and token.text == "exists":
             return self._exists()
-        if token.kind is not Kind.NAME:
+        if token.kind is not TokenKind.NAME:
             hint = "Filters have no operator not. Write the opposite comparison." if token.text == "not" else ""
             raise self._unexpected_token(token, f"a {self._noun}, exists(...) or a parenthesis", hint)
         return self._comparison(token)
@@ -127,14 +127,14 @@ class _Parser:
         if self._depth > _MAX_DEPTH:
             raise error_at(self._text, opening.start, f"Parentheses are nested more than {_MAX_DEPTH} deep")
         inside = self._any()
-        self._expect(Kind.CLOSE, "a closing parenthesis")
+        self._expect(TokenKind.CLOSE, "a closing parenthesis")
         self._depth -= 1
         return inside
 
     def _exists(self) -> Filter:
-        self._expect(Kind.OPEN, f"( and a {self._noun}")
-        property = self._property(self._expect(Kind.NAME, f"a {self._noun}"))
-        self._expect(Kind.CLOSE, "a closing parenthesis")
+        self._expect(TokenKind.OPEN, f"( and a {self._noun}")
+        property = self._property(self._expect(TokenKind.NAME, f"a {self._noun}"))
+        self._expect(TokenKind.CLOSE, "a closing parenthesis")
         return compare(property, Operator.EXISTS, None)
 
     def _comparison(self, name: Token) -> Filter:
@@ -142,12 +142,12 @@ class _Parser:
         if self._peek().text.lower() in ("in", "not", "between", "like"):
             hint = "Values are compared one at a time; join comparisons with and or or."
             raise self._unexpected_token(self._peek(), _COMPARISONS, hint)
-        symbol = self._expect(Kind.OPERATOR, _COMPARISONS)
+        symbol = self._expect(TokenKind.OPERATOR, _COMPARISONS)
         token = self._take()
         return Filter(((self._predicate(property, _OPERATORS[symbol.text], token),),))
 
     def _predicate(self, property: Comparable, operator: Operator, token: Token) -> Predicate:
-        literal = token.kind in (Kind.STRING, Kind.NUMBER) or token.text in ("true", "false")
+        literal = token.kind in (TokenKind.STRING, TokenKind.NUMBER) or token.text in ("true", "false")
         if not literal:
             raise self._unexpected_token(
                 token, "a value", "Put text values in quotes, as in 'EU'." if token.text else ""
@@ -156,7 +156,7 @@ class _Parser:
             named = property.value_type.python_type.__name__
             what = f"{property.dotted} is of type {named}, and a bitwise AND needs an int {self._noun}"
             raise error_at(self._text, token.start, what, "To join two comparisons write and.")
-        if property.value_type is ValueType.STR and token.kind is not Kind.STRING:
+        if property.value_type is ValueType.STR and token.kind is not TokenKind.STRING:
             hint = f"Put the value in quotes: '{token.text}'."
             raise error_at(self._text, token.start, f"{property.dotted} is text, and {token.text} is not", hint)
         try:
@@ -196,22 +196,22 @@ class _Parser:
 
     def _take(self) -> Token:
         token = self._peek()
-        if token.kind is not Kind.END:
+        if token.kind is not TokenKind.END:
             self._next += 1
         return token
 
     def _take_keyword(self, word: str) -> bool:
         token = self._peek()
-        found = token.kind is Kind.KEYWORD and token.text == word
+        found = token.kind is TokenKind.KEYWORD and token.text == word
         self._next += found
         return found
 
-    def _expect(self, kind: Kind, wanted: str) -> Token:
+    def _expect(self, kind: TokenKind, wanted: str) -> Token:
         token = self._take()
         if token.kind is not kind:
             raise self._unexpected_token(token, wanted)
         return token
 
     def _unexpected_token(self, token: Token, wanted: str, hint: str = "") -> BadFilter:
-        found = f"{token.text!r} is found" if token.kind is not Kind.END else "The filter ends"
+        found = f"{token.text!r} is found" if token.kind is not TokenKind.END else "The filter ends"
         return error_at(self._text, token.start, f"{found} where {wanted} is expected", hint)

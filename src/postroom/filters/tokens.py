@@ -13,7 +13,7 @@ from postroom.errors import BadFilter
 _SHOWN = 60
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a token is."""
 
     NAME = auto()
@@ -30,7 +30,7 @@ class Kind(Enum):
 class Token:
     """One token. ``text`` is a keyword in lower case, or a string without its quotes and escapes."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
     start: int
 
@@ -48,12 +48,12 @@ _WORD = re.compile(
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
 _KINDS = {
-    "name": Kind.NAME,
-    "number": Kind.NUMBER,
-    "string": Kind.STRING,
-    "operator": Kind.OPERATOR,
-    "open": Kind.OPEN,
-    "close": Kind.CLOSE,
+    "name": TokenKind.NAME,
+    "number": TokenKind.NUMBER,
+    "string": TokenKind.STRING,
+    "operator": TokenKind.OPERATOR,
+    "open": TokenKind.OPEN,
+    "close": TokenKind.CLOSE,
 }
 _ESCAPE = re.compile(r"\\(?:u\{([0-9A-Fa-f]{1,6})\}|(.)|$)", re.DOTALL)
 
@@ -85,14 +85,14 @@ def tokens(text: str) -> Iterator[Token]:
         if group != "space":
             yield _token(text, _KINDS[group], found.group(), position)
         position = found.end()
-    yield Token(Kind.END, "", len(text))
+    yield Token(TokenKind.END, "", len(text))
 
 
-def _token(text: str, kind: Kind, word: str, start: int) -> Token:
-    if kind is Kind.STRING:
+def _token(text: str, kind: TokenKind, word: str, start: int) -> Token:
+    if kind is TokenKind.STRING:
         return Token(kind, _unescape(text, word[1:-1], start + 1, word[0]), start)
-    if kind is Kind.NAME and word.lower() in KEYWORDS:
-        return Token(Kind.KEYWORD, word.lower(), start)
+    if kind is TokenKind.NAME and word.lower() in KEYWORDS:
+        return Token(TokenKind.KEYWORD, word.lower(), start)
     return Token(kind, word, start)
 
 

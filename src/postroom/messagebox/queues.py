@@ -92,7 +92,7 @@ class StoredPart(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Retry:
+class ScheduledRetry:
     """Retry after ``delay``, with the error of this attempt."""
 
     delay: timedelta
@@ -163,7 +163,11 @@ class HostQueues:
         return int.from_bytes(result.get_value(0, 0) or b"", "big")
 
     def retry(
-        self, connection: Connection, claim_id: uuid.UUID, retries: dict[int, Retry], now: datetime | None = None
+        self,
+        connection: Connection,
+        claim_id: uuid.UUID,
+        retries: dict[int, ScheduledRetry],
+        now: datetime | None = None,
     ) -> int:
         """Schedule retries, by sequence number. Return the number of rows that the claim still had."""
         values = list(retries.values())

@@ -17,7 +17,7 @@ from lxml import etree
 
 from postroom.errors import BadValue, Problem
 from postroom.properties import Property, dotted_name, property_key
-from postroom.schemas.path import Step, parse_path
+from postroom.schemas.path import PathStep, parse_path
 from postroom.schemas.registry import PromotedField, Schema, WrittenField
 from postroom.schemas.xsd import Declaration, XsdFile, XsdSet, xs
 from postroom.schemas.xsd_types import describe_unsupported_type, to_value_type
@@ -221,5 +221,5 @@ def _b(name: str) -> str:
     return f"{{{_BIZTALK}}}{name}"
 
 
-def _format_steps(steps: Sequence[Step]) -> str:
+def _format_steps(steps: Sequence[PathStep]) -> str:
     return "/" + "/".join(map(str, steps))

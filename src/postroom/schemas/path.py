@@ -16,7 +16,7 @@ _STEP = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class PathStep:
     """One name of a path. A namespace of None matches every namespace."""
 
     name: str
@@ -30,9 +30,9 @@ class Step:
         return f"@{self.name}" if self.attribute else self.name
 
 
-def parse_path(path: str) -> tuple[Step, ...] | None:
+def parse_path(path: str) -> tuple[PathStep, ...] | None:
     """Return the steps of a path, or None if it is not in BizTalk's form."""
-    steps: list[Step] = []
+    steps: list[PathStep] = []
     position = 0
     while position < len(path):
         match = _STEP.match(path, position)
@@ -40,7 +40,7 @@ def parse_path(path: str) -> tuple[Step, ...] | None:
             return None
         namespace = match["namespace"]
         steps.append(
-            Step(
+            PathStep(
                 name=match["name"][1:-1],
                 namespace=None if namespace is None else namespace[1:-1],
                 attribute=match["attribute"] is not None,

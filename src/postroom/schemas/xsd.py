@@ -10,7 +10,7 @@ from pathlib import Path
 from lxml import etree
 
 from postroom.errors import Problem
-from postroom.schemas.path import Step
+from postroom.schemas.path import PathStep
 from postroom.schemas.xsd_types import XSD
 
 _DECLARATIONS = ("element", "attribute", "complexType", "simpleType", "group", "attributeGroup")
@@ -102,7 +102,7 @@ class XsdSet:
                     key = kind, file.namespace, node.get("name", "")
                     self._global.setdefault(key, []).append((file, node))
 
-    def find_field(self, root: Declaration, steps: Sequence[Step]) -> Declaration | None:
+    def find_field(self, root: Declaration, steps: Sequence[PathStep]) -> Declaration | None:
         """Return the declaration that the steps lead to, or None. The first step is ``root``."""
         if not steps[0].matches(root.namespace, root.name) or steps[0].attribute:
             return None
@@ -181,7 +181,7 @@ class XsdSet:
         return next((candidate for candidate in found if candidate[0] is near), found[0] if found else None)
 
 
-def _matches(declared: Declaration, step: Step) -> bool:
+def _matches(declared: Declaration, step: PathStep) -> bool:
     is_attribute = declared.node.tag == xs("attribute")
     return is_attribute is step.attribute and step.matches(declared.namespace, declared.name)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import h11
 
 import postroom
-from postroom.adapters.http.connection import HttpConnection, Limits, RequestFailed, Response
+from postroom.adapters.http.connection import ConnectionLimits, HttpConnection, RequestFailed, Response
 from postroom.application.definition import ApplicationDefinition
 from postroom.application.loading.load import load, read
 from postroom.errors import BadValue
@@ -24,7 +24,7 @@ from tests.support.fuzzing.target import MessageLost, Target
 
 def make_http_target() -> Target:
     """Return the target for the heads and the framing of requests. Each request gets one response."""
-    limits = Limits(head=2_000, timeout=0.0, idle=0.0, whole=0.0)
+    limits = ConnectionLimits(head=2_000, timeout=0.0, idle=0.0, whole=0.0)
 
     def check(data: bytes) -> str:
         sent, received = socket.socketpair()
@@ -60,7 +60,7 @@ def make_http_target() -> Target:
     )
 
 
-def _answer(received: socket.socket, limits: Limits) -> Iterator[int]:
+def _answer(received: socket.socket, limits: ConnectionLimits) -> Iterator[int]:
     """Serve the requests of a connection as the server does. Yield the status of each response."""
     connection = HttpConnection(received, "192.0.2.1", limits)
     while connection.wait_for_request():

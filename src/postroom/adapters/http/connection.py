@@ -24,7 +24,7 @@ _LINGER_SECONDS, _LINGER_BYTES = 2.0, 8 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class ConnectionLimits:
     """The limits for clients.
 
     The head of a request has at most ``head`` bytes and takes at most ``timeout`` seconds, which is also the maximum of
@@ -92,7 +92,7 @@ def build_error_response(status: int, error: str, headers: Mapping[str, str] | N
 class HttpConnection:
     """One connection: requests and responses in turn."""
 
-    def __init__(self, connected: socket.socket, remote: str, limits: Limits) -> None:
+    def __init__(self, connected: socket.socket, remote: str, limits: ConnectionLimits) -> None:
         self._socket = connected
         self._remote = remote
         self._limits = limits

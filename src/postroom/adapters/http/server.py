@@ -20,8 +20,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from postroom.adapters.http.connection import (
+    ConnectionLimits,
     HttpConnection,
-    Limits,
     Request,
     RequestFailed,
     Response,
@@ -50,11 +50,11 @@ class HttpServer:
         handle: Handler,
         *,
         tls: ssl.SSLContext | None = None,
-        limits: Limits | None = None,
+        limits: ConnectionLimits | None = None,
     ) -> None:
         self._handle = handle
         self._tls = tls
-        self._limits = limits or Limits()
+        self._limits = limits or ConnectionLimits()
         self._stopping = threading.Event()
         self._free = threading.Semaphore(self._limits.connections)
         self._lock = threading.Lock()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from psycopg.pq import TransactionStatus
 
-from postroom.agent.idempotency import Kind, Receipt, derive_id, read_outcome, take_receipts
+from postroom.agent.idempotency import IdKind, Receipt, derive_id, read_outcome, take_receipts
 from postroom.agent.originator import PublisherLogin, has_originator, resolve_originator, to_stored_originator
 from postroom.agent.publish import PublishBatch, RoutedMessages, RoutingLock, lock_current
 from postroom.agent.reports import RoutingFailureReport, write_suspensions
@@ -228,7 +228,7 @@ class DirectBatch(PublishBatch):
         return len(self._routed.routes.messages) + 2 * row
 
     def _instance_id(self, row: int) -> uuid.UUID:
-        return derive_id(self._unit, Kind.INSTANCE, self._number(row))
+        return derive_id(self._unit, IdKind.INSTANCE, self._number(row))
 
     def _build_suspended_row(self, row: int, failure: RoutingFailure | BadValue) -> SuspendedRow:
         return SuspendedRow(
@@ -248,8 +248,8 @@ class DirectBatch(PublishBatch):
         self, row: int, failure: RoutingFailure, *, unit: uuid.UUID, number: int, related: uuid.UUID | None
     ) -> RoutingFailureReport:
         return RoutingFailureReport(
-            message_id=derive_id(unit, Kind.REPORT, number),
-            instance_id=derive_id(unit, Kind.INSTANCE, number + 1),
+            message_id=derive_id(unit, IdKind.REPORT, number),
+            instance_id=derive_id(unit, IdKind.INSTANCE, number + 1),
             related_instance_id=related,
             last_related_instance_id=related,
             host_id=self._host.host_id,

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from postroom.agent.idempotency import Kind, Units, take_receipts, to_id_array
+from postroom.agent.idempotency import IdKind, Units, take_receipts, to_id_array
 from postroom.agent.originator import to_stored_originators
 from postroom.agent.publish import PublishBatch, Routes, RoutingLock, lock_current
 from postroom.agent.receiving.authentication import authenticate
@@ -156,8 +156,8 @@ class DocumentBatch(PublishBatch):
         self._kept = np.flatnonzero(kept)
         units = Units.from_uuids(documents.units).take(documents.chunk_of[self._kept])
         numbers = documents.numbers[self._kept]
-        self._message_ids = units.derive_ids(Kind.MESSAGE, numbers)
-        self._part_ids = units.derive_ids(Kind.PART, numbers)
+        self._message_ids = units.derive_ids(IdKind.MESSAGE, numbers)
+        self._part_ids = units.derive_ids(IdKind.PART, numbers)
         self._match_counts = matches.counts[self._kept]
         self._routes: Iterable[Routes] = _build_routes(matches, kept, units)
         if matches.is_kept:

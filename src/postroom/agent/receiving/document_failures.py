@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from postroom.agent.error_messages import Failure, get_message_type
-from postroom.agent.idempotency import Kind, derive_id, unit_for_failure
+from postroom.agent.idempotency import IdKind, derive_id, unit_for_failure
 from postroom.agent.originator import resolve_originator, to_stored_originator
 from postroom.agent.publish import RoutedMessages, RoutingLock
 from postroom.agent.receiving.documents import Documents
@@ -181,7 +181,7 @@ class BatchFailures:
 
     def _next_instance(self, chunk: int) -> uuid.UUID:
         self._instances += 1
-        return derive_id(self._documents.units[chunk], Kind.INSTANCE, self._instances - 1)
+        return derive_id(self._documents.units[chunk], IdKind.INSTANCE, self._instances - 1)
 
     # -- deciding ----------------------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class BatchFailures:
         rows = np.unique(matches.rows)
         units = [unit_for_failure(failed[row].instance_id) for row in rows.tolist()]
         messages = [
-            self._build_message(failed[row], derive_id(unit, Kind.MESSAGE, 0), contexts[row])
+            self._build_message(failed[row], derive_id(unit, IdKind.MESSAGE, 0), contexts[row])
             for row, unit in zip(rows.tolist(), units, strict=True)
         ]
         self._errors = RoutedMessages(messages, replace(matches, rows=np.searchsorted(rows, matches.rows)), units)
@@ -255,7 +255,7 @@ class BatchFailures:
         is_related = not any(one.instance_id in routed for one in group)
         count = f" The report is about {len(group):,} documents; this is the first." if len(group) > 1 else ""
         return RoutingFailureReport(
-            message_id=derive_id(self._documents.units[first.chunk], Kind.REPORT, first.unroutable.number),
+            message_id=derive_id(self._documents.units[first.chunk], IdKind.REPORT, first.unroutable.number),
             instance_id=report_id,
             related_instance_id=first.instance_id if is_related else None,
             last_related_instance_id=group[-1].instance_id if is_related else None,
@@ -267,11 +267,11 @@ class BatchFailures:
         )
 
     def _message_id(self, one: _FailedInstance) -> uuid.UUID:
-        return derive_id(self._documents.units[one.chunk], Kind.MESSAGE, one.number)
+        return derive_id(self._documents.units[one.chunk], IdKind.MESSAGE, one.number)
 
     def _build_message(self, one: _FailedInstance, message_id: uuid.UUID, context: Context) -> Message:
         """Return a message with the bytes of the failed interchange or document."""
-        part_id = derive_id(self._documents.units[one.chunk], Kind.PART, one.number)
+        part_id = derive_id(self._documents.units[one.chunk], IdKind.PART, one.number)
         if one.row is not None:
             parts = self._documents.build_parts(one.row, part_id)
         else:

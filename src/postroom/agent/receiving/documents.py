@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.agent.idempotency import NUMBER_BITS, Kind, derive_id, unit_for_chunk
+from postroom.agent.idempotency import NUMBER_BITS, IdKind, derive_id, unit_for_chunk
 from postroom.agent.originator import PublisherLogin, resolve_originator, resolve_originator_columns
 from postroom.agent.receiving.interchange import Chunk, Interchange
 from postroom.filters.columns import Columns
@@ -192,7 +192,7 @@ class Documents:
         decoded = self.chunks[chunk].decoded
         first = _FIRST_OTHER_PART + document * _OTHER_PARTS_PER_DOCUMENT
         return tuple(
-            replace(part, part_id=derive_id(self.units[chunk], Kind.PART, first + number))
+            replace(part, part_id=derive_id(self.units[chunk], IdKind.PART, first + number))
             for number, part in enumerate(decoded.other_parts if decoded else ())
         )
 

@@ -16,7 +16,7 @@ from postroom.cli.rendering.output import Format, show_rows, to_json
 if TYPE_CHECKING:
     from postroom.application.definition import ApplicationDefinition
     from postroom.errors import Problem
-    from postroom.operations.deployment.plan import Difference, Plan, Step
+    from postroom.operations.deployment.plan import Difference, Plan, PlanStep
 
 _APP = click.argument("app", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 _ALL = click.option("--all", "everything", is_flag=True, help="Also show what does not change.")
@@ -121,7 +121,7 @@ def _load(options: CommandOptions, app: Path) -> ApplicationDefinition:
     raise loaded.build_error(conflicts)
 
 
-def _format_difference(step: Step, difference: Difference) -> str:
+def _format_difference(step: PlanStep, difference: Difference) -> str:
     before = "" if step.action == "create" else f"{difference.before} → "
     return f"{difference.field}: {before}{difference.after}"
 

@@ -83,7 +83,7 @@ def explain(
     from postroom.cli.rendering.explanation_json import explanation_to_json
     from postroom.cli.rendering.explanation_text import show_explanation
     from postroom.operations.explain.explanation import (
-        Limits,
+        ListingLimits,
         describe_ignored_file,
         explain_context,
         explain_file,
@@ -99,7 +99,7 @@ def explain(
     ignored = ""
     with open_messagebox(options) as connection:
         extra = parse_context(properties, written, read_deployed_properties(connection), require)
-        limits = Limits(receivers=limit, misses=nearest)
+        limits = ListingLimits(receivers=limit, misses=nearest)
         if message_id is not None:
             resolved = resolve_message_id(connection, message_id)
             explained = explain_message(connection, resolved, extra=extra, documents=documents + 1, limits=limits)

@@ -14,7 +14,7 @@ from postroom.clock import Clock
 from postroom.hosts.dequeue.service import Disposition, Outcome
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.connection import Connect, Connection, LazyConnection, transaction
-from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry, Suspension
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry, Suspension
 
 _BATCH_SIZE = 1000
 _IDLE_SECONDS = 1.0
@@ -66,7 +66,7 @@ class Completer:
         self.counts += self._write(_group_by_claim(self._batch))
         finished, self._batch = self._batch, []
         self._buffer.finish([claimed.seq for claimed, _ in finished])
-        if delays := [outcome.delay for _, outcome in finished if isinstance(outcome, Retry)]:
+        if delays := [outcome.delay for _, outcome in finished if isinstance(outcome, ScheduledRetry)]:
             self._on_scheduled(min(delays))
         if self._on_finished is not None:
             self._on_finished()
@@ -117,7 +117,7 @@ class _Outcomes:
 
     completed: list[int] = field(default_factory=list)
     released: list[int] = field(default_factory=list)
-    retries: dict[int, Retry] = field(default_factory=dict)
+    retries: dict[int, ScheduledRetry] = field(default_factory=dict)
     suspensions: dict[int, Suspension] = field(default_factory=dict)
     #: Outcomes that nothing is stored for.
     others: list[str] = field(default_factory=list)
@@ -137,7 +137,7 @@ def _group_by_claim(batch: Iterable[tuple[ClaimedMessage, Outcome]]) -> dict[uui
             outcomes = claims.setdefault(claim_id, _Outcomes())
         if outcome is Disposition.COMPLETE:
             outcomes.completed.append(claimed.seq)
-        elif isinstance(outcome, Retry):
+        elif isinstance(outcome, ScheduledRetry):
             outcomes.retries[claimed.seq] = outcome
         elif isinstance(outcome, Suspension):
             outcomes.suspensions[claimed.seq] = outcome

@@ -10,7 +10,7 @@ from datetime import timedelta
 from postroom.backoff import Backoff
 from postroom.hosts.dequeue.completer import Completer
 from postroom.hosts.dequeue.service import Service, ThreadConnections
-from postroom.messagebox.queues import ClaimedMessage, Retry
+from postroom.messagebox.queues import ClaimedMessage, ScheduledRetry
 
 _BACKOFF = Backoff(first=1.0, longest=256.0)
 _log = logging.getLogger(__name__)
@@ -58,10 +58,10 @@ class DequeueThread:
         self._connections.close()
 
 
-def _retry_after_defect(claimed: ClaimedMessage, error: Exception) -> Retry:
+def _retry_after_defect(claimed: ClaimedMessage, error: Exception) -> ScheduledRetry:
     """Return a retry with a growing delay. An exception that a service lets through is a defect of the service, so an
     immediate retry would fail again."""
-    return Retry(
+    return ScheduledRetry(
         delay=timedelta(seconds=_BACKOFF.delay(claimed.attempt + 1)),
         code="UNEXPECTED",
         description=f"The host could not handle the message.\n{type(error).__name__}: {error}\n"

@@ -12,7 +12,7 @@ from typing import Protocol
 from postroom.errors import ReadInterrupted, Unavailable
 from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
-from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry, StoredPart, Suspension
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry, StoredPart, Suspension
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 
 
@@ -29,7 +29,7 @@ class Disposition(Enum):
     DISCARD = "discarded"
 
 
-Outcome = Disposition | Retry | Suspension
+Outcome = Disposition | ScheduledRetry | Suspension
 
 
 class ThreadConnections:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from postroom.adapters.http.connection import Limits
+from postroom.adapters.http.connection import ConnectionLimits
 from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.adapters.http.server import HttpServer
 from postroom.background_loop import BackgroundLoop
@@ -116,7 +116,7 @@ class HttpLocations:
         requests.locations = locations
         try:
             tls = None if listener.certificate is None else _create_tls_context(*listener.certificate)
-            limits = Limits(timeout=listener.timeout, client_connections=listener.client_connections)
+            limits = ConnectionLimits(timeout=listener.timeout, client_connections=listener.client_connections)
             server = HttpServer(listener.listen, listener.port, requests, tls=tls, limits=limits)
         except OSError as error:
             # Another instance of this host may use the port now and release it later.

@@ -14,7 +14,7 @@ from postroom.clock import Clock
 from postroom.errors import ClaimLost, PostroomError, Unavailable, is_environment_error
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
 from postroom.messagebox.configuration import ReceiveLocation, SendPort, read_receive_locations
-from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, Retry, Suspension
+from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, ScheduledRetry, Suspension
 from postroom.messagebox.storage.stored_messages import StoredContext
 
 _log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ def _retry_or_suspend(port: SendPort, claimed: ClaimedMessage, error: Exception)
     code, description = _describe_error(error, f"send port {port.name}")
     terminal = isinstance(error, PostroomError) and not error.can_retry
     if not terminal and claimed.attempt < port.retry_count:
-        return Retry(delay=port.retry_interval, code=code, description=description)
+        return ScheduledRetry(delay=port.retry_interval, code=code, description=description)
     adapter, uri = _get_endpoint(port, claimed.context)
     return Suspension(code=code, description=description, adapter=adapter, uri=uri)
 
@@ -111,9 +111,11 @@ def _get_endpoint(port: SendPort, context: str | None) -> Endpoint:
     return Endpoint(port.adapter_kind, port.uri)
 
 
-def _retry_after_environment_error(error: Exception) -> Retry:
+def _retry_after_environment_error(error: Exception) -> ScheduledRetry:
     """Retry without limit, after a pause: the environment caused the error, not the message."""
-    return Retry(delay=_ENVIRONMENT_RETRY_DELAY, code=Unavailable.code, description=str(error)[:MAX_DESCRIPTION])
+    return ScheduledRetry(
+        delay=_ENVIRONMENT_RETRY_DELAY, code=Unavailable.code, description=str(error)[:MAX_DESCRIPTION]
+    )
 
 
 def _get_message_type(claimed: ClaimedMessage) -> str | None:

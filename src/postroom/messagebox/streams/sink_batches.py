@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from postroom.errors import ClaimLost
 from postroom.messagebox.connection import Connection, transaction
-from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry, Suspension
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry, Suspension
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,11 @@ class SinkQueue:
         return transaction(connection, work)
 
     def fail(
-        self, connection: Connection, batch: SinkBatch, retries: dict[int, Retry], suspensions: dict[int, Suspension]
+        self,
+        connection: Connection,
+        batch: SinkBatch,
+        retries: dict[int, ScheduledRetry],
+        suspensions: dict[int, Suspension],
     ) -> tuple[int, int]:
         """End a batch that was not written. Return the numbers of retried and of suspended messages."""
 

@@ -28,7 +28,7 @@ DUMP = "messagebox.dump"
 FORMAT = 1
 
 
-Kind = Literal["claimed", "streams", "archives", "included"]
+SavedFileKind = Literal["claimed", "streams", "archives", "included"]
 #: Writes a line of progress.
 Report = Callable[[str], None]
 
@@ -40,7 +40,7 @@ class _Entry(BaseModel):
 class SavedFile(_Entry):
     """A file of a backup, and where it came from."""
 
-    kind: Kind
+    kind: SavedFileKind
     name: str
     """The path in the backup."""
     path: str
@@ -81,7 +81,7 @@ class Manifest(_Entry):
     roles: tuple[SavedRole, ...]
     files: tuple[SavedFile, ...]
 
-    def count(self, kind: Kind) -> int:
+    def count(self, kind: SavedFileKind) -> int:
         return sum(file.kind == kind for file in self.files)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from postroom.errors import StateError
-from postroom.operations.backup.manifest import Kind, SavedFile, compute_sha256
+from postroom.operations.backup.manifest import SavedFile, SavedFileKind, compute_sha256
 from postroom.safe_files import (
     CHUNK_SIZE,
     NO_HARD_LINKS,
@@ -34,11 +34,11 @@ class FileCollection:
 
     folder: Path
     home: Path
-    _collected: list[tuple[Kind, str, Path, uuid.UUID | None]] = field(default_factory=list)
+    _collected: list[tuple[SavedFileKind, str, Path, uuid.UUID | None]] = field(default_factory=list)
 
     def add(
         self,
-        kind: Kind,
+        kind: SavedFileKind,
         name: str,
         source: Path,
         *,
@@ -62,7 +62,13 @@ class FileCollection:
         self._collected.append((kind, f"files/{kind}/{name}", source.absolute(), interchange_id))
 
     def add_tree(
-        self, kind: Kind, name: str, source: Path, *, may_link: bool = True, keep: Callable[[], None] = lambda: None
+        self,
+        kind: SavedFileKind,
+        name: str,
+        source: Path,
+        *,
+        may_link: bool = True,
+        keep: Callable[[], None] = lambda: None,
     ) -> None:
         """Collect all regular files below a folder. Files that vanish are left out."""
         for path in _list_files(source):

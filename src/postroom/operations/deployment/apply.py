@@ -47,7 +47,7 @@ from postroom.operations.deployment.compare import (
 from postroom.operations.deployment.compare_groups import group_fields
 from postroom.operations.deployment.declared_fields import location_fields, send_port_fields
 from postroom.operations.deployment.deployed import Deployed, create_empty_deployment, read_deployed
-from postroom.operations.deployment.plan import Action, Kind, Plan
+from postroom.operations.deployment.plan import Action, ChangeKind, Plan
 from postroom.operations.ports.enlistment import (
     add_member,
     enlist_group,
@@ -170,11 +170,11 @@ class _Deployment:
 
     def _create_hosts(self) -> None:
         has_default = any(host.is_default for host in self._deployed.hosts.values())
-        for step in self._plan.select(Kind.HOST, Action.CREATE):
+        for step in self._plan.select(ChangeKind.HOST, Action.CREATE):
             is_default = not has_default and step.name == DEFAULT_HOST
             create_host(self._connection, step.name, is_default=is_default)
         known = {host.name.lower(): host for host in read_hosts(self._connection)}
-        for step in self._plan.select(Kind.HOST, Action.CREATE, Action.CHANGE):
+        for step in self._plan.select(ChangeKind.HOST, Action.CREATE, Action.CHANGE):
             host = known[step.name.lower()]
             trusted, properties, throttling = resolve_host_settings(self._definition, self._deployed, host.name)
             if trusted is not host.trusted:
@@ -204,12 +204,12 @@ class _Deployment:
 
         Receive ports are removed later, because a location may move from one to another."""
         self._remove_groups_and_members()
-        for step in self._plan.select(Kind.SEND_PORT, Action.REMOVE):
+        for step in self._plan.select(ChangeKind.SEND_PORT, Action.REMOVE):
             port = self._deployed.send_ports[step.name]
             if port.state is not PortState.BOUND:
                 unenlist_port(self._connection, port)
             self._connection.execute("DELETE FROM send_ports WHERE id = %s", (port.port_id,))
-        for step in self._plan.select(Kind.LOCATION, Action.REMOVE):
+        for step in self._plan.select(ChangeKind.LOCATION, Action.REMOVE):
             self._connection.execute(statement("queries/remove_receive_location"), {"name": step.name})
 
     def _remove_groups_and_members(self) -> None:
@@ -225,18 +225,18 @@ class _Deployment:
 
     def _store_receive_ports(self) -> None:
         declared = {port.name: port for port in self._definition.receive_ports}
-        for step in self._plan.select(Kind.RECEIVE_PORT, Action.CREATE, Action.CHANGE):
+        for step in self._plan.select(ChangeKind.RECEIVE_PORT, Action.CREATE, Action.CHANGE):
             port = declared[step.name]
             self._connection.execute(
                 statement("queries/store_receive_port"),
                 (
-                    *(_derive_id(Kind.RECEIVE_PORT, port.name), self._application_id, port.name),
+                    *(_derive_id(ChangeKind.RECEIVE_PORT, port.name), self._application_id, port.name),
                     *(port.route_failures, port.authentication),
                 ),
             )
 
     def _store_locations(self) -> None:
-        changed = {step.name for step in self._plan.select(Kind.LOCATION, Action.CREATE, Action.CHANGE)}
+        changed = {step.name for step in self._plan.select(ChangeKind.LOCATION, Action.CREATE, Action.CHANGE)}
         for port in self._definition.receive_ports:
             for location in port.locations:
                 if location.name not in changed:
@@ -245,7 +245,7 @@ class _Deployment:
                 self._connection.execute(
                     statement("queries/store_receive_location"),
                     {
-                        "id": _derive_id(Kind.LOCATION, location.name),
+                        "id": _derive_id(ChangeKind.LOCATION, location.name),
                         "port": port.name,
                         "host_id": self._host_ids[location.host.lower()],
                         "name": location.name,
@@ -257,11 +257,11 @@ class _Deployment:
                         "schedule": schedule_to_json(location.schedule),
                     },
                 )
-        for step in self._plan.select(Kind.RECEIVE_PORT, Action.REMOVE):
+        for step in self._plan.select(ChangeKind.RECEIVE_PORT, Action.REMOVE):
             self._connection.execute("DELETE FROM receive_ports WHERE name = %s", (step.name,))
 
     def _store_send_ports(self) -> None:
-        changed = {step.name: step for step in self._plan.select(Kind.SEND_PORT, Action.CREATE, Action.CHANGE)}
+        changed = {step.name: step for step in self._plan.select(ChangeKind.SEND_PORT, Action.CREATE, Action.CHANGE)}
         for port in self._definition.send_ports:
             if port.name not in changed:
                 continue
@@ -273,7 +273,7 @@ class _Deployment:
 
     def _store_send_port(self, port: SendPortDefinition) -> SendPort:
         fields = send_port_fields(port, self._home)
-        port_id = _derive_id(Kind.SEND_PORT, port.name)
+        port_id = _derive_id(ChangeKind.SEND_PORT, port.name)
         row = self._connection.execute(
             statement("queries/store_send_port"),
             {
@@ -306,7 +306,7 @@ class _Deployment:
 
     def _store_groups(self) -> None:
         """Store new groups, changed filters and new members. Members that left were removed before their ports."""
-        for step in self._plan.select(Kind.SEND_PORT_GROUP, Action.CREATE, Action.CHANGE):
+        for step in self._plan.select(ChangeKind.SEND_PORT_GROUP, Action.CREATE, Action.CHANGE):
             declared = next(group for group in self._definition.send_port_groups if group.name == step.name)
             group = self._store_group(declared)
             if step.action is Action.CREATE:
@@ -322,7 +322,7 @@ class _Deployment:
         row = self._connection.execute(
             statement("queries/store_send_port_group"),
             {
-                "id": _derive_id(Kind.SEND_PORT_GROUP, declared.name),
+                "id": _derive_id(ChangeKind.SEND_PORT_GROUP, declared.name),
                 "application_id": self._application_id,
                 "name": declared.name,
                 "description": fields["description"],
@@ -339,5 +339,5 @@ class _Deployment:
         return group
 
 
-def _derive_id(kind: Kind, name: str) -> uuid.UUID:
+def _derive_id(kind: ChangeKind, name: str) -> uuid.UUID:
     return uuid.uuid5(_ID_NAMESPACE, f"{kind}/{name}")

@@ -31,7 +31,7 @@ from postroom.operations.deployment.declared_fields import (
 )
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.differences import find_differences
-from postroom.operations.deployment.plan import Action, Difference, Kind, Plan, Step
+from postroom.operations.deployment.plan import Action, ChangeKind, Difference, Plan, PlanStep
 from postroom.properties import dotted_name, split_key
 from postroom.system_properties import SYSTEM_PROPERTIES
 from postroom.values import ValueType
@@ -168,15 +168,15 @@ def _format_type(value_type: ValueType) -> str:
 # -- steps ---------------------------------------------------------------------------------------------------------
 
 
-def _plan_application(definition: ApplicationDefinition, deployed: Deployed) -> Step:
+def _plan_application(definition: ApplicationDefinition, deployed: Deployed) -> PlanStep:
     if deployed.definition is None:
         action = Action.CREATE
     else:
         action = Action.KEEP if deployed.definition == definition.to_stored() else Action.CHANGE
-    return Step(kind=Kind.APPLICATION, name=definition.name, action=action)
+    return PlanStep(kind=ChangeKind.APPLICATION, name=definition.name, action=action)
 
 
-def _plan_hosts(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:
+def _plan_hosts(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[PlanStep]:
     for name in dict.fromkeys((DEFAULT_HOST, *(host.name for host in definition.hosts))):
         known = deployed.hosts.get(name.lower())
         trusted, properties, throttling = resolve_host_settings(definition, deployed, name)
@@ -194,7 +194,7 @@ def _plan_hosts(definition: ApplicationDefinition, deployed: Deployed) -> Iterat
             if old != new
         )
         action = Action.CREATE if known is None else Action.CHANGE if differences else Action.KEEP
-        yield Step(kind=Kind.HOST, name=known.name if known else name, action=action, differences=differences)
+        yield PlanStep(kind=ChangeKind.HOST, name=known.name if known else name, action=action, differences=differences)
 
 
 def resolve_host_settings(
@@ -224,26 +224,31 @@ def _format_properties(properties: ApplicationProperties) -> str:
     return ", ".join(f"{dotted_name(*split_key(key))} = {text!r}" for key, text in sorted(properties)) or "none"
 
 
-def _plan_properties(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:
+def _plan_properties(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[PlanStep]:
     missing = SYSTEM_PROPERTIES.keys() - deployed.properties.keys()
     if missing:
-        yield Step(
-            kind=Kind.PROPERTY, name=ALL_SYSTEM_PROPERTIES, action=Action.CREATE, note=f"{len(missing)} properties"
+        yield PlanStep(
+            kind=ChangeKind.PROPERTY,
+            name=ALL_SYSTEM_PROPERTIES,
+            action=Action.CREATE,
+            note=f"{len(missing)} properties",
         )
     for prop in definition.properties:
         if prop.sensitive and prop.key in deployed.properties and prop.key not in deployed.sensitive:
             difference = Difference(field="sensitive", before="no", after="yes")
-            yield Step(kind=Kind.PROPERTY, name=prop.dotted, action=Action.CHANGE, differences=(difference,))
+            yield PlanStep(kind=ChangeKind.PROPERTY, name=prop.dotted, action=Action.CHANGE, differences=(difference,))
         elif prop.key in deployed.properties:
-            yield Step(kind=Kind.PROPERTY, name=prop.dotted, action=Action.KEEP)
+            yield PlanStep(kind=ChangeKind.PROPERTY, name=prop.dotted, action=Action.KEEP)
         else:
-            yield Step(kind=Kind.PROPERTY, name=prop.dotted, action=Action.CREATE, note=_format_type(prop.value_type))
+            yield PlanStep(
+                kind=ChangeKind.PROPERTY, name=prop.dotted, action=Action.CREATE, note=_format_type(prop.value_type)
+            )
 
 
-def _plan_receive_ports(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:
+def _plan_receive_ports(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[PlanStep]:
     declared = {port.name for port in definition.receive_ports}
     for name in sorted(deployed.receive_ports.keys() - declared):
-        yield Step(kind=Kind.RECEIVE_PORT, name=name, action=Action.REMOVE)
+        yield PlanStep(kind=ChangeKind.RECEIVE_PORT, name=name, action=Action.REMOVE)
     for port in definition.receive_ports:
         known = deployed.receive_ports.get(port.name)
         if known is None:
@@ -252,30 +257,30 @@ def _plan_receive_ports(definition: ApplicationDefinition, deployed: Deployed) -
                 "" if port.authentication == "none" else f"requires authentication ({port.authentication})",
             )
             note = ", ".join(filter(None, notes))
-            yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=Action.CREATE, note=note)
+            yield PlanStep(kind=ChangeKind.RECEIVE_PORT, name=port.name, action=Action.CREATE, note=note)
             continue
         stored = {ROUTE_FAILURES: known.route_failures, AUTHENTICATION: known.authentication}
         differences = find_differences(receive_port_fields(port), stored)
         action = Action.CHANGE if differences else Action.KEEP
-        yield Step(kind=Kind.RECEIVE_PORT, name=port.name, action=action, differences=differences)
+        yield PlanStep(kind=ChangeKind.RECEIVE_PORT, name=port.name, action=action, differences=differences)
 
 
-def _plan_locations(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Iterator[Step]:
+def _plan_locations(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Iterator[PlanStep]:
     declared = {location.name: (port, location) for port in definition.receive_ports for location in port.locations}
     for name in sorted(deployed.locations.keys() - declared.keys()):
-        yield Step(kind=Kind.LOCATION, name=name, action=Action.REMOVE)
+        yield PlanStep(kind=ChangeKind.LOCATION, name=name, action=Action.REMOVE)
     for name, (port, location) in declared.items():
         known = deployed.locations.get(name)
         if known is None:
             state = "enabled" if location.enabled else "disabled"
-            yield Step(kind=Kind.LOCATION, name=name, action=Action.CREATE, note=state)
+            yield PlanStep(kind=ChangeKind.LOCATION, name=name, action=Action.CREATE, note=state)
             continue
         differences = find_differences(
             location_fields(port, location, home), deployed_location_fields(known, deployed.host_name(known.host_id))
         )
         state = "enabled" if known.enabled else "disabled"
-        yield Step(
-            kind=Kind.LOCATION,
+        yield PlanStep(
+            kind=ChangeKind.LOCATION,
             name=name,
             action=Action.CHANGE if differences else Action.KEEP,
             differences=differences,
@@ -283,12 +288,12 @@ def _plan_locations(definition: ApplicationDefinition, deployed: Deployed, home:
         )
 
 
-def _plan_send_ports(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Iterator[Step]:
+def _plan_send_ports(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Iterator[PlanStep]:
     declared = {port.name for port in definition.send_ports}
     for name in sorted(deployed.send_ports.keys() - declared):
         state = deployed.send_ports[name].state.name.lower()
         note = "" if state == "bound" else f"is {state} and will be unenlisted; its instances stay"
-        yield Step(kind=Kind.SEND_PORT, name=name, action=Action.REMOVE, note=note)
+        yield PlanStep(kind=ChangeKind.SEND_PORT, name=name, action=Action.REMOVE, note=note)
     for port in definition.send_ports:
         known = deployed.send_ports.get(port.name)
         loop = _describe_loop(port, definition, deployed, home)
@@ -298,7 +303,7 @@ def _plan_send_ports(definition: ApplicationDefinition, deployed: Deployed, home
             failures = "routes failures" if port.route_failures else ""
             new = (f"{port.state}, {dynamic}{filter_text}", failures, loop, port.adapter.guarantee)
             note = "; ".join(filter(None, new))
-            yield Step(kind=Kind.SEND_PORT, name=port.name, action=Action.CREATE, note=note)
+            yield PlanStep(kind=ChangeKind.SEND_PORT, name=port.name, action=Action.CREATE, note=note)
             continue
         differences = find_differences(
             send_port_fields(port, home), deployed_send_port_fields(known, deployed.host_name(known.host_id))
@@ -308,8 +313,8 @@ def _plan_send_ports(definition: ApplicationDefinition, deployed: Deployed, home
         if any(difference.field == "host" for difference in differences):
             old = deployed.host_name(known.host_id)
             notes.append(f"queued messages stay with host {old}, which has to run until they are sent")
-        yield Step(
-            kind=Kind.SEND_PORT,
+        yield PlanStep(
+            kind=ChangeKind.SEND_PORT,
             name=port.name,
             action=Action.CHANGE if differences else Action.KEEP,
             differences=differences,

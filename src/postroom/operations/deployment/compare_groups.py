@@ -10,22 +10,22 @@ from postroom.errors import Problem
 from postroom.filters.text import format_filter
 from postroom.messagebox.configuration import PortState, SendPortGroup
 from postroom.operations.deployment.deployed import Deployed
-from postroom.operations.deployment.plan import Action, Difference, Kind, Step
+from postroom.operations.deployment.plan import Action, ChangeKind, Difference, PlanStep
 
 
-def plan_groups(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Step]:
+def plan_groups(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[PlanStep]:
     """Yield what happens to each group."""
     declared = {group.name for group in definition.send_port_groups}
     for name in sorted(deployed.send_port_groups.keys() - declared):
         state = deployed.send_port_groups[name].state.name.lower()
         note = "" if state == "bound" else f"is {state} and will be unenlisted; instances stay"
-        yield Step(kind=Kind.SEND_PORT_GROUP, name=name, action=Action.REMOVE, note=note)
+        yield PlanStep(kind=ChangeKind.SEND_PORT_GROUP, name=name, action=Action.REMOVE, note=note)
     for group in definition.send_port_groups:
         known = deployed.send_port_groups.get(group.name)
         if known is None:
             filter_text = "without a filter" if group.filter is None else f"filter: {format_filter(group.filter)}"
             note = f"{group.state}, {filter_text}; members: {_format_value(list(group.members))}"
-            yield Step(kind=Kind.SEND_PORT_GROUP, name=group.name, action=Action.CREATE, note=note)
+            yield PlanStep(kind=ChangeKind.SEND_PORT_GROUP, name=group.name, action=Action.CREATE, note=note)
             continue
         before, after = _deployed_fields(known), group_fields(group)
         differences = tuple(
@@ -34,8 +34,8 @@ def plan_groups(definition: ApplicationDefinition, deployed: Deployed) -> Iterat
             if before[field] != after[field]
         )
         state = known.state.name.lower()
-        yield Step(
-            kind=Kind.SEND_PORT_GROUP,
+        yield PlanStep(
+            kind=ChangeKind.SEND_PORT_GROUP,
             name=group.name,
             action=Action.CHANGE if differences else Action.KEEP,
             differences=differences,

@@ -16,7 +16,7 @@ class Action(StrEnum):
     KEEP = "keep"
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     APPLICATION = "application"
     HOST = "host"
     PROPERTY = "property"
@@ -36,10 +36,10 @@ class Difference:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class PlanStep:
     """What happens to one object. ``note`` is a remark for the user."""
 
-    kind: Kind
+    kind: ChangeKind
     name: str
     action: Action
     differences: tuple[Difference, ...] = ()
@@ -51,14 +51,14 @@ class Plan:
     """The steps of applying an application. With problems none of them is executed."""
 
     application: str
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     problems: tuple[Problem, ...] = ()
 
     @property
-    def changes(self) -> tuple[Step, ...]:
+    def changes(self) -> tuple[PlanStep, ...]:
         """The steps that change something."""
         return tuple(step for step in self.steps if step.action is not Action.KEEP)
 
-    def select(self, kind: Kind, *actions: Action) -> Iterator[Step]:
+    def select(self, kind: ChangeKind, *actions: Action) -> Iterator[PlanStep]:
         """Yield the steps for one kind of object with one of these actions."""
         return (step for step in self.steps if step.kind is kind and step.action in actions)

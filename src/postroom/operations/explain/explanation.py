@@ -33,7 +33,13 @@ from postroom.operations.explain.candidates import (
     read_candidates,
 )
 from postroom.operations.explain.instance_subscribers import find_waiting_instances
-from postroom.operations.explain.subscribers import Startable, Subscriber, is_directed, read_subscribers, select_groups
+from postroom.operations.explain.subscribers import (
+    PossibleSubscriber,
+    Startable,
+    is_directed,
+    read_subscribers,
+    select_groups,
+)
 from postroom.operations.explain.unread_messages import find_unread
 from postroom.operations.messages import StoredMessage, get_message
 from postroom.operations.properties import read_deployed_properties
@@ -63,7 +69,7 @@ _ACCEPTING = (Verdict.RECEIVES, Verdict.SUSPENDS)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class ListingLimits:
     """The maximum number of listed subscribers: for each verdict that matches the message, and for misses."""
 
     receivers: int = 100
@@ -122,7 +128,7 @@ def explain_message(
     *,
     extra: Context | None = None,
     documents: int | None = None,
-    limits: Limits | None = None,
+    limits: ListingLimits | None = None,
 ) -> list[MessageExplanation]:
     """Explain a stored message by the current subscriptions, which may differ from those at its publication.
 
@@ -139,14 +145,16 @@ def explain_message(
         return [MessageExplanation(title=title, context=redacted, failure=unread.missing_location)]
     title = f"{_format_title(message)}, as {unread.location.name} reads it now"
     candidates = read_candidates(connection, unread.location, unread.interchange, title, extra or Context())
-    return _explain_received(connection, list(islice(candidates, documents)), unread.location, limits or Limits())
+    return _explain_received(
+        connection, list(islice(candidates, documents)), unread.location, limits or ListingLimits()
+    )
 
 
 def explain_context(
-    connection: Connection, context: Context, *, title: str, limits: Limits | None = None
+    connection: Connection, context: Context, *, title: str, limits: ListingLimits | None = None
 ) -> MessageExplanation:
     """Explain a message with this context."""
-    [explained] = _explain_candidates(connection, [Candidate(title=title, context=context)], limits or Limits())
+    [explained] = _explain_candidates(connection, [Candidate(title=title, context=context)], limits or ListingLimits())
     return explained
 
 
@@ -157,14 +165,14 @@ def explain_file(
     location: str | None = None,
     extra: Context | None = None,
     documents: int | None = None,
-    limits: Limits | None = None,
+    limits: ListingLimits | None = None,
 ) -> list[MessageExplanation]:
     """Explain the first ``documents`` that a receive location would make of a file. Nothing is published.
 
     The properties in ``extra`` are added to every context and replace those that the pipeline promotes."""
     found = find_location(connection, location)
     candidates = read_candidates(connection, found, build_interchange(found, path), path.name, extra or Context())
-    return _explain_received(connection, list(islice(candidates, documents)), found, limits or Limits())
+    return _explain_received(connection, list(islice(candidates, documents)), found, limits or ListingLimits())
 
 
 def describe_ignored_file(connection: Connection, path: Path, location: str | None = None) -> str:
@@ -176,7 +184,7 @@ def describe_ignored_file(connection: Connection, path: Path, location: str | No
     return f"{found.name} would ignore {path.name}: it receives {watched.pattern}."
 
 
-def explain_subscriber(subscriber: Subscriber, context: Context) -> SubscriberExplanation:
+def explain_subscriber(subscriber: PossibleSubscriber, context: Context) -> SubscriberExplanation:
     """Explain a message for one subscriber."""
     groups = select_groups(subscriber.filter, directed=is_directed(context))
     explanation = explain(Filter(groups), context.promoted, context.written)
@@ -202,7 +210,7 @@ def _format_title(message: StoredMessage) -> str:
 
 
 def _explain_received(
-    connection: Connection, candidates: Sequence[Candidate], location: ReceiveLocation, limits: Limits
+    connection: Connection, candidates: Sequence[Candidate], location: ReceiveLocation, limits: ListingLimits
 ) -> list[MessageExplanation]:
     """Explain the messages of a location, and what happens to those that fail or have no subscriber.
 
@@ -232,7 +240,7 @@ def _explain_received(
 
 
 def _explain_candidates(
-    connection: Connection, candidates: Sequence[Candidate], limits: Limits
+    connection: Connection, candidates: Sequence[Candidate], limits: ListingLimits
 ) -> list[MessageExplanation]:
     """Explain all messages in one pass over the subscribers."""
     rankings = [_Ranking(candidate.context, limits) for candidate in candidates]
@@ -268,7 +276,7 @@ def _explain_candidates(
 
 
 def explain_subscriber_redacted(
-    subscriber: Subscriber, context: Context, sensitive: frozenset[str]
+    subscriber: PossibleSubscriber, context: Context, sensitive: frozenset[str]
 ) -> SubscriberExplanation:
     """Explain a message for one subscriber with the values of the ``sensitive`` properties hidden."""
     explained = explain_subscriber(subscriber, context)
@@ -281,20 +289,20 @@ def explain_subscriber_redacted(
     )
 
 
-_Ranked = tuple[float, str, int, Subscriber]
+_Ranked = tuple[float, str, int, PossibleSubscriber]
 
 
 class _Ranking:
     """Counts the subscribers of one message and keeps the nearest of each verdict."""
 
-    def __init__(self, context: Context, limits: Limits) -> None:
+    def __init__(self, context: Context, limits: ListingLimits) -> None:
         self.counts: Counter[Verdict] = Counter()
         self._context = context
         self._directed = is_directed(context)
         self._limits = limits
         self._nearest: dict[Verdict, list[_Ranked]] = {verdict: [] for verdict in Verdict}
 
-    def add(self, subscriber: Subscriber) -> None:
+    def add(self, subscriber: PossibleSubscriber) -> None:
         """Compare the message with a subscriber."""
         promoted, written = self._context.promoted, self._context.written
         missed_by = distance(select_groups(subscriber.filter, directed=self._directed), promoted, written)
@@ -305,7 +313,7 @@ class _Ranking:
         if len(nearest) > 2 * self._limits.get_limit(verdict) + 1_000:
             self._truncate(verdict)
 
-    def list_nearest(self) -> Iterator[Subscriber]:
+    def list_nearest(self) -> Iterator[PossibleSubscriber]:
         """Yield the nearest subscribers of each verdict."""
         for verdict in Verdict:
             self._truncate(verdict)
@@ -316,7 +324,7 @@ class _Ranking:
         self._nearest[verdict] = sorted(self._nearest[verdict])[: self._limits.get_limit(verdict)]
 
 
-def _decide_verdict(subscriber: Subscriber, context: Context, *, holds: bool) -> Verdict:
+def _decide_verdict(subscriber: PossibleSubscriber, context: Context, *, holds: bool) -> Verdict:
     if not holds:
         return Verdict.MISSES
     if not may_receive(context.predicates, subscriber.host_properties):

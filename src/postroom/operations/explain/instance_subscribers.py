@@ -19,21 +19,21 @@ from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES
 from postroom.message import Context
 from postroom.messagebox.configuration import read_application_properties, read_hosts
 from postroom.messagebox.connection import Connection
-from postroom.operations.explain.subscribers import Subscriber
+from postroom.operations.explain.subscribers import PossibleSubscriber
 from postroom.operations.redaction import can_read_correlation_values
 from postroom.properties import Property
 
 
 def find_waiting_instances(
     connection: Connection, contexts: Sequence[Context], properties: Sequence[Property]
-) -> list[list[Subscriber] | None]:
+) -> list[list[PossibleSubscriber] | None]:
     """Return the instance subscriptions that each message matches.
 
     The entry of a message is None if there may be some, but the login may not read the correlation values."""
     routing = RoutingTable()
     routing.correlation_types = read_property_lists(connection)["correlation"]
     routing.value_types = {prop.key: prop.value_type for prop in properties}
-    found: list[list[Subscriber]] = [[] for _ in contexts]
+    found: list[list[PossibleSubscriber]] = [[] for _ in contexts]
     wanted: defaultdict[Correlation, list[int]] = defaultdict(list)
     for row, context in enumerate(contexts):
         for correlation in find_correlations(context.promoted, 1, routing):
@@ -51,7 +51,7 @@ def find_waiting_instances(
     for subscription, rows in waiting:
         if subscription.subscription_id not in filters:
             continue  # the instance ended in the meantime
-        subscriber = Subscriber(
+        subscriber = PossibleSubscriber(
             name=f"{subscription.service_name}, instance {subscription.instance_id}",
             state="started" if subscription.started else "stopped",
             host=names[subscription.host_id],

@@ -48,7 +48,7 @@ class Startable(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscriber:
+class PossibleSubscriber:
     """A subscription, or a send port that would have one. ``text`` is the filter as the user wrote it, or empty."""
 
     name: str
@@ -69,7 +69,7 @@ class Subscriber:
         """The filter without the group that matches messages directed to this send port."""
         return _get_own_groups(self.filter)
 
-    def restore_written_order(self, properties: Iterable[Property]) -> Subscriber:
+    def restore_written_order(self, properties: Iterable[Property]) -> PossibleSubscriber:
         """Return the subscriber with the predicates of its filter in the order in which the user wrote them."""
         return replace(self, filter=restore_written_order(self.filter, self.text, properties)) if self.text else self
 
@@ -86,7 +86,7 @@ def select_groups(filter: Filter, *, directed: bool) -> tuple[Group, ...]:
     return filter.groups if directed else _get_own_groups(filter) or filter.groups
 
 
-def read_subscribers(connection: Connection, properties: list[Property]) -> Iterator[list[Subscriber]]:
+def read_subscribers(connection: Connection, properties: list[Property]) -> Iterator[list[PossibleSubscriber]]:
     """Yield all subscribers in batches."""
     by_key = {prop.key: prop for prop in properties}
     ports = _Ports(connection, properties)
@@ -99,7 +99,7 @@ def read_subscribers(connection: Connection, properties: list[Property]) -> Iter
             break
         filters = read_filters(connection, [row[0] for row in rows], by_key)
         yield [
-            Subscriber(
+            PossibleSubscriber(
                 name=_format_name(name, group),
                 state=SubscriptionState(state).name.lower(),
                 host=host,
@@ -118,7 +118,7 @@ def read_subscribers(connection: Connection, properties: list[Property]) -> Iter
         yield batch
 
 
-def find_subscriber(connection: Connection, id_or_name: str, properties: list[Property]) -> Subscriber:
+def find_subscriber(connection: Connection, id_or_name: str, properties: list[Property]) -> PossibleSubscriber:
     """Return the subscription with this id or of the service with this name, or a send port that is not enlisted."""
     ports = _Ports(connection, properties)
     try:
@@ -128,7 +128,7 @@ def find_subscriber(connection: Connection, id_or_name: str, properties: list[Pr
             if subscriber.name == id_or_name:
                 return subscriber
         raise
-    return Subscriber(
+    return PossibleSubscriber(
         name=_format_name(found.service_name, found.group),
         state=found.state.name.lower(),
         host=found.host,
@@ -168,7 +168,7 @@ class _Ports:
             found.append(Startable("group", through.name))
         return tuple(found)
 
-    def iterate_unenlisted(self) -> Iterator[Subscriber]:
+    def iterate_unenlisted(self) -> Iterator[PossibleSubscriber]:
         """Yield the ports without a subscription, and the members without a subscription through their group."""
         for port in self._ports.values():
             if port.state is PortState.BOUND:
@@ -179,9 +179,9 @@ class _Ports:
                 if member.subscription_id is None and member.port_id in self._ports:
                     yield self._build_subscriber(self._ports[member.port_id], group, filter)
 
-    def _build_subscriber(self, port: SendPort, group: SendPortGroup | None, filter: Filter) -> Subscriber:
+    def _build_subscriber(self, port: SendPort, group: SendPortGroup | None, filter: Filter) -> PossibleSubscriber:
         name = None if group is None else group.name
-        return Subscriber(
+        return PossibleSubscriber(
             name=_format_name(port.name, name),
             state=PortState.BOUND.name.lower(),
             host=self._hosts[port.host_id],

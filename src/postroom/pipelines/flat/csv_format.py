@@ -15,7 +15,7 @@ Field = str | None
 _ASCII = bytes(range(128))
 
 
-class RowFormat:
+class FlatRowFormat:
     """The format of rows that are one line with one field each.
 
     Lines end with LF or CR LF, or with the character ``end``. In the latter case line ends around the lines are
@@ -51,7 +51,7 @@ class RowFormat:
         return [row]
 
 
-class CsvFormat(RowFormat):
+class CsvFormat(FlatRowFormat):
     """Parses delimited rows. The character after an ``escape`` has no special meaning."""
 
     def __init__(

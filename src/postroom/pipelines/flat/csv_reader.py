@@ -11,7 +11,7 @@ from postroom.message import Body
 from postroom.pipelines.documents.disassembled_batch import BatchSize
 from postroom.pipelines.documents.line_blocks import read_line_blocks
 from postroom.pipelines.documents.node_limit import MAX_NODES
-from postroom.pipelines.flat.csv_format import Field, RowFormat
+from postroom.pipelines.flat.csv_format import Field, FlatRowFormat
 
 #: The maximum length of a quoted field after its first line. A longer one counts as never closed.
 MAX_QUOTED_SPAN = 1 << 20
@@ -46,7 +46,7 @@ class CsvReader:
     rows after it.
     """
 
-    def __init__(self, body: Body, *, format: RowFormat, size: BatchSize) -> None:
+    def __init__(self, body: Body, *, format: FlatRowFormat, size: BatchSize) -> None:
         self._format = format
         self._source = self._read_lines(body, size)
         self._ahead: deque[_Line] = deque()
@@ -55,7 +55,7 @@ class CsvReader:
         while (row := self.read_row(self._format)) is not None:
             yield row
 
-    def read_row(self, format: RowFormat) -> Row | None:
+    def read_row(self, format: FlatRowFormat) -> Row | None:
         """Read the next row in this format, which has the same encoding and line end. Return None at the end."""
         while (line := self._next_line()) is not None:
             if format.strip_end(line.text).strip("\r\n"):
@@ -64,7 +64,7 @@ class CsvReader:
                 return self._parse_row([line], format)
         return None
 
-    def _read_quoted_row(self, first: _Line, format: RowFormat) -> Row:
+    def _read_quoted_row(self, first: _Line, format: FlatRowFormat) -> Row:
         gathered = [first]
         span = 0
         is_open = format.is_open(first.text)
@@ -77,7 +77,7 @@ class CsvReader:
             self._ahead.extendleft(reversed(gathered[1:]))
         return row
 
-    def _parse_row(self, lines: list[_Line], format: RowFormat) -> Row:
+    def _parse_row(self, lines: list[_Line], format: FlatRowFormat) -> Row:
         first = lines[0]
         text = first.text if len(lines) == 1 else "".join(line.text for line in lines)
         # A field takes at least one byte, so short rows need no count.
@@ -113,7 +113,7 @@ class CsvReader:
                     yield _Line(number, start, raw, raw.decode(encoding, "surrogateescape"), error)
 
 
-def _unclosed_row(line: _Line, format: RowFormat) -> Row:
+def _unclosed_row(line: _Line, format: FlatRowFormat) -> Row:
     failure = PipelineFailure(
         f"Line {line.number}: a quote is opened and never closed.",
         why=f"A field that starts with {format.quote} must end with one.",
@@ -122,7 +122,7 @@ def _unclosed_row(line: _Line, format: RowFormat) -> Row:
     return _bad_row(line, line.raw, failure)
 
 
-def _malformed_failure(line: _Line, format: RowFormat) -> PipelineFailure:
+def _malformed_failure(line: _Line, format: FlatRowFormat) -> PipelineFailure:
     if format.quote is None or format.quote not in line.text:
         return PipelineFailure(
             f"Line {line.number}: there is a carriage return inside the row.",
@@ -144,7 +144,7 @@ def _too_many_fields_failure(line: _Line, count: int) -> PipelineFailure:
     )
 
 
-def _encoding_failure(line: _Line, error: UnicodeDecodeError, format: RowFormat) -> PipelineFailure:
+def _encoding_failure(line: _Line, error: UnicodeDecodeError, format: FlatRowFormat) -> PipelineFailure:
     return PipelineFailure(
         f"Line {line.number}: byte {error.start + 1} is not {format.encoding}.",
         why=f"The byte 0x{line.raw[error.start]:02x} is not valid at this position.",

@@ -17,7 +17,7 @@ from postroom.pipelines.documents.disassembled_batch import (
     oversize_failure,
 )
 from postroom.pipelines.documents.node_limit import MAX_NODES
-from postroom.pipelines.flat.csv_format import RowFormat
+from postroom.pipelines.flat.csv_format import FlatRowFormat
 from postroom.pipelines.flat.csv_reader import CsvReader, Row
 from postroom.pipelines.flat.definition import FlatFile
 from postroom.pipelines.flat.document import make_json_writer, make_xml_writer
@@ -144,7 +144,7 @@ class _InterchangeReader:
         self._pipeline = pipeline
         self._size = size
 
-    def row_format(self, layout: Delimited | Positional) -> RowFormat:
+    def row_format(self, layout: Delimited | Positional) -> FlatRowFormat:
         return row_format(layout, encoding=self._pipeline.encoding, end=self._pipeline.end)
 
     def make_record_reader(self, layout: Delimited | Positional, prefix: str) -> RecordReader:

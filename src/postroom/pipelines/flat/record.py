@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from postroom.errors import BadValue, PipelineFailure
-from postroom.pipelines.flat.csv_format import CsvFormat, RowFormat
+from postroom.pipelines.flat.csv_format import CsvFormat, FlatRowFormat
 from postroom.pipelines.flat.csv_reader import Row
 from postroom.pipelines.flat.layout import HEADER, Delimited, Field, Positional
 from postroom.pipelines.promotions import promote_text
@@ -25,10 +25,10 @@ Text = str | None
 _Convert = Callable[[str], Text]
 
 
-def row_format(layout: Delimited | Positional, *, encoding: str, end: str) -> RowFormat:
+def row_format(layout: Delimited | Positional, *, encoding: str, end: str) -> FlatRowFormat:
     """Return the format of the lines of a layout."""
     if isinstance(layout, Positional):
-        return RowFormat(encoding=encoding, end=end)
+        return FlatRowFormat(encoding=encoding, end=end)
     return CsvFormat(delimiter=layout.delimiter, quote=layout.quote, escape=layout.escape, encoding=encoding, end=end)
 
 

@@ -25,11 +25,11 @@ from postroom.errors import ClaimLost, DefinitionError, DeliveryFailure, Postroo
 from postroom.maps.port_maps import NO_MAPS
 from postroom.messagebox.configuration import Host, SendPort, read_send_ports
 from postroom.messagebox.connection import Connection, Login
-from postroom.messagebox.queues import MAX_DESCRIPTION, Retry, Suspension
+from postroom.messagebox.queues import MAX_DESCRIPTION, ScheduledRetry, Suspension
 from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
 from postroom.messagebox.streams.sink_progress import SinkReport
 from postroom.spark.error_reasons import format_reason
-from postroom.spark.sinks.file_sink import FileTarget
+from postroom.spark.sinks.file_sink import FileSinkTarget
 from postroom.spark.sinks.row_format import RowFormat
 from postroom.spark.sinks.task import SinkPort, SinkTask
 
@@ -46,7 +46,7 @@ _SUSPENSION_HINT = "Fix the sink and resume the instance. The log of the pipelin
 class BatchWriter(Protocol):
     """Writes batches. SparkWriter implements it."""
 
-    def target(self, sink: AnySink) -> FileTarget | None: ...
+    def target(self, sink: AnySink) -> FileSinkTarget | None: ...
 
     def row_format(self, sink: AnySink) -> RowFormat: ...
 
@@ -187,9 +187,11 @@ class Drain:
         """Retry the messages by the port's policy, or suspend them. Return the reason in one line."""
         failure = _to_failure(error)
         _log.warning("%s: %s", port.name if port else batch.batch_id, format_reason(failure))
-        retries: dict[int, Retry] = {}
+        retries: dict[int, ScheduledRetry] = {}
         if port is not None and failure.can_retry:
-            retry = Retry(delay=port.retry_interval, code=failure.code, description=_describe(failure, _RETRY_HINT))
+            retry = ScheduledRetry(
+                delay=port.retry_interval, code=failure.code, description=_describe(failure, _RETRY_HINT)
+            )
             tries = zip(batch.seqs, batch.tries, strict=True)
             retries = dict.fromkeys([seq for seq, tried in tries if tried < port.retry_count], retry)
         suspension = Suspension(

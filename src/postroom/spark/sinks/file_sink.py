@@ -35,7 +35,7 @@ _ABANDONED = "_abandoned_by_"
 _DAY_SECONDS = 86_400.0
 
 
-class FileTarget(Protocol):
+class FileSinkTarget(Protocol):
     """The target of the batches of one sink."""
 
     def is_published(self, batch: SinkBatch) -> bool:

@@ -11,7 +11,7 @@ from postroom.adapters import AnySink, SparkSink, SparkTable
 from postroom.errors import DefinitionError
 from postroom.messagebox.streams.sink_batches import SinkBatch
 from postroom.spark.session import has_died, without_pandas_warning
-from postroom.spark.sinks.file_sink import FileTarget, HadoopTarget, LocalTarget
+from postroom.spark.sinks.file_sink import FileSinkTarget, HadoopTarget, LocalTarget
 from postroom.spark.sinks.postgres_table import WRITTEN_SCHEMA, Table, TableTask
 from postroom.spark.sinks.row_format import RowFormat
 from postroom.spark.sinks.staging import StagedMerge, StagingTask
@@ -30,7 +30,7 @@ class SparkWriter:
         self._session = session
         self._home = home
 
-    def target(self, sink: AnySink) -> FileTarget | None:
+    def target(self, sink: AnySink) -> FileSinkTarget | None:
         """Return where the directories of the batches are, or None if the sink does not write files."""
         if not isinstance(sink, SparkSink) or not sink.is_files:
             return None

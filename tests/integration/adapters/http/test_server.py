@@ -11,7 +11,7 @@ from http.client import HTTPConnection
 
 import pytest
 
-from postroom.adapters.http.connection import Limits, Request, Response
+from postroom.adapters.http.connection import ConnectionLimits, Request, Response
 from postroom.adapters.http.server import Handler, HttpServer
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -24,7 +24,7 @@ def echo(request: Request) -> Response:
 
 
 @contextmanager
-def run_server(handle: Handler = echo, limits: Limits | None = None) -> Iterator[HttpServer]:
+def run_server(handle: Handler = echo, limits: ConnectionLimits | None = None) -> Iterator[HttpServer]:
     server = HttpServer("127.0.0.1", 0, handle, limits=limits)
     server.start()
     try:
@@ -99,12 +99,14 @@ def test_a_body_that_is_shorter_than_announced_is_rejected() -> None:
     "sent", [b"POST / HT", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc"], ids=["head", "body"]
 )
 def test_a_client_that_is_too_slow_gets_408(sent: bytes) -> None:
-    with run_server(limits=Limits(timeout=0.2)) as server:
+    with run_server(limits=ConnectionLimits(timeout=0.2)) as server:
         assert exchange(server, sent).startswith(b"HTTP/1.1 408 ")
 
 
-@pytest.mark.parametrize("limits", [Limits(timeout=20, whole=0.3), Limits(timeout=0.3)], ids=["whole", "slowest"])
-def test_a_body_below_the_minimum_rate_is_rejected(limits: Limits) -> None:
+@pytest.mark.parametrize(
+    "limits", [ConnectionLimits(timeout=20, whole=0.3), ConnectionLimits(timeout=0.3)], ids=["whole", "slowest"]
+)
+def test_a_body_below_the_minimum_rate_is_rejected(limits: ConnectionLimits) -> None:
     with run_server(limits=limits) as server, closing(socket.create_connection(("127.0.0.1", server.port))) as client:
         client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
         ended = threading.Event()
@@ -168,7 +170,7 @@ def test_an_exception_of_the_handler_is_a_500_and_the_server_continues() -> None
 
 
 def test_connections_above_the_limit_wait() -> None:
-    with run_server(limits=Limits(connections=1, idle=20)) as server:
+    with run_server(limits=ConnectionLimits(connections=1, idle=20)) as server:
         first = HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         first.request("GET", "/first")
         first.getresponse().read()
@@ -224,7 +226,7 @@ def connect_from(server: HttpServer, address: str) -> socket.socket:
 
 
 def test_slow_connections_of_one_client_do_not_lock_out_other_clients() -> None:
-    with run_server(limits=Limits(connections=20, client_connections=15)) as server, ExitStack() as stack:
+    with run_server(limits=ConnectionLimits(connections=20, client_connections=15)) as server, ExitStack() as stack:
         slow = [stack.enter_context(connect_from(server, "127.0.0.1")) for _ in range(30)]
         for client in slow:
             with suppress(OSError):  # rejected already
@@ -255,7 +257,7 @@ def test_a_thread_that_cannot_be_started_costs_one_connection(monkeypatch: pytes
             raise RuntimeError("can't start new thread")
         started(thread)
 
-    with run_server(limits=Limits(connections=1, client_connections=1)) as server:
+    with run_server(limits=ConnectionLimits(connections=1, client_connections=1)) as server:
         monkeypatch.setattr(threading.Thread, "start", start)
         request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
         with suppress(ConnectionResetError):

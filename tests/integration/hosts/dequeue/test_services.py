@@ -17,7 +17,7 @@ from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import connect
-from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry, Suspension
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry, Suspension
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.operations.instances.changes import resume
 from tests.integration.hosts.conftest import StartHost
@@ -133,7 +133,7 @@ def test_messages_after_a_failed_message_of_an_instance_wait(
         if body in (b"2", b"4") and body not in refused:
             refused.append(body)
             if body == b"2":
-                return Retry(delay=timedelta(seconds=0.05), code="NOT_YET", description="Not yet.")
+                return ScheduledRetry(delay=timedelta(seconds=0.05), code="NOT_YET", description="Not yet.")
             return Suspension(code="NOT_AT_ALL", description="Not at all.")
         return None
 

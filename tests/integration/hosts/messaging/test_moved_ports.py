@@ -11,7 +11,7 @@ from postroom.message import Message
 from postroom.messagebox.configuration import find_host
 from postroom.messagebox.connection import Connection, connect
 from postroom.operations.deployment.apply import apply
-from postroom.operations.deployment.plan import Action, Kind, Plan
+from postroom.operations.deployment.plan import Action, ChangeKind, Plan
 from postroom.operations.ports import send_ports
 from tests.integration.hosts.conftest import SETTINGS
 from tests.support.recording_adapter import RecordingAdapter
@@ -44,7 +44,7 @@ def test_after_a_move_the_old_host_delivers_its_queue_and_the_new_host_new_messa
         publish(connection, b"suspended")
         publish(connection, b"suspended through the group", "all")
         moved = deploy(connection, tmp_path, "Slow")
-        (step,) = moved.select(Kind.SEND_PORT, Action.CHANGE)
+        (step,) = moved.select(ChangeKind.SEND_PORT, Action.CHANGE)
         assert step.note == ("stays stopped; queued messages stay with host Main, which has to run until they are sent")
         publish(connection, b"new", "all")
         assert send_ports.start(connection, "Europe").resumed == 3

@@ -21,7 +21,7 @@ from postroom.messagebox import inbox
 from postroom.messagebox.configuration import PortState, find_host, read_hosts, read_receive_locations, read_send_ports
 from postroom.messagebox.connection import Connection, connect
 from postroom.operations.deployment.apply import apply, plan
-from postroom.operations.deployment.plan import Action, Kind
+from postroom.operations.deployment.plan import Action, ChangeKind
 from postroom.operations.ports import send_ports as ports
 from postroom.properties import Property as AnyProperty
 from postroom.system_properties import SYSTEM_PROPERTIES
@@ -128,7 +128,7 @@ def test_a_changed_filter_replaces_the_old_one_at_once(connection: Connection) -
     assert publish(connection, "EU") == ("Europe",)
     before = read_send_ports(connection)[0]
     done = deploy(connection, orders(filter=Region == "US"))
-    (step,) = done.select(Kind.SEND_PORT, Action.CHANGE)
+    (step,) = done.select(ChangeKind.SEND_PORT, Action.CHANGE)
     (difference,) = step.differences
     assert (difference.field, difference.before, difference.after) == (
         "filter",
@@ -150,7 +150,7 @@ def test_a_stopped_port_stays_stopped_and_keeps_its_suspended_instances(connecti
     ports.stop(connection, "Europe")
     publish(connection, "EU")
     done = deploy(connection, orders(filter=Region == "US", priority=2))
-    (step,) = done.select(Kind.SEND_PORT, Action.CHANGE)
+    (step,) = done.select(ChangeKind.SEND_PORT, Action.CHANGE)
     assert step.note == "stays stopped"
     publish(connection, "US")
     assert read_value(connection, "SELECT count(*) FROM suspended_queue WHERE cause = 1") == 2
@@ -177,7 +177,7 @@ def test_a_declared_state_does_not_overrule_the_operator(connection: Connection)
     deploy(connection, orders())
     done = deploy(connection, orders(state="stopped"))
     assert dict(list_port_states(connection)) == {"Europe": PortState.STARTED}
-    (step,) = done.select(Kind.SEND_PORT, Action.KEEP)
+    (step,) = done.select(ChangeKind.SEND_PORT, Action.KEEP)
     assert step.note == "stays started"
 
 
@@ -198,7 +198,7 @@ def test_a_changed_adapter_or_retry_policy_keeps_the_subscription(connection: Co
     app = orders(ports=())
     app.send_port("Europe", adapters.File("elsewhere"), filter=Region == "EU", retry=Retry(count=9, interval=1.5))
     done = deploy(connection, app)
-    (step,) = done.select(Kind.SEND_PORT, Action.CHANGE)
+    (step,) = done.select(ChangeKind.SEND_PORT, Action.CHANGE)
     assert {difference.field for difference in step.differences} == {
         "adapter path",
         "uri",
@@ -381,7 +381,7 @@ def test_routing_of_failures_follows_the_declaration(connection: Connection) -> 
         ("change", "receive port", "OrdersIn"),
         ("change", "send port", "Europe"),
     }
-    [difference] = next(step.differences for step in done.select(Kind.RECEIVE_PORT, Action.CHANGE))
+    [difference] = next(step.differences for step in done.select(ChangeKind.RECEIVE_PORT, Action.CHANGE))
     assert (difference.field, difference.before, difference.after) == ("route failures", "False", "True")
     assert read_receive_locations(connection)[0].route_failures
     assert read_send_ports(connection)[0].route_failures

@@ -15,7 +15,7 @@ from postroom.message import Message
 from postroom.messagebox.configuration import PortState, SendPortGroup, find_host, read_send_port_groups
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.apply import plan
-from postroom.operations.deployment.plan import Action, Kind
+from postroom.operations.deployment.plan import Action, ChangeKind
 from postroom.operations.ports import groups
 from postroom.operations.ports import send_ports as ports
 from postroom.system_properties import BTS
@@ -70,7 +70,7 @@ def read_group(connection: Connection) -> SendPortGroup:
 
 def test_a_first_apply_creates_the_group_and_routes_messages(connection: Connection) -> None:
     done = deploy(connection, orders())
-    (step,) = done.select(Kind.SEND_PORT_GROUP, Action.CREATE)
+    (step,) = done.select(ChangeKind.SEND_PORT_GROUP, Action.CREATE)
     assert (step.name, step.note) == ("G", "started, filter: Orders.Region == 'EU'; members: A, B")
     assert publish(connection) == ("A", "B")
     group = read_group(connection)
@@ -90,7 +90,7 @@ def test_a_new_group_gets_its_declared_state_and_keeps_the_state_that_an_operato
     assert publish(connection) == (() if state == "bound" else ("A", "B"))
     if state == "started":
         groups.stop(connection, "G")
-        (step,) = deploy(connection, orders(filter=Region == "US")).select(Kind.SEND_PORT_GROUP, Action.CHANGE)
+        (step,) = deploy(connection, orders(filter=Region == "US")).select(ChangeKind.SEND_PORT_GROUP, Action.CHANGE)
         assert step.note == "stays stopped"
         assert read_group(connection).state is PortState.STOPPED
 
@@ -99,7 +99,7 @@ def test_a_changed_group_filter_replaces_the_old_one_at_once(connection: Connect
     deploy(connection, orders())
     publish(connection)
     group_id = read_group(connection).group_id
-    (step,) = deploy(connection, orders(filter=Region == "US")).select(Kind.SEND_PORT_GROUP, Action.CHANGE)
+    (step,) = deploy(connection, orders(filter=Region == "US")).select(ChangeKind.SEND_PORT_GROUP, Action.CHANGE)
     assert [(difference.field, difference.before, difference.after) for difference in step.differences] == [
         ("filter", "Orders.Region == 'EU'", "Orders.Region == 'US'")
     ]
@@ -111,7 +111,7 @@ def test_a_changed_group_filter_replaces_the_old_one_at_once(connection: Connect
 def test_a_changed_description_keeps_the_subscriptions(connection: Connection) -> None:
     deploy(connection, orders())
     before = [member.subscription_id for member in read_group(connection).members]
-    (step,) = deploy(connection, orders(description="All of them")).select(Kind.SEND_PORT_GROUP, Action.CHANGE)
+    (step,) = deploy(connection, orders(description="All of them")).select(ChangeKind.SEND_PORT_GROUP, Action.CHANGE)
     assert [difference.field for difference in step.differences] == ["description"]
     assert [member.subscription_id for member in read_group(connection).members] == before
     assert read_group(connection).description == "All of them"
@@ -127,7 +127,7 @@ def test_a_changed_port_priority_applies_to_its_group_subscriptions(connection: 
 
 def test_a_new_member_gets_its_subscription_at_once(connection: Connection) -> None:
     deploy(connection, orders())
-    (step,) = deploy(connection, orders(("A", "B", "C"))).select(Kind.SEND_PORT_GROUP, Action.CHANGE)
+    (step,) = deploy(connection, orders(("A", "B", "C"))).select(ChangeKind.SEND_PORT_GROUP, Action.CHANGE)
     assert [(difference.field, difference.before, difference.after) for difference in step.differences] == [
         ("members", "A, B", "A, B, C")
     ]
@@ -181,7 +181,7 @@ def test_removing_a_port_removes_its_membership(connection: Connection) -> None:
     deploy(connection, orders())
     publish(connection)
     done = deploy(connection, orders(("A",), ports=("A", "C")))
-    (step,) = done.select(Kind.SEND_PORT, Action.REMOVE)
+    (step,) = done.select(ChangeKind.SEND_PORT, Action.REMOVE)
     assert (step.name, step.note) == ("B", "is started and will be unenlisted; its instances stay")
     assert publish(connection) == ("A",)
     assert _count_rows(connection, "work_queue") == 3
@@ -195,7 +195,7 @@ def test_removing_a_group_keeps_its_members_and_their_instances(connection: Conn
     groups.stop(connection, "G")
     publish(connection)
     done = deploy(connection, orders(None))
-    (step,) = done.select(Kind.SEND_PORT_GROUP, Action.REMOVE)
+    (step,) = done.select(ChangeKind.SEND_PORT_GROUP, Action.REMOVE)
     assert (step.name, step.note) == ("G", "is stopped and will be unenlisted; instances stay")
     assert read_send_port_groups(connection) == []
     assert publish(connection) == ()
@@ -256,7 +256,7 @@ def test_changed_folders_of_a_dynamic_port_keep_its_subscription(connection: Con
 
     deploy(connection, app(["out"]))
     before = _read_values(connection, "SELECT subscription_id FROM send_ports")
-    (step,) = deploy(connection, app(["out", "other"])).select(Kind.SEND_PORT, Action.CHANGE)
+    (step,) = deploy(connection, app(["out", "other"])).select(ChangeKind.SEND_PORT, Action.CHANGE)
     assert [difference.field for difference in step.differences] == ["adapter folders"]
     assert _read_values(connection, "SELECT subscription_id FROM send_ports") == before
     assert deploy(connection, app(["out", "other"])).changes == ()

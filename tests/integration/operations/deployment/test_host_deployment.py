@@ -8,7 +8,7 @@ from postroom import Application, Property, Throttling, adapters
 from postroom.messagebox.configuration import find_host, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.apply import plan
-from postroom.operations.deployment.plan import Action, Kind
+from postroom.operations.deployment.plan import Action, ChangeKind
 from tests.support.deployment import HOME, deploy
 
 Thumbprint = Property("Security.Thumbprint", str)
@@ -39,7 +39,7 @@ def test_trust_and_application_properties_follow_the_declaration(connection: Con
         deploy(connection, build_application(trusted=True, properties={Level: [2, 1], Thumbprint: "T"})).changes == ()
     )
     changed = deploy(connection, build_application(properties={Thumbprint: "U"}))
-    (step,) = changed.select(Kind.HOST, Action.CHANGE)
+    (step,) = changed.select(ChangeKind.HOST, Action.CHANGE)
     assert [(difference.field, difference.before, difference.after) for difference in step.differences] == [
         ("trusted", "yes", "no"),
         (
@@ -90,7 +90,7 @@ def test_authentication_follows_the_declaration_and_needs_a_trusted_host(connect
     deploy(connection, app("drop", trusted=True))
     assert [location.authentication for location in read_receive_locations(connection)] == ["drop"]
     done = deploy(connection, app("keep", trusted=True))
-    [difference] = next(step.differences for step in done.select(Kind.RECEIVE_PORT, Action.CHANGE))
+    [difference] = next(step.differences for step in done.select(ChangeKind.RECEIVE_PORT, Action.CHANGE))
     assert (difference.field, difference.before, difference.after) == ("authentication", "drop", "keep")
     assert [location.authentication for location in read_receive_locations(connection)] == ["keep"]
 
@@ -99,7 +99,7 @@ def test_throttling_thresholds_follow_the_declaration(connection: Connection) ->
     deploy(connection, build_application())
     assert find_host(connection, "Secure").throttling == Throttling()
     changed = deploy(connection, build_application(throttling=Throttling(messages=1_000, longest_delay=60)))
-    (step,) = changed.select(Kind.HOST, Action.CHANGE)
+    (step,) = changed.select(ChangeKind.HOST, Action.CHANGE)
     assert [(difference.field, difference.before, difference.after) for difference in step.differences] == [
         (
             "throttling",

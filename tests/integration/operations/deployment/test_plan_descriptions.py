@@ -5,7 +5,7 @@ from __future__ import annotations
 from postroom import BTS, Application, Property, adapters, pipelines
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.apply import plan
-from postroom.operations.deployment.plan import Action, Kind
+from postroom.operations.deployment.plan import Action, ChangeKind
 from tests.support.deployment import HOME, deploy
 
 Region = Property("Orders.Region", str)
@@ -19,9 +19,9 @@ def test_a_changed_promotion_is_described_by_its_property(connection: Connection
         declared.receive_port("OrdersIn").location("drop", adapter, pipeline=pipelines.Json(promote=promote))
         return declared
 
-    deploy(connection, app(Region="region", Kind="kind"))
+    deploy(connection, app(Region="region", ChangeKind="kind"))
     planned = plan(connection, app(Region="area", Status="status").definition(), home=HOME)
-    (step,) = planned.select(Kind.LOCATION, Action.CHANGE)
+    (step,) = planned.select(ChangeKind.LOCATION, Action.CHANGE)
     assert [(difference.field, difference.before, difference.after) for difference in step.differences] == [
         ("pipeline promote Orders.Region", "'region' as str", "'area' as str"),
         ("pipeline promote Orders.Status", "none", "'status' as str"),
@@ -37,7 +37,7 @@ def test_a_port_that_writes_into_a_watched_folder_is_noted(connection: Connectio
     app.send_port("Again", adapters.File("out/../in"), filter=Region == "US")
     app.send_port("Elsewhere", adapters.File("in/sub"), filter=Region == "US")
     planned = plan(connection, app.definition(), home=HOME)
-    notes = {step.name: step.note for step in planned.select(Kind.SEND_PORT, Action.CREATE)}
+    notes = {step.name: step.note for step in planned.select(ChangeKind.SEND_PORT, Action.CREATE)}
     assert "writes into the folder of location drop" in notes["Again"]
     assert "writes into" not in notes["Elsewhere"] + notes["Europe"]
     deploy(connection, app)
@@ -58,7 +58,7 @@ def test_secrets_are_not_in_a_plan(connection: Connection) -> None:
 
     deploy(connection, app("old-secret"))
     planned = plan(connection, app("new-secret").definition(), home=HOME)
-    (step,) = planned.select(Kind.SEND_PORT, Action.CHANGE)
+    (step,) = planned.select(ChangeKind.SEND_PORT, Action.CHANGE)
     assert {difference.field for difference in step.differences} == {"adapter headers", "adapter proxy"}
     assert "secret" not in repr(planned)
 

@@ -10,7 +10,7 @@ from postroom.errors import DefinitionRefused
 from postroom.messagebox.configuration import ServiceClass, read_send_ports
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.apply import plan
-from postroom.operations.deployment.plan import Kind, Step
+from postroom.operations.deployment.plan import ChangeKind, PlanStep
 from postroom.operations.ports.send_ports import list_ports
 from postroom.operations.subscriptions import list_subscriptions
 from tests.support.deployment import HOME, deploy
@@ -25,9 +25,9 @@ def orders(adapter: PortAdapter) -> Application:
     return app
 
 
-def plan_port(connection: Connection, app: Application) -> Step:
+def plan_port(connection: Connection, app: Application) -> PlanStep:
     planned = plan(connection, app.definition(), home=HOME)
-    return next(step for step in planned.steps if step.kind is Kind.SEND_PORT)
+    return next(step for step in planned.steps if step.kind is ChangeKind.SEND_PORT)
 
 
 def test_the_plan_shows_the_guarantee_of_each_sink(connection: Connection) -> None:

@@ -16,7 +16,7 @@ from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.operations.explain.explanation import (
     FailureHandling,
-    Limits,
+    ListingLimits,
     MessageExplanation,
     Verdict,
     explain_context,
@@ -132,7 +132,7 @@ def test_all_subscribers_are_counted_and_the_nearest_are_listed(box: Box) -> Non
         box.add_port(f"Bound{number}", "Region == 'R7'", state="bound")
     nearest = box.one("SELECT service_name FROM subscriptions WHERE id = %s", 7)
     context = Context().promote(Region, "R7").promote(Total, Decimal(99))
-    explained = explain_context(box.connection, context, title="", limits=Limits(receivers=2, misses=4))
+    explained = explain_context(box.connection, context, title="", limits=ListingLimits(receivers=2, misses=4))
     assert explained.counts == {Verdict.RECEIVES: 1, Verdict.NOT_ENLISTED: 3, Verdict.MISSES: 5_000}
     assert list_verdicts(explained)[:4] == [
         ("Hit", Verdict.RECEIVES),

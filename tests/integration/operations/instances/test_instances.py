@@ -15,7 +15,7 @@ from postroom.errors import NotFound, PublishFailed, StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox.connection import connect
 from postroom.messagebox.jobs import run_all_jobs_once
-from postroom.messagebox.queues import HostQueues, Retry, Suspension, wake_up_channel
+from postroom.messagebox.queues import HostQueues, ScheduledRetry, Suspension, wake_up_channel
 from postroom.operations.instances.changes import (
     resume,
     resume_all,
@@ -83,7 +83,7 @@ def test_each_state_has_its_code_and_reason(box: Box) -> None:
     agent = box.agent()
     agent.publish([order()])
     claim_id, seq = claim(box)
-    later = Retry(delay=timedelta(days=1), code="DELIVERY", description="Not now.")
+    later = ScheduledRetry(delay=timedelta(days=1), code="DELIVERY", description="Not now.")
     HostQueues("Default").retry(box.connection, claim_id, {seq: later})
     agent.publish([order()])
     claim(box)

@@ -13,7 +13,7 @@ from postroom.errors import ClaimLost, NotAllowed
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.queues import HostQueues, Retry, Suspension
+from postroom.messagebox.queues import HostQueues, ScheduledRetry, Suspension
 from postroom.messagebox.streams.sink_batches import SinkQueue
 from postroom.operations.instances import changes as instance_changes
 from postroom.operations.ports import send_ports as ports
@@ -93,7 +93,7 @@ def test_a_failed_batch_is_retried_or_suspended(box: Box, port_id: uuid.UUID, ho
     publish(box, b"a", b"b")
     batch = QUEUE.open_batch(host, port_id, limit=10)
     assert batch is not None
-    retry = Retry(delay=timedelta(), code="DELIVERY", description="away")
+    retry = ScheduledRetry(delay=timedelta(), code="DELIVERY", description="away")
     suspension = Suspension(code="DELIVERY", description="away")
     assert QUEUE.fail(host, batch, {batch.seqs[0]: retry}, {batch.seqs[1]: suspension}) == (1, 1)
     assert box.suspended() == [("DELIVERY", True)]

@@ -14,7 +14,7 @@ from postroom.hosts.dequeue.dequeue_thread import DequeueThread
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import ClaimedMessage, HostQueues, Retry
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry
 from tests.support.waiting import PATIENCE
 from tests.unit.hosts.dequeue.test_work_buffer import claimed, unpaused_buffer
 
@@ -79,14 +79,14 @@ def test_a_message_whose_service_raised_is_retried_with_backoff(
         raise ZeroDivisionError("a defect")
 
     stored = dict(run_threads(1, buffer, fails))
-    delays = {seq: outcome.delay for seq, outcome in stored.items() if isinstance(outcome, Retry)}
+    delays = {seq: outcome.delay for seq, outcome in stored.items() if isinstance(outcome, ScheduledRetry)}
     assert delays == {
         0: timedelta(seconds=1),
         1: timedelta(seconds=2),
         5: timedelta(seconds=32),
         100: timedelta(seconds=256),
     }
-    assert {outcome.code for outcome in stored.values() if isinstance(outcome, Retry)} == {"UNEXPECTED"}
+    assert {outcome.code for outcome in stored.values() if isinstance(outcome, ScheduledRetry)} == {"UNEXPECTED"}
     assert "a defect" in caplog.text
 
 
