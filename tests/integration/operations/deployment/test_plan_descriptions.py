@@ -19,7 +19,7 @@ def test_a_changed_promotion_is_described_by_its_property(connection: Connection
         declared.receive_port("OrdersIn").location("drop", adapter, pipeline=pipelines.Json(promote=promote))
         return declared
 
-    deploy(connection, app(Region="region", ChangeKind="kind"))
+    deploy(connection, app(Region="region", Kind="kind"))
     planned = plan(connection, app(Region="area", Status="status").definition(), home=HOME)
     (step,) = planned.select(ChangeKind.LOCATION, Action.CHANGE)
     assert [(difference.field, difference.before, difference.after) for difference in step.differences] == [
