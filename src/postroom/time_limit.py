@@ -55,7 +55,7 @@ class TimeLimit:
         """Yield the items of an iterator that runs on a worker thread. Raise PipelineFailure if a component takes too
         long."""
         worker = _take_worker()
-        worker.begin(steps)
+        worker.start(steps)
         try:
             while True:
                 worker.request(1)
@@ -94,7 +94,7 @@ def call_each_with_timeout(calls: Sequence[TimedCall[_T]]) -> list[_T | BaseExce
     while len(results) < len(calls):
         worker = _take_worker()
         remaining = calls[len(results) :]
-        worker.begin(lambda remaining=remaining: map(_capture, remaining))  # type: ignore[misc]
+        worker.start(lambda remaining=remaining: map(_capture, remaining))  # type: ignore[misc]
         # All at once: the worker starts a call while this thread still takes the result of the one before.
         worker.request(len(remaining))
         for call in remaining:
@@ -137,7 +137,7 @@ class _Worker:
         self._thread = threading.Thread(target=self._run, name="time limit", daemon=True)
         self._thread.start()
 
-    def begin(self, steps: Callable[[], Iterator[Any]]) -> None:
+    def start(self, steps: Callable[[], Iterator[Any]]) -> None:
         self._iterators.put(steps)
 
     def request(self, steps: int) -> None:

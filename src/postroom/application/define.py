@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from postroom.adapters import SparkReader
-from postroom.application.checks.problems import as_values, problems_of
-from postroom.application.checks.properties import known_properties, own_properties
+from postroom.application.checks.problems import as_values, find_declaration_problems
+from postroom.application.checks.properties import list_known_properties, list_own_properties
 from postroom.application.declarations import (
     Declarations,
     DeclaredHost,
@@ -33,10 +33,10 @@ from postroom.properties import Property
 
 def define(application: Declarations) -> ApplicationDefinition:
     """Return the definition of an application. Raise DefinitionRefused with every problem if it has any."""
-    problems = problems_of(application)
+    problems = find_declaration_problems(application)
     if problems:
         raise DefinitionRefused(f"The application {application.name!r}", problems)
-    known = known_properties(application)
+    known = list_known_properties(application)
     spelling = {DEFAULT_HOST.lower(): DEFAULT_HOST} | {host.name.lower(): host.name for host in application.hosts}
     receive_ports = tuple(
         ReceivePortDefinition(
@@ -55,7 +55,7 @@ def define(application: Declarations) -> ApplicationDefinition:
     return ApplicationDefinition(
         name=application.name,
         position=application.position,
-        properties=own_properties(application),
+        properties=list_own_properties(application),
         hosts=tuple(
             _host_definition(declared[name])
             if name in declared

@@ -27,7 +27,7 @@ from postroom.spark.once_report import OnceReport
 from postroom.spark.receive.stream import start_stream
 from postroom.spark.receive.task import TALLIED, TALLY, format_tally
 from postroom.spark.session import has_died
-from postroom.spark.sinks.running_sinks import Sinks, served_by_other_process
+from postroom.spark.sinks.running_sinks import Sinks, served_by_other_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,24 +59,24 @@ class PipelineOnce:
             lock_sinks_served(connection, self._host.host_id)
             for location in find_locations_to_serve(connection, self._host):
                 if not stopping.is_set():
-                    problems += self._once(location, stopping, watcher)
+                    problems += self._receive_location(location, stopping, watcher)
             problems += self._sinks.drain_all(connection, stopping)
         if stopping.is_set():
-            problems.insert(0, ended_early())
+            problems.insert(0, stopped_early_error())
         if problems:
-            raise _combine(problems)
+            raise _combine_errors(problems)
         # Adding counters with + would remove the zeros.
         self._counts.update(self._sinks.counts)
         return self._counts
 
-    def _once(
+    def _receive_location(
         self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None
     ) -> list[PostroomError]:
         before = Counter(self._counts)
         problems: list[PostroomError] = []
         try:
-            self._run_once(location, stopping, watcher)
-            problems = self._quarantined_files(location)
+            self._receive_all(location, stopping, watcher)
+            problems = self._find_quarantined_files(location)
         except MessageBoxUnavailable:
             raise  # it affects every location
         except PostroomError as error:
@@ -93,7 +93,7 @@ class PipelineOnce:
         _log.info("%s: %s", location.name, format_tally(self._counts - before))
         return problems
 
-    def _quarantined_files(self, location: ReceiveLocation) -> list[PostroomError]:
+    def _find_quarantined_files(self, location: ReceiveLocation) -> list[PostroomError]:
         with self._login.connect("claims") as connection:
             left = file_claims.read_quarantined_files(connection, location.location_id)
         if not left:
@@ -107,7 +107,7 @@ class PipelineOnce:
             )
         ]
 
-    def _run_once(self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None) -> None:
+    def _receive_all(self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None) -> None:
         with self._login.connect("claims") as connection:
             intake = make_intake(connection, location, self._home, system_clock)
             watched = location.adapter.watched_folder
@@ -120,7 +120,7 @@ class PipelineOnce:
                 report.end()
             intake.release()
         if not is_ours:
-            raise served_by_other_process(location.name)
+            raise served_by_other_error(location.name)
 
     def _publish_round(
         self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None, report: OnceReport
@@ -164,7 +164,7 @@ def _read_tally(query: StreamingQuery) -> Counter[str]:
     return counts
 
 
-def ended_early() -> PostroomError:
+def stopped_early_error() -> PostroomError:
     """Return the error for a run that was stopped early."""
     return Unavailable(
         "The run was stopped before it was finished.",
@@ -172,7 +172,7 @@ def ended_early() -> PostroomError:
     )
 
 
-def _combine(problems: Sequence[PostroomError]) -> PostroomError:
+def _combine_errors(problems: Sequence[PostroomError]) -> PostroomError:
     """Return one error for all. Its type is that of the first."""
     first = problems[0]
     if len(problems) == 1:

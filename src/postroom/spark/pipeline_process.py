@@ -66,9 +66,9 @@ class PipelineProcess:
             self._stop_all()
         if not stopping.is_set():
             raise spark_died_error(self._home)
-        return self._all_counts()
+        return self._sum_counts()
 
-    def _all_counts(self) -> Counter[str]:
+    def _sum_counts(self) -> Counter[str]:
         # Adding counters with + would remove the zeros.
         counts = Counter(self._counts)
         counts.update(self._sinks.counts)

@@ -16,7 +16,7 @@ from postroom.messagebox.configuration import Host, check_login_of_host, find_ho
 from postroom.messagebox.connection import Login, connect
 from postroom.spark.bulk.bulk_once import Watcher
 from postroom.spark.error_reasons import format_reason
-from postroom.spark.pipeline_once import PipelineOnce, ended_early
+from postroom.spark.pipeline_once import PipelineOnce, stopped_early_error
 from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.session import create_session, end_session, has_died, spark_died_error
 from postroom.spark.settings import add_bulk_settings, is_this_machine
@@ -72,7 +72,7 @@ def run_pipeline(
             if not stopping.wait(_SIGNAL_SECONDS):
                 raise
             if once:
-                raise ended_early() from error
+                raise stopped_early_error() from error
             _log.warning("stopped while Spark was running: %s", format_reason(error))
             return Counter()
 

@@ -141,7 +141,7 @@ def attempt_alone(
         raise
 
 
-def worker_death(failure: type[_Failure], *, hint: str) -> _Failure:
+def worker_death_failure(failure: type[_Failure], *, hint: str) -> _Failure:
     """Return the failure of a message that killed every worker that processed it."""
     return failure(
         "The worker that processed it died at every attempt.",

@@ -71,13 +71,13 @@ def _host_conflicts(new: ApplicationDefinition, other: ApplicationDefinition) ->
         if (
             host.properties is not None
             and there.properties is not None
-            and properties_of_host(host) != properties_of_host(there)
+            and to_application_properties(host) != to_application_properties(there)
         ):
             text = f"host {host.name!r}: it has other properties in the application {other.name!r}."
             yield host.position.problem(text)
 
 
-def properties_of_host(host: HostDefinition) -> ApplicationProperties:
+def to_application_properties(host: HostDefinition) -> ApplicationProperties:
     """Return the properties of a host that one application declares."""
     return frozenset((declared.property.key, comparable_text(declared.value)) for declared in host.properties or ())
 

@@ -45,12 +45,12 @@ def _member_problems(members: Sequence[object], ports: dict[str, DeclaredSendPor
             continue
         names.append(name)
         if name not in ports:
-            yield f"there is no send port {name!r} in this application{_near(name, ports)}."
+            yield f"there is no send port {name!r} in this application{_suggest_name(name, ports)}."
         elif getattr(ports[name].adapter, "is_dynamic", False):
             yield f"send port {name!r} is dynamic; only static send ports can be members of a group."
     yield from (f"send port {name!r} is a member {count} times." for name, count in Counter(names).items() if count > 1)
 
 
-def _near(name: str, ports: Collection[str]) -> str:
+def _suggest_name(name: str, ports: Collection[str]) -> str:
     near = difflib.get_close_matches(name, ports, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""

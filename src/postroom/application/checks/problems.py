@@ -17,7 +17,7 @@ from postroom.application.checks.fields import (
     state_problems,
 )
 from postroom.application.checks.groups import group_problems
-from postroom.application.checks.properties import known_properties, property_problems
+from postroom.application.checks.properties import list_known_properties, property_problems
 from postroom.application.declarations import Declarations, DeclaredHost, DeclaredLocation, DeclaredSendPort
 from postroom.application.definition import DEFAULT_HOST, Authentication
 from postroom.application.retry import Retry
@@ -30,7 +30,7 @@ from postroom.pipelines import Receive, ReceivePipeline
 from postroom.properties import Property
 
 
-def problems_of(application: Declarations) -> list[Problem]:
+def find_declaration_problems(application: Declarations) -> list[Problem]:
     """Return every problem, by file and line."""
     found: list[Problem] = []
 
@@ -66,7 +66,7 @@ def problems_of(application: Declarations) -> list[Problem]:
             (f"{_label('location', location)}: {text}" for text in _location_problems(location, hosts)),
         )
         add(location.position, name_problems("location", location.name))
-    known = known_properties(application)
+    known = list_known_properties(application)
     for port in application.send_ports:
         add(port.position, (f"{_label('send port', port)}: {text}" for text in _send_port_problems(port, hosts, known)))
         add(port.position, name_problems("send port", port.name))

@@ -30,7 +30,7 @@ class Use:
     makes_known: bool
 
 
-def uses(application: Declarations) -> Iterator[Use]:
+def find_uses(application: Declarations) -> Iterator[Use]:
     """Yield every use of a property in the application: declared, set for a host, promoted, compared."""
     for declared in application.properties:
         if isinstance(declared.property, Property):
@@ -60,26 +60,26 @@ def uses(application: Declarations) -> Iterator[Use]:
     filters: list[DeclaredSendPort | DeclaredSendPortGroup] = [*application.send_ports, *application.send_port_groups]
     for filtered in filters:
         if isinstance(filtered.filter, Filter):
-            for prop in compared_properties(filtered.filter):
+            for prop in list_compared_properties(filtered.filter):
                 yield Use(property=prop, position=filtered.position, makes_known=False)
 
 
-def compared_properties(filter: Filter) -> Iterator[Property]:
+def list_compared_properties(filter: Filter) -> Iterator[Property]:
     """Yield the properties in a filter, each once."""
     for key, value_type in dict.fromkeys((p.property.key, p.property.value_type) for g in filter.groups for p in g):
         yield Property.from_key(key, value_type)
 
 
-def known_properties(application: Declarations) -> list[Property]:
+def list_known_properties(application: Declarations) -> list[Property]:
     """Return the properties that text filters may use. It includes properties that only a Python filter compares:
     another check reports these."""
-    return [*SYSTEM_PROPERTIES.values(), *(use.property for use in uses(application))]
+    return [*SYSTEM_PROPERTIES.values(), *(use.property for use in find_uses(application))]
 
 
-def own_properties(application: Declarations) -> tuple[Property, ...]:
+def list_own_properties(application: Declarations) -> tuple[Property, ...]:
     """Return the properties that the application uses, each once, without system properties."""
     mentioned: dict[str, Property] = {}
-    for use in uses(application):
+    for use in find_uses(application):
         # Filters and pipelines do not know which properties are sensitive. One declaration is enough.
         if use.property.sensitive or use.property.key not in mentioned:
             mentioned[use.property.key] = use.property
@@ -88,7 +88,7 @@ def own_properties(application: Declarations) -> tuple[Property, ...]:
 
 def property_problems(application: Declarations) -> Iterator[Problem]:
     """Yield properties that are used but not known, and properties with two types."""
-    mentions = list(uses(application))
+    mentions = list(find_uses(application))
     known = {use.property.key for use in mentions if use.makes_known} | SYSTEM_PROPERTIES.keys()
     dotted = sorted(use.property.dotted for use in mentions if use.makes_known)
     for use in mentions:

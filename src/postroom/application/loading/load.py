@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.application.application import Application
-from postroom.application.checks.problems import problems_of
+from postroom.application.checks.problems import find_declaration_problems
 from postroom.application.definition import ApplicationDefinition
 from postroom.application.loading.run_file import run_file
-from postroom.application.loading.valid_subset import valid_subset
+from postroom.application.loading.valid_subset import find_valid_subset
 from postroom.errors import DefinitionRefused, Problem
 
 
@@ -53,7 +53,7 @@ def read(path: Path) -> Loaded:
     applications = list(found.values())
     problems = list(run.problems)
     for application in applications:
-        problems += problems_of(application)
+        problems += find_declaration_problems(application)
     if not applications and not problems:
         problems.append(Problem('it declares no application; write app = Application("name").', str(path)))
     problems += [
@@ -62,5 +62,5 @@ def read(path: Path) -> Loaded:
         )
         for application in applications[1:]
     ]
-    definition = valid_subset(applications[0]) if applications else None
+    definition = find_valid_subset(applications[0]) if applications else None
     return Loaded(path=path, problems=tuple(problems), definition=definition)

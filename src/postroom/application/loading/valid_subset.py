@@ -6,8 +6,8 @@ import copy
 from collections.abc import Iterable
 from dataclasses import replace
 
-from postroom.application.checks.problems import problems_of
-from postroom.application.checks.properties import uses
+from postroom.application.checks.problems import find_declaration_problems
+from postroom.application.checks.properties import find_uses
 from postroom.application.declarations import Declarations, DeclaredProperty
 from postroom.application.define import define
 from postroom.application.definition import ApplicationDefinition
@@ -16,15 +16,15 @@ from postroom.application.source_position import SourcePosition
 _Positions = set[tuple[str, int]]
 
 
-def valid_subset(application: Declarations) -> ApplicationDefinition | None:
+def find_valid_subset(application: Declarations) -> ApplicationDefinition | None:
     """Return what has no problem and needs nothing that has one, or None if the application itself has a problem.
 
     All properties stay known, so that a location with a problem does not remove every filter.
     """
     part = copy.copy(application)
     part.schema_problems = []
-    part.properties = [*application.properties, *_known_properties(application)]
-    while problems := problems_of(part):
+    part.properties = [*application.properties, *_list_known_properties(application)]
+    while problems := find_declaration_problems(part):
         before = _count(part)
         _remove_at(part, {(problem.file, problem.line) for problem in problems})
         if _count(part) == before:
@@ -32,8 +32,8 @@ def valid_subset(application: Declarations) -> ApplicationDefinition | None:
     return define(part)
 
 
-def _known_properties(application: Declarations) -> Iterable[DeclaredProperty]:
-    known = {use.property.key: use for use in uses(application) if use.makes_known}
+def _list_known_properties(application: Declarations) -> Iterable[DeclaredProperty]:
+    known = {use.property.key: use for use in find_uses(application) if use.makes_known}
     return [DeclaredProperty(property=use.property, position=application.position) for use in known.values()]
 
 

@@ -14,7 +14,7 @@ from postroom.application import (
     Throttling,
     conflicts,
 )
-from postroom.application.checks.conflicts import properties_of_host
+from postroom.application.checks.conflicts import to_application_properties
 from postroom.application.checks.shared_endpoints import shared_endpoint_problems
 from postroom.errors import Problem
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
@@ -212,7 +212,7 @@ def resolve_host_settings(
                 trusted = host.trusted if trusted is None else trusted
                 throttling = host.throttling if throttling is None else throttling
                 if properties is None and host.properties is not None:
-                    properties = properties_of_host(host)
+                    properties = to_application_properties(host)
     return trusted is True, properties or NO_APPLICATION_PROPERTIES, throttling or Throttling()
 
 

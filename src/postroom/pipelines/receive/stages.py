@@ -76,7 +76,7 @@ class ComponentStages:
     # -- decode ------------------------------------------------------------------------------------------------------
 
     def _decode(self, message: Message) -> Message | None:
-        for name, component in self._components_of(self._pipeline.decoders):
+        for name, component in self._load_components(self._pipeline.decoders):
             work = component.decode if isinstance(component, Decoder) else component
             result = self._call(name, work, message)
             if result is None:
@@ -100,10 +100,10 @@ class ComponentStages:
         if not self._pipeline.disassemblers:
             return 1, "PassThrough", PassThrough()
         if self._skips_probe:
-            return 1, *next(self._components_of(self._pipeline.disassemblers))
+            return 1, *next(self._load_components(self._pipeline.disassemblers))
         assert message.body is not None
         head = _read_head(message.body.body)
-        for position, (name, component) in enumerate(self._components_of(self._pipeline.disassemblers), 1):
+        for position, (name, component) in enumerate(self._load_components(self._pipeline.disassemblers), 1):
             if isinstance(component, Format):
                 if component.can_read(head):
                     return position, name, component
@@ -146,7 +146,7 @@ class ComponentStages:
         """Return the messages that pass, and True if a message was consumed. No documents are read after it
         (RCV-05)."""
         is_consumed = False
-        for name, component in self._components_of(self._pipeline.validators):
+        for name, component in self._load_components(self._pipeline.validators):
             messages = _message_batch(batch)
             rejected, end = self._find_rejected(name, component, messages)
             if rejected and not (isinstance(component, Validator) and component.recoverable):
@@ -190,7 +190,7 @@ class ComponentStages:
             return batch
         messages = _message_batch(batch)
         parties: list[str | None] = [None] * len(messages)
-        for name, component in self._components_of(self._pipeline.resolvers):
+        for name, component in self._load_components(self._pipeline.resolvers):
             resolve = component.resolve if isinstance(component, PartyResolver) else component
             for row in range(len(messages)):
                 if parties[row] is None:
@@ -210,11 +210,11 @@ class ComponentStages:
     @property
     def _can_fail_interchange(self) -> bool:
         """True if a validator or a party resolver fails the whole interchange instead of one message."""
-        validators = [component for _, component in self._components_of(self._pipeline.validators)]
+        validators = [component for _, component in self._load_components(self._pipeline.validators)]
         are_recoverable = all(isinstance(validator, Validator) and validator.recoverable for validator in validators)
         return not are_recoverable or bool(self._pipeline.resolvers)
 
-    def _components_of(self, stage: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    def _load_components(self, stage: Sequence[Any]) -> Iterator[tuple[str, Any]]:
         """Yield the names and components of a stage, each loaded once per interchange."""
         for declared in stage:
             # The definition keeps ``declared`` alive, so its id stays valid.

@@ -51,11 +51,11 @@ def read_rows(pipeline: Rows, batch: pa.RecordBatch, first_number: int) -> RowMe
     """Convert the rows of ``batch``, numbered from ``first_number``."""
     numbers = np.arange(first_number, first_number + batch.num_rows)
     reasons: dict[int, PipelineFailure] = {}
-    for row in rows_with(batch, UNDECODED):
+    for row in find_rows_with_value(batch, UNDECODED):
         reasons[row] = _encoding_failure(
             pipeline, int(numbers[row]), batch[UNDECODED][row].as_py(), batch[BAD][row].is_valid
         )
-    for row in rows_with(batch, BAD):
+    for row in find_rows_with_value(batch, BAD):
         reasons.setdefault(row, _unreadable_failure(pipeline, int(numbers[row])))
     columns = []
     for position, (prop, path) in enumerate(pipeline.promotions.entries):
@@ -79,7 +79,7 @@ def read_rows(pipeline: Rows, batch: pa.RecordBatch, first_number: int) -> RowMe
     return RowMessages(messages=messages, failures=failures, large=large)
 
 
-def rows_with(batch: pa.RecordBatch, name: str) -> list[int]:
+def find_rows_with_value(batch: pa.RecordBatch, name: str) -> list[int]:
     """Return the rows with a value in a column. There are none if the column does not exist."""
     if name not in batch.schema.names:
         return []

@@ -68,7 +68,7 @@ class BulkFiles:
         """Run the next job. Return False if there is nothing to read. Raise errors that are not caused by a file."""
         if self.stopped_by:
             return False
-        group = self._next_group(connection)
+        group = self._select_group(connection)
         if group:
             self.is_busy = True
             try:
@@ -87,9 +87,9 @@ class BulkFiles:
 
     # -- choosing ----------------------------------------------------------------------------------------------
 
-    def _next_group(self, connection: Connection) -> list[FileClaim]:
+    def _select_group(self, connection: Connection) -> list[FileClaim]:
         """Return files with the same read plan: those of an interrupted job, or new ones."""
-        waiting = self._ready(
+        waiting = self._select_ready(
             connection, file_claims.read_numbered(connection, self.location.location_id, 0, 2**63 - 1)
         )
         if not waiting:
@@ -102,7 +102,7 @@ class BulkFiles:
                 size += claim.size
         return group[:_MAX_FILES]
 
-    def _ready(self, connection: Connection, claims: Sequence[FileClaim]) -> list[FileClaim]:
+    def _select_ready(self, connection: Connection, claims: Sequence[FileClaim]) -> list[FileClaim]:
         """Return the files that have not changed and are not completely published. Finish or quarantine the others."""
         done = self._read_done(connection, claims)
         self._finish(connection, [claim for claim in claims if claim.interchange_id in done])

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from postroom.pipelines import Rows
-from postroom.pipelines.rows.batch import BAD, BODY, UNDECODED, rows_with
+from postroom.pipelines.rows.batch import BAD, BODY, UNDECODED, find_rows_with_value
 from postroom.spark.bulk.read_plan import FILE
 from postroom.spark.bulk.split_lines import can_find_lines, open_decompressed, read_split_lines
 
@@ -120,7 +120,7 @@ def _find_undecoded(
     """Return the rows with replaced bytes, by index, with their original bytes or None if these are not found."""
     found: dict[int, bytes | None] = {}
     if encoding.reader_reports:
-        for row in rows_with(batch, BAD):
+        for row in find_rows_with_value(batch, BAD):
             data = batch[BAD][row].as_py()
             if encoding.can_decode(data) is False:
                 found[row] = data

@@ -115,7 +115,7 @@ def start_row_stream(
         return start_tallied(
             *(tallies, location, folder.checkpoint),
             trigger=None if ends else trigger,
-            begin_batch=checkpoint.start_batch,
+            start_batch=checkpoint.start_batch,
         )
 
 

@@ -66,11 +66,13 @@ def find_locations_to_serve(
     """Return the locations of a host that receive now, or that have something left to publish."""
     now = clock()
     locations = read_receive_locations(connection, host_id=host.host_id)
-    to_serve = (location_to_serve(connection, location, now) for location in locations)
+    to_serve = (select_location_to_serve(connection, location, now) for location in locations)
     return [location for location in to_serve if location is not None]
 
 
-def location_to_serve(connection: Connection, location: ReceiveLocation, now: datetime) -> ReceiveLocation | None:
+def select_location_to_serve(
+    connection: Connection, location: ReceiveLocation, now: datetime
+) -> ReceiveLocation | None:
     """Return the location as it has to be served now, or None if there is nothing to do for it.
 
     Accepted requests and claimed files are published even if the location was disabled since or is outside its

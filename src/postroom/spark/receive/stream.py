@@ -84,25 +84,25 @@ def start_tallied(
     checkpoint: Path,
     *,
     trigger: str | None,
-    begin_batch: Callable[[int, int], None] | None = None,
+    start_batch: Callable[[int, int], None] | None = None,
 ) -> StreamingQuery:
     """Start a query over the tallies of receive tasks. Without a trigger it ends with what is there now.
 
-    ``begin_batch`` is called on the driver before any task of a batch runs, with the number of the batch and of its
+    ``start_batch`` is called on the driver before any task of a batch runs, with the number of the batch and of its
     partitions. An error that it raises ends the query."""
     from pyspark.sql import functions
 
     counted = tallies.observe(TALLY, *(functions.sum(name).alias(name) for name in TALLIED))
     written = counted.writeStream
-    if begin_batch is None:
+    if start_batch is None:
         written = written.format("noop")
     else:
-        written = written.foreachBatch(partial(_begin_and_write, begin_batch))
+        written = written.foreachBatch(partial(_start_and_write, start_batch))
     writer = written.queryName(f"{location.name}-{uuid.uuid4()}").option("checkpointLocation", f"file://{checkpoint}")
     return (writer.trigger(availableNow=True) if trigger is None else writer.trigger(processingTime=trigger)).start()
 
 
-def _begin_and_write(begin_batch: Callable[[int, int], None], tallies: DataFrame, number: int) -> None:
+def _start_and_write(start_batch: Callable[[int, int], None], tallies: DataFrame, number: int) -> None:
     # The DataFrame is not planned again, so the tasks have these partitions.
-    begin_batch(number, tallies._jdf.queryExecution().toRdd().getNumPartitions())
+    start_batch(number, tallies._jdf.queryExecution().toRdd().getNumPartitions())
     tallies.write.format("noop").mode("overwrite").save()

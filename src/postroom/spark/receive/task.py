@@ -31,7 +31,7 @@ from postroom.spark.worker import (
     get_worker,
     guard_worker,
     make_pace,
-    worker_death,
+    worker_death_failure,
 )
 
 _log = logging.getLogger(__name__)
@@ -214,7 +214,7 @@ class ReceiveTask:
 
     def _suspend_poison(self, worker: Worker, items: Sequence[Any]) -> dict[uuid.UUID, Received]:
         hint = "Correct the message and send it again, or correct the component and resume."
-        failure = worker_death(PipelineFailure, hint=hint)
+        failure = worker_death_failure(PipelineFailure, hint=hint)
         for item in items:
             _log.error("%s: %s is suspended: %s", self.location.name, self.source.describe(item), failure.what)
         suspended = [worker.receiver.reject(self.location, self.source.interchange(item), failure) for item in items]

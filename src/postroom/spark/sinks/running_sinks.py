@@ -38,7 +38,7 @@ _PAUSE_SECONDS = 5.0
 _STOP_SECONDS = 15.0
 
 
-def sink_lock(port_id: uuid.UUID) -> int:
+def to_lock_number(port_id: uuid.UUID) -> int:
     """Return the number of a sink's advisory lock: a signed 32-bit integer."""
     return int.from_bytes(port_id.bytes[:4], "big", signed=True)
 
@@ -95,7 +95,7 @@ class Sinks:
         """Write the waiting messages of a sink. Raise PostroomError if they cannot be written."""
         with self._login.connect("sink") as connection:
             if not _lock(connection, port_id):
-                raise served_by_other_process(name)
+                raise served_by_other_error(name)
             try:
                 drained = self._drain.drain_waiting(connection, port_id, stopping)
             except PostroomError:
@@ -162,7 +162,7 @@ class Sinks:
             self._served_by = session
 
 
-def served_by_other_process(name: str) -> StateError:
+def served_by_other_error(name: str) -> StateError:
     """Return the error of `postroom pipeline run --once` for a receive location or sink that another process serves."""
     return StateError(
         f"{name} is served by another process.",
@@ -177,6 +177,6 @@ def _write_failure(name: str, why: str, hint: str) -> StateError:
 
 def _lock(connection: Connection, port_id: uuid.UUID) -> bool:
     keep_alive(connection)
-    row = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", (SINK_LOCK, sink_lock(port_id))).fetchone()
+    row = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", (SINK_LOCK, to_lock_number(port_id))).fetchone()
     assert row is not None
     return bool(row[0])

@@ -26,7 +26,7 @@ from postroom.messagebox.storage.stored_messages import build_message
 from postroom.messagebox.streams.sink_batches import SinkMessage, SinkQueue
 from postroom.pipelines.definition import FORMAT_SECONDS
 from postroom.spark.sinks.row_format import RowFormat, to_row_failure
-from postroom.spark.worker import GRACE, attempt_alone, guard_worker, worker_death
+from postroom.spark.worker import GRACE, attempt_alone, guard_worker, worker_death_failure
 
 _log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class SinkTask:
 
         def suspend() -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
             hint = "Correct the message or the map, and resume the instance."
-            self.suspend_or_route(connection, message.claimed, worker_death(DeliveryRefused, hint=hint))
+            self.suspend_or_route(connection, message.claimed, worker_death_failure(DeliveryRefused, hint=hint))
             return self._to_rows(connection, [])
 
         result = attempt_alone(

@@ -17,7 +17,7 @@ from postroom.messagebox.configuration import ReceiveLocation, read_receive_loca
 from postroom.operations.ports import receive_locations as locations
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState
-from postroom.spark.intake.intake import location_to_serve
+from postroom.spark.intake.intake import select_location_to_serve
 from postroom.spark.intake.intake_once import receive_all
 from postroom.spark.receive.task import ReceiveTask
 from tests.integration.spark.intake.conftest import MakeClaimer, WatchedLocation
@@ -173,4 +173,4 @@ def test_claimed_files_of_a_location_outside_its_schedule_are_published(
 
 def _location_to_serve(box: Box) -> ReceiveLocation | None:
     [location] = read_receive_locations(box.connection)
-    return location_to_serve(box.connection, location, system_clock())
+    return select_location_to_serve(box.connection, location, system_clock())

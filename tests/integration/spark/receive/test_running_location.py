@@ -276,7 +276,7 @@ def test_once_reports_quarantined_files(
         box.connection, location.location_id, [(claim.interchange_id, claim.name, claim.path)]
     )
     process = PipelineOnce(NO_SESSION, box.host(), login=login, home=tmp_path)
-    monkeypatch.setattr(process, "_run_once", lambda *_: None)
+    monkeypatch.setattr(process, "_receive_all", lambda *_: None)
     assert process.run(threading.Event()).total() == 0
     file_claims.store_problem(
         box.connection, claim, FileClaimState.FAILED, file_claims.format_problem(claim, "It is broken.")

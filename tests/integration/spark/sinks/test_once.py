@@ -14,7 +14,7 @@ from postroom.errors import PostroomError, StateError, Unavailable
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.streams.sink_batches import SinkBatch
 from postroom.spark.sinks.file_sink import LocalTarget
-from postroom.spark.sinks.running_sinks import SINK_LOCK, Sinks, sink_lock
+from postroom.spark.sinks.running_sinks import SINK_LOCK, Sinks, to_lock_number
 from postroom.spark.sinks.task import SinkTask
 from postroom.spark.sinks.writer import SparkWriter
 from tests.support.box import Box
@@ -93,7 +93,7 @@ def test_a_sink_that_another_process_serves_is_reported(
     box: Box, host: Connection, sinks: Sinks, tmp_path: Path
 ) -> None:
     with connect(box.url, user=box.host().role_name) as other:
-        other.execute("SELECT pg_advisory_lock(%s, %s)", (SINK_LOCK, sink_lock(read_port_id(box, "Bad"))))
+        other.execute("SELECT pg_advisory_lock(%s, %s)", (SINK_LOCK, to_lock_number(read_port_id(box, "Bad"))))
         [problem] = drained(sinks, host)
     assert isinstance(problem, StateError)
     assert problem.what == "Bad is served by another process."

@@ -27,7 +27,7 @@ from postroom.messagebox.connection import connect
 from postroom.spark.sinks.file_sink import LocalTarget
 from postroom.spark.sinks.jdbc import merge_statement
 from postroom.spark.sinks.postgres_table import Table
-from postroom.spark.sinks.running_sinks import sink_lock
+from postroom.spark.sinks.running_sinks import to_lock_number
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region
 from tests.support.sinks import Killed, add_sink, drain_batch, make_drain, publish, read_lake, read_port_id
@@ -462,4 +462,4 @@ def test_the_messages_of_a_deleted_port_are_suspended(box: Box, tmp_path: Path) 
 
 def test_the_lock_number_of_a_sink_is_valid_in_postgresql(box: Box) -> None:
     for port_id in (uuid.UUID(int=0), uuid.UUID(int=2**128 - 1), uuid.uuid4()):
-        assert box.one("SELECT pg_try_advisory_xact_lock(7008, %s)", sink_lock(port_id)) is True
+        assert box.one("SELECT pg_try_advisory_xact_lock(7008, %s)", to_lock_number(port_id)) is True

@@ -11,7 +11,7 @@ import pytest
 
 from postroom import Application, Property, adapters
 from postroom.application import ApplicationDefinition, conflicts, load
-from postroom.application.checks.problems import problems_of
+from postroom.application.checks.problems import find_declaration_problems
 from postroom.errors import DefinitionRefused
 
 Region = Property("Orders.Region", str)
@@ -24,7 +24,7 @@ def problems(declare: Callable[[Any], object]) -> list[str]:
     app.send_port("Europe", NULL)
     app.send_port("Audit", NULL)
     declare(app)
-    found = problems_of(app)
+    found = find_declaration_problems(app)
     assert all(problem.file == __file__ and problem.line for problem in found)
     return [problem.text for problem in found]
 

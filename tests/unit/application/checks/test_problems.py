@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from postroom import BTS, Application, ErrorReport, Property, Retry, Schedule, adapters, pipelines
-from postroom.application.checks.problems import problems_of
+from postroom.application.checks.problems import find_declaration_problems
 from postroom.errors import DefinitionRefused
 
 Region = Property("Orders.Region", str)
@@ -20,7 +20,7 @@ NULL = adapters.Null()
 def problems(declare: Callable[[Any], object], name: Any = "orders") -> list[str]:
     app = Application(name)
     declare(app)
-    found = problems_of(app)
+    found = find_declaration_problems(app)
     assert all(problem.file == __file__ and problem.line for problem in found)
     return [problem.text for problem in found]
 
@@ -180,5 +180,5 @@ def test_a_comparison_of_two_properties_is_rejected() -> None:
     app = Application("orders")
     app.property(Region)
     app.send_port("Europe", adapters.File("out"), filter=Region == Region)  # type: ignore[arg-type]
-    (problem,) = problems_of(app)
+    (problem,) = find_declaration_problems(app)
     assert "filter is True; a property has to be compared with a value" in problem.text
