@@ -1,4 +1,4 @@
-"""Run components and maps with a time limit, so that one that never returns does not hold up other messages.
+"""Run components and maps with a time limit, so that a call that never returns does not delay other messages.
 
 Calls run on worker threads, and the caller waits only for as long as a call may take. A thread that is over its time is
 abandoned: it gets an exception, which ends it as soon as it runs Python again, and is not waited for (ADR 0030).

@@ -43,7 +43,7 @@ def lock_files_in_transaction(connection: Connection) -> bool:
 
 
 class FilePause:
-    """The exclusive lock of a backup, on a session of its own. No file is claimed or removed meanwhile.
+    """The exclusive lock of a backup, on a session of its own. No file is claimed or removed while it is held.
 
     PostgreSQL ends the session of a frozen backup, so ``keep`` has to be called every few seconds.
     """

@@ -1,4 +1,4 @@
-"""Apply the same change to several named things in one transaction."""
+"""Apply the same change to several named objects in one transaction."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def strip_byte_order_mark(head: bytes) -> bytes:
 
 
 def limit_problems(bad_documents: int | None) -> list[str]:
-    """Describe what is wrong with a limit on bad documents. None is no limit."""
+    """Describe what is wrong with a limit on bad documents. None means no limit."""
     if bad_documents is None or bad_documents >= 0:
         return []
     return [f"bad_documents is {bad_documents}, but must be 0 or more."]

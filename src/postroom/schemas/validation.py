@@ -174,7 +174,7 @@ class _ShippedResolver(etree.Resolver):
         content = self._contents.get(name) if system_url.startswith(_BASE) else None
         parsed = None if content is None else parse_xsd(content, Path(name))
         if isinstance(parsed, XsdFile):
-            # Serialized again, so that it is in UTF-8 whatever encoding it declares.
+            # Serialized again, so that it is in UTF-8, even if it declares another encoding.
             return self.resolve_string(etree.tostring(parsed.root), context, base_url=system_url)
         if isinstance(parsed, Problem):
             self.rejected.append(str(parsed))

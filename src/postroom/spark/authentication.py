@@ -57,7 +57,7 @@ def check_authentication(conf: SparkConf, master: str) -> None:
     if conf.get(AUTHENTICATE, "false") != "true":
         raise StateError(
             f"Spark does not authenticate its connections on {master}.",
-            why="Everybody who can reach the driver or an executor could run code there and read messages.",
+            why="Anyone who can reach the driver or an executor could run code there and read messages.",
             hint=f"Set {AUTHENTICATE}=true and {ENCRYPT}=true, with spark-submit --conf or in spark-defaults.conf.",
         )
     if not master.startswith(("yarn", "k8s://")) and not conf.contains(SECRET):

@@ -51,7 +51,7 @@ class PipelineOnce:
         self._counts: Counter[str] = Counter()
 
     def run(self, stopping: threading.Event, watcher: Watcher | None = None) -> Counter[str]:
-        """Receive what is there now, then drain the sinks. A location or sink that fails does not hold up the others.
+        """Receive what is there now, then drain the sinks. A location or sink that fails does not delay the others.
         Its error is raised at the end."""
         problems: list[PostroomError] = []
         with self._login.connect("pipeline") as connection:

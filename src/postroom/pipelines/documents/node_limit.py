@@ -12,7 +12,7 @@ from postroom.errors import PipelineFailure
 MAX_NODES = 4_000_000
 
 #: Byte sequences of which every node has at least one, and the number of nodes that each counts for. Those inside texts
-#: are counted too. In XML an end tag and the empty text between two tags are no nodes; an attribute is two, itself and
+#: are counted too. In XML an end tag and the empty text between two tags are not nodes; an attribute is two, itself and
 #: its text.
 XML_MARKS = {b"<": 1, b"</": -1, b">": 1, b"><": -1, b"=": 2}
 JSON_MARKS = {b",": 1, b"[": 1, b"{": 1}

@@ -33,7 +33,7 @@ class Csv(Promoting, Format):
     A field that is empty and not quoted is absent. A quoted field may contain delimiters, line ends and doubled quotes.
     A quote elsewhere is malformed (``quote=None``: quotes have no meaning). Every row has one field per column. Blank
     lines are ignored. A bad row is suspended alone, unless ``recoverable`` is false. A header without a promoted column
-    fails the interchange. An interchange without rows yields no messages and is no failure.
+    fails the interchange. An interchange without rows yields no messages and is not a failure.
     """
 
     kind: Literal["csv"] = "csv"

@@ -71,8 +71,8 @@ class JsonLines(Promoting, Format):
     """Reads one JSON document per line. Each line, without its line end, is the body of a message.
 
     It promotes as ``Json`` does. Blank lines, a byte order mark and the CR of a CR LF are ignored. An interchange
-    without documents yields no messages and is no failure. A bad line is suspended alone. If ``recoverable`` is false,
-    it fails the interchange.
+    without documents yields no messages and is not a failure. A bad line is suspended alone. If ``recoverable`` is
+    false, it fails the interchange.
     """
 
     kind: Literal["json-lines"] = "json-lines"

@@ -240,7 +240,7 @@ def _add_number(messages: MessageBatch, row: int, failure: PipelineFailure) -> P
 
 
 def _with_schema(messages: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the messages with all columns of the pipeline, whichever disassembler made them."""
+    """Return the messages with all columns of the pipeline. A disassembler yields only its own columns."""
     if messages.schema.equals(schema):
         return messages
     present = set(messages.schema.names)

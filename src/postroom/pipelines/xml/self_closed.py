@@ -1,5 +1,5 @@
 """Finds the elements that are written self-closed. A tree does not distinguish ``<f/>`` from ``<f></f>``, but only the
-first form stands for its default value (CTX-14)."""
+first form means its default value (CTX-14)."""
 
 from __future__ import annotations
 

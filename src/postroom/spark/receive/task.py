@@ -144,7 +144,7 @@ class ReceiveTask:
             raise
 
     def _receive_in_order(self, worker: Worker, rows: Sequence[Identified], *, isolated: bool) -> list[Received]:
-        """Receive one interchange after the commit of the one before. One that is not ready holds up the rest."""
+        """Receive each interchange after the commit of the one before. One that is not ready delays the others."""
         done: list[Received] = []
         for row in rows:
             received = self._receive_isolated(worker, row) if isolated else self._receive_batch(worker, [row])

@@ -249,7 +249,7 @@ def _is_complete(entry: bytes, batch: SinkBatch) -> bool:
 
 
 def _read_abandoned_by(final: Path) -> int | None:
-    """Return the last attempt that abandoned the batch, or None if this is no tombstone."""
+    """Return the last attempt that abandoned the batch, or None if this is not a tombstone."""
     return max((int(file.name.removeprefix(_ABANDONED)) for file in final.glob(f"{_ABANDONED}*")), default=None)
 
 
