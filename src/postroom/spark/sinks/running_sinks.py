@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.adapters import AnySink
+from postroom.backoff import Backoff
 from postroom.errors import MessageBoxUnavailable, PostroomError, StateError
 from postroom.messagebox.configuration import Host, read_send_ports
 from postroom.messagebox.connection import Connection, Login
@@ -33,8 +34,9 @@ _log = logging.getLogger(__name__)
 SINK_LOCK = 7008
 
 _CHECK_SECONDS = 1.0
-#: The pause after a failure, and while another process has the lock of the sink.
-_PAUSE_SECONDS = 5.0
+#: The time between two checks whether another process has released the lock of a sink.
+_STANDBY_SECONDS = 5.0
+_BACKOFF = Backoff(first=0.5, longest=30.0)
 _STOP_SECONDS = 15.0
 
 
@@ -56,6 +58,8 @@ class Sinks:
         self._served_by: int | None = None
         self._threads: dict[uuid.UUID, threading.Thread] = {}
         self._start_at: dict[uuid.UUID, float] = {}
+        #: By port: the number of failures since the last batch that was written.
+        self._failures: Counter[uuid.UUID] = Counter()
         self._check_at = 0.0
         self._stopping = threading.Event()
 
@@ -125,12 +129,12 @@ class Sinks:
         try:
             with self._login.connect("sink") as connection:
                 if not _lock(connection, port_id):
-                    self._start_at[port_id] = time.monotonic() + _PAUSE_SECONDS
+                    self._start_at[port_id] = time.monotonic() + _STANDBY_SECONDS
                     return
                 while not self._stopping.is_set() and self._drain_batch(connection, port_id):
                     pass
         except Exception as error:
-            self._start_at[port_id] = time.monotonic() + _PAUSE_SECONDS
+            self._pause_after_failure(port_id)
             expected = isinstance(error, PostroomError)
             _log.warning("sink %s: %s", port_id, format_reason(error), exc_info=None if expected else error)
 
@@ -148,12 +152,17 @@ class Sinks:
         sink = port.adapter if port else None
         interval, batch_size = (sink.interval, sink.max_messages) if isinstance(sink, AnySink) else (0.0, 0)
         if drained.failure is not None:
-            self._start_at[port_id] = time.monotonic() + max(interval, _PAUSE_SECONDS)
+            self._pause_after_failure(port_id, at_least=interval)
             return False
+        del self._failures[port_id]
         if drained.messages >= batch_size:
             return True  # the batch was full, so more messages may wait
         self._start_at[port_id] = started + interval
         return False
+
+    def _pause_after_failure(self, port_id: uuid.UUID, *, at_least: float = 0.0) -> None:
+        self._failures[port_id] += 1
+        self._start_at[port_id] = time.monotonic() + max(at_least, _BACKOFF.delay(self._failures[port_id]))
 
     def _report_served(self, connection: Connection) -> None:
         session = connection.info.backend_pid

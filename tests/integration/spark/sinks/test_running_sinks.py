@@ -1,24 +1,30 @@
-"""`postroom pipeline run --once` reports sinks that it could not write. The writer is replaced: there is no session."""
+"""The sinks of a host: what a single run reports, and the backoff of a pipeline process.
+
+The writer is replaced: there is no session.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from postroom.adapters import AnySink, SparkSink
+from postroom.backoff import Backoff
 from postroom.errors import PostroomError, StateError, Unavailable
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.streams.sink_batches import SinkBatch
+from postroom.spark.sinks import running_sinks
 from postroom.spark.sinks.file_sink import LocalTarget
 from postroom.spark.sinks.running_sinks import SINK_LOCK, Sinks, to_lock_number
 from postroom.spark.sinks.task import SinkTask
 from postroom.spark.sinks.writer import SparkWriter
 from tests.support.box import Box
 from tests.support.sinks import InProcessWriter, add_sink, publish, read_lake, read_port_id
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -35,7 +41,7 @@ def sinks(box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sinks:
         monkeypatch.setattr(SparkWriter, name, lambda _, *given, name=name: getattr(writer, name)(*given))
     monkeypatch.setattr(SparkWriter, "has_died", lambda _: False)
     for name in ("Bad", "Good"):
-        add_sink(box, SparkSink("parquet", name), name=name)
+        add_sink(box, SparkSink("parquet", name, interval=0.0), name=name)
     publish(box, b"1", b"2")
     session: Any = None
     return Sinks(session, box.host(), login=Login(url=box.url, user=box.host().role_name), home=tmp_path)
@@ -98,3 +104,56 @@ def test_a_sink_that_another_process_serves_is_reported(
     assert isinstance(problem, StateError)
     assert problem.what == "Bad is served by another process."
     assert len(read_lake(tmp_path / "Good")) == 2
+
+
+@pytest.fixture
+def failures(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the numbers of failures that the backoff is called with. It does not delay."""
+    numbers: list[int] = []
+
+    class RecordingBackoff(Backoff):
+        def delay(self, failures: int) -> float:
+            numbers.append(failures)
+            return 0.0
+
+    monkeypatch.setattr(running_sinks, "_BACKOFF", RecordingBackoff(first=0.5, longest=30.0))
+    monkeypatch.setattr(running_sinks, "_CHECK_SECONDS", 0.0)
+    return numbers
+
+
+def check_until(sinks: Sinks, host: Connection, condition: Callable[[], bool], *, what: str) -> None:
+    def check() -> bool:
+        sinks.check(host)
+        return condition()
+
+    wait_until(check, what=what)
+
+
+def test_a_batch_that_cannot_be_finished_is_retried_after_a_growing_delay(
+    host: Connection, sinks: Sinks, failures: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        fail_bad(patched, RuntimeError("An error occurred while calling o7.save"))
+        patched.setattr(LocalTarget, "abandon", lambda *_: False)
+        check_until(sinks, host, lambda: len(failures) >= 3, what="three failures")
+    assert failures[:3] == [1, 2, 3]
+    check_until(sinks, host, lambda: len(read_lake(tmp_path / "Bad")) == 2, what="the batch")
+    sinks.stop()
+
+
+def test_the_delay_starts_again_after_a_written_batch(
+    box: Box, host: Connection, sinks: Sinks, failures: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The messages of a failed batch wait for their retry. The next batch has other messages."""
+    with monkeypatch.context() as patched:
+        fail_bad(patched, Unavailable("The lake is away."))
+        check_until(sinks, host, lambda: len(failures) == 1, what="the first failure")
+        publish(box, b"3")
+        check_until(sinks, host, lambda: len(failures) == 2, what="the second failure")
+    publish(box, b"4")
+    check_until(sinks, host, lambda: len(read_lake(tmp_path / "Bad")) == 1, what="the written batch")
+    fail_bad(monkeypatch, Unavailable("The lake is away."))
+    publish(box, b"5")
+    check_until(sinks, host, lambda: len(failures) == 3, what="the third failure")
+    assert failures == [1, 2, 1]
+    sinks.stop()
