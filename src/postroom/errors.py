@@ -31,7 +31,7 @@
             ├── StaleRouting           the subscriptions changed between matching and writing
             └── ReadInterrupted        the connection was lost while a message was read
 
-An error says what happened with which value, why, and what to do. Its type declares three things, and nothing else
+An error describes what happened with which value, why, and what to do. Its type declares three things, and nothing else
 decides them:
 
 - ``code``: its stable code (docs/reference/errors.md).

@@ -73,7 +73,7 @@ class Property:
     ``Property("Orders.Total", Decimal)``; with ``namespace=`` the first argument is the name alone. The values of a
     ``sensitive`` property take part in routing and are never shown.
 
-    Comparing a property with a value creates a filter. Comparing it with another property tells whether they are the
+    Comparing a property with a value creates a filter. Comparing it with another property returns True if they are the
     same: they have the same namespace, name and type.
     """
 

@@ -154,7 +154,7 @@ class BTS:
 
 
 class FILE:
-    """What the File adapter says about a message."""
+    """Properties that the File adapter writes."""
 
     AllowCacheOnWrite = _file("AllowCacheOnWrite", bool)
     CopyMode = _file("CopyMode", int)
@@ -162,7 +162,7 @@ class FILE:
 
 
 class HTTP:
-    """What the HTTP adapters say about a message. What may be a secret does not show in listings."""
+    """Properties that the HTTP adapters write. Listings hide values that may be secrets."""
 
     AffiliateApplicationName = _http("AffiliateApplicationName", str)
     AuthenticationScheme = _http("AuthenticationScheme", str)
@@ -190,7 +190,7 @@ class HTTP:
 
 
 class ErrorReport:
-    """What an error message says about the failure that it is the report of (FMR-03)."""
+    """Properties of an error message that describe the failure (FMR-03)."""
 
     Description = _error("Description", str)
     ErrorType = _error("ErrorType", str)

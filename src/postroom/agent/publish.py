@@ -7,7 +7,7 @@ Both lanes, resumed messages and error messages go through ``publish``. Slow ste
 last, because changes of subscriptions wait for it. A batch is matched without the lock, and is written only if the
 routing version is the same under the lock. Otherwise the whole transaction is repeated.
 
-The *routes* of a batch say which subscriber receives which message. They are written as queue rows of the subscribers'
+The *routes* of a batch are the pairs of message and subscriber. They are written as queue rows of the subscribers'
 hosts.
 """
 

@@ -1,1 +1,1 @@
-"""The subscription language: what a filter says, how it is written, and which messages it meets."""
+"""The subscription language: expressions, their text form, and the index that finds the matching filters."""

@@ -3,7 +3,7 @@
     explanation = explain(Region == "EU", promoted={"Orders#Region": "US"}, written={})
     explanation.groups[0].predicates[0].description      # "Orders.Region == 'EU' fails: the value is 'US'"
 
-The distance says how close a message is to a match, so that the closest subscriptions can be shown first.
+The distance measures how close a message is to a match, so that the closest subscriptions can be shown first.
 """
 
 from __future__ import annotations
