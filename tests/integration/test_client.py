@@ -90,7 +90,7 @@ def test_publish_many_publishes_all_or_none_with_a_result_per_message(client: Cl
     assert [type(result.failure) for result in error.value.results] == [type(None), RoutingFailure]
     assert count(database, "work_queue") == 0
     published = client.publish_many([good, Message.of(b"2", promoted={Region: "US"})])
-    assert [one.subscribers for one in published] == [("Audit", "Europe"), ("Audit",)]
+    assert [message.subscribers for message in published] == [("Audit", "Europe"), ("Audit",)]
 
 
 def test_properties_can_be_given_by_name(client: Client, database: str) -> None:

@@ -97,8 +97,8 @@ def history_and_publishes(box: Box) -> tuple[History, list[Publish]]:
         working = [pool.submit(change), *(pool.submit(publish, number) for number in range(6))]
         wait(working, return_when=FIRST_COMPLETED)  # the changes are complete, or a thread has failed
         stop.set()
-    for one in working:
-        one.result()
+    for worker in working:
+        worker.result()
     return history, done
 
 
@@ -130,13 +130,15 @@ def test_every_message_is_routed_by_one_consistent_state_of_all_ports(
 ) -> None:
     history, publishes = history_and_publishes
     queues = _read_queues(box)
-    for one in publishes:
-        found = queues.pop(one.key, {})
-        assert one.refused == (not found), one
-        assert any(_is_possible(history.states, at, one.region, found) for at in range(one.first, one.last + 1)), (
-            one,
+    for publish in publishes:
+        found = queues.pop(publish.key, {})
+        assert publish.refused == (not found), publish
+        assert any(
+            _is_possible(history.states, at, publish.region, found) for at in range(publish.first, publish.last + 1)
+        ), (
+            publish,
             found,
-            history.states[one.first : one.last + 1],
+            history.states[publish.first : publish.last + 1],
         )
     assert queues == {}
     assert check(box.connection) == []

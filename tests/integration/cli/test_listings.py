@@ -112,7 +112,10 @@ def test_a_group_is_found_by_its_name(applied: Run, app: Path, tmp_path: Path) -
         "Europe",
     }
     listed = applied("subscription", "list", "--service", "All", "-o", "json").json
-    assert [(one["service_name"], one["group"]) for one in listed] == [("Audit", "All"), ("Europe", "All")]
+    assert [(subscription["service_name"], subscription["group"]) for subscription in listed] == [
+        ("Audit", "All"),
+        ("Europe", "All"),
+    ]
     unclear = applied("subscription", "show", "Europe").err
     assert "(its own)" in unclear
     assert "(through All)" in unclear
@@ -132,7 +135,7 @@ def test_a_sink_is_shown_with_progress_and_guarantee(run: Run, app: Path) -> Non
     app.write_text(f'{app.read_text()}app.send_port("Lake", {sink}, filter=Region.exists())\n')
     assert run("apply", app).code == ExitCode.OK
     shown = run("pipeline", "show", "-o", "json").json
-    assert [(one["kind"], one.get("location") or one.get("sink"), one["state"]) for one in shown] == [
+    assert [(entry["kind"], entry.get("location") or entry.get("sink"), entry["state"]) for entry in shown] == [
         ("receive location", "drop", "not running"),
         ("sink", "Lake", "not running"),
     ]

@@ -112,7 +112,7 @@ def test_problems_of_the_application_and_conflicts_with_the_messagebox_are_liste
         refused = applied(verb, other, "-o", "json")
         assert refused.code == ExitCode.REFUSED
         found = json.loads(refused.err)["error"]["problems"]
-        texts = "\n".join(one["text"] for one in found)
+        texts = "\n".join(problem["text"] for problem in found)
         assert "priority is 11" in texts
         assert "has a send port named 'Europe' already" in texts
         assert "Orders.Region has the type int here" in texts

@@ -26,7 +26,7 @@ def test_files_are_published_together_and_listed_with_their_subscribers(applied:
     assert done.code == ExitCode.OK
     assert done.out.count("BigOrders, Europe") == 2
     listed = applied("message", "list", "-o", "json").json
-    assert sorted(one["size"] for one in listed) == [len(b"<order/>"), order.stat().st_size]
+    assert sorted(message["size"] for message in listed) == [len(b"<order/>"), order.stat().st_size]
     (first, second) = applied("publish", order, order, "-p", "Region=EU", "-o", "json").json
     assert first["subscribers"] == second["subscribers"] == ["Europe"]
     shown = applied("message", "show", first["message_id"], "-o", "json").json
@@ -54,7 +54,7 @@ def test_a_message_without_subscriber_rejects_all_messages(applied: Run, order: 
     assert "routing failure report" in applied("instance", "list").out
     assert "routing failure report" in applied("message", "show", report["instance_id"]).out
     kept = applied("publish", order, "-p", "BTS.SuspendMessageOnRoutingFailure=true", "-o", "json").json
-    assert [one["suspended"] for one in kept] == [True]
+    assert [message["suspended"] for message in kept] == [True]
 
 
 def test_an_idempotency_key_publishes_once(applied: Run, order: Path) -> None:

@@ -42,7 +42,7 @@ def test_the_lock_of_a_frozen_process_is_released(box: Box) -> None:
 
 def test_heartbeats_are_sent_while_the_owner_of_the_lock_is_busy(box: Box) -> None:
     with connect(box.url) as busy, connect(box.url) as in_transaction:
-        sessions = [one.info.backend_pid for one in (busy, in_transaction)]
+        sessions = [session.info.backend_pid for session in (busy, in_transaction)]
         for connection in (busy, in_transaction):
             keep_alive(connection)
         in_transaction.execute("BEGIN")

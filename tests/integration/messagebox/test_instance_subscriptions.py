@@ -250,10 +250,10 @@ def test_concurrent_completions_and_publishes_have_a_serial_history(
     with ThreadPoolExecutor() as pool:
         publishers = [pool.submit(publish, stop) for _ in range(2)]
         completions = [pool.submit(create_and_complete) for _ in range(2)]
-        for one in completions:
-            one.result(60)
+        for completion in completions:
+            completion.result(60)
         stop.append(True)
-        published = sum(one.result(60) for one in publishers)
+        published = sum(publisher.result(60) for publisher in publishers)
     found = {instance: len(seqs) for instance, seqs in read_queued_numbers(box).items() if instance in returned}
     assert found == {instance: count for instance, count in returned.items() if count}
     assert box.queued() == {"Everything": published}
@@ -290,15 +290,15 @@ def test_all_service_classes_subscribe_and_receive_in_the_same_way(
         ServiceClass.MESSAGING_ISOLATED,
         ServiceClass.ORCHESTRATIONS,
     ]
-    for one in classes:
-        wait(box, ServiceSubscriptions(box.host(), one), Region == "EU")
-        subscriptions = ServiceSubscriptions(box.host(), one)
+    for service_class in classes:
+        wait(box, ServiceSubscriptions(box.host(), service_class), Region == "EU")
+        subscriptions = ServiceSubscriptions(box.host(), service_class)
         with host.transaction():
             activation = subscriptions.activate(host, SERVICE, Region.exists())
             subscriptions.set_state(host, activation, SubscriptionState.STARTED)
     Publisher(box, publish_path, host, box.add_location()).publish({"region": "EU"})
     rows = box.connection.execute("SELECT service_class, count(*) FROM work_queue GROUP BY 1 ORDER BY 1").fetchall()
-    assert rows == [(one, 2) for one in sorted(classes)]
+    assert rows == [(service_class, 2) for service_class in sorted(classes)]
 
 
 def test_a_host_cannot_change_the_subscriptions_of_another_host(box: Box, subscriptions: ServiceSubscriptions) -> None:

@@ -44,7 +44,7 @@ def test_hosts_are_woken_once_after_the_commit(
     stopped: Box, notified: list[tuple[psycopg.pq.TransactionStatus, list[str]]]
 ) -> None:
     started = all_or_none(stopped.connection, ["Europe", "Audit", "Europe"], send_ports.start)
-    assert [(one.name, one.resumed) for one in started] == [("Europe", 1), ("Audit", 1)]
+    assert [(port.name, port.resumed) for port in started] == [("Europe", 1), ("Audit", 1)]
     assert notified == [(psycopg.pq.TransactionStatus.IDLE, [wake_up_channel("Default")])]
 
 

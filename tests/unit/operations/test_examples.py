@@ -44,7 +44,7 @@ def test_init_writes_an_application_with_the_name_of_the_folder(
     written = {Path(example["file"]).relative_to(folder).as_posix() for example in json.loads(capsys.readouterr().out)}
     assert {"app.py", "README.md"} <= written
     assert written == {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    assert not any("demo" in one or "__pycache__" in one for one in written)
+    assert not any("demo" in path or "__pycache__" in path for path in written)
     before, after = load(get_example_folder(name) / "app.py"), load(folder / "app.py")
     assert (before.name, after.name) == (name, "my shop")
     assert [port.name for port in after.send_ports] == [port.name for port in before.send_ports]

@@ -284,7 +284,7 @@ def test_an_acknowledgement_without_subscriber_is_dropped(box: Box, with_index: 
     ack = Message.of(b"a" * size, promoted={BTS.AckType: "ACK"})
     order = Message.of(b"order", promoted={Region: "EU"})
     published = box.agent(warm=with_index).publish([ack, order])
-    assert [(one.subscribers, one.suspended) for one in published] == [((), False), (("Europe",), False)]
+    assert [(message.subscribers, message.suspended) for message in published] == [((), False), (("Europe",), False)]
     assert (box.count("spool"), box.count("fragments"), box.suspended()) == (1, 0, [])
     box.add_port("Nacks", "BTS.AckType == 'NACK'")
     [nack] = box.agent(warm=with_index).publish([Message.of(b"n" * size, promoted={BTS.AckType: "NACK"})])
@@ -310,7 +310,7 @@ def test_few_and_many_messages_are_published_alike(box: Box, with_index: bool, r
 
     published = agent.publish([message for _ in range(repeats) for message in messages()])
     expected: list[tuple[str, ...]] = [("Europe", "Stopped"), ("Europe", "Stopped"), (), ("Europe", "Stopped")]
-    assert [one.subscribers for one in published] == expected * repeats
+    assert [message.subscribers for message in published] == expected * repeats
     assert (box.queued(), box.suspended()) == ({"Europe": 3 * repeats}, [("PORT_STOPPED", True)] * 3 * repeats)
     assert (box.count("spool"), box.count("parts"), box.count("fragments")) == (3 * repeats, 3 * repeats, 5 * repeats)
     assert box.one("SELECT count(DISTINCT instance_id) FROM instances") == 6 * repeats

@@ -273,7 +273,7 @@ def test_an_unread_batch_is_explained_by_its_first_documents(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     box.receive(location, b'{"region": "EU"}\n{"region": "US"}\n{"region": "JP"}\n')
     first, second = explain_message(box.connection, find_suspended(box, "ROUTING"), documents=2)
-    assert [one.context[Region] for one in (first, second)] == ["EU", "US"]
+    assert [message.context[Region] for message in (first, second)] == ["EU", "US"]
     assert (first.accepted, second.accepted) == (True, False)
 
 

@@ -49,7 +49,7 @@ def messages(box: Box, subscriptions: ServiceSubscriptions) -> list[Message]:
 
 def test_an_instance_is_listed_once_with_the_number_of_its_messages(box: Box, messages: list[Message]) -> None:
     port, other, k = list_instances(box.connection, InstanceQuery())
-    assert [(one.service, one.messages, one.message_id) for one in (k, other, port)] == [
+    assert [(instance.service, instance.messages, instance.message_id) for instance in (k, other, port)] == [
         ("Collector", 3, messages[0].message_id),
         ("Collector", 2, messages[1].message_id),
         ("Port", 1, messages[5].message_id),
@@ -138,7 +138,7 @@ def test_subscriptions_of_both_types_are_listed_with_all_fields(box: Box, subscr
     assert [activation.convoy for activation in activations] == [(Region.key,), ()]
     assert (activations[0].ordered_delivery, activations[0].priority) == (True, 3)
     waiting = list_subscriptions(box.connection, subscription_type="instance")
-    assert [one.instance_id for one in waiting] == instances
+    assert [subscription.instance_id for subscription in waiting] == instances
     assert len(list_subscriptions(box.connection, service="Collector", limit=2)) == 2
     [one] = list_subscriptions(box.connection, instance_id=instances[1])
     assert (one.type, one.state, one.request_response) == ("instance", SubscriptionState.STARTED, True)

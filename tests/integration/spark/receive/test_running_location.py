@@ -330,7 +330,7 @@ def test_once_reports_its_progress(box: Box, login: Login, tmp_path: Path, monke
     monkeypatch.setattr(pipeline_once, "receive_once", receive)
     monkeypatch.setattr(OnceReport, "end_round", end_round)
     PipelineOnce(NO_SESSION, box.host(), login=login, home=tmp_path).run(threading.Event())
-    reported = [(one.state, one.published, one.rate, one.remaining) for one in shown]
+    reported = [(entry.state, entry.published, entry.rate, entry.remaining) for entry in shown]
     assert reported == [("receiving", 0, 0, None), ("receiving", 100, 5, 7)]
     assert box.count("management.running_locations") == 0
 

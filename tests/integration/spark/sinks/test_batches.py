@@ -53,8 +53,8 @@ def test_a_batch_is_the_same_at_every_attempt(box: Box, port_id: uuid.UUID, host
     assert again is not None
     assert (again.batch_id, again.number, again.seqs, again.attempt) == (first.batch_id, first.number, first.seqs, 2)
     read = QUEUE.read_messages(host, again.batch_id, 2, again.seqs)
-    assert [str(one.claimed.message_id) for one in read] == ids[:2]
-    assert [one.claimed.body for one in read] == [b"a", b"bb"]
+    assert [str(message.claimed.message_id) for message in read] == ids[:2]
+    assert [message.claimed.body for message in read] == [b"a", b"bb"]
     for late in (
         lambda: QUEUE.read_messages(host, first.batch_id, 1, first.seqs),
         lambda: QUEUE.complete(host, first),

@@ -20,7 +20,7 @@ def application(name: str, *ports: adapters.File) -> Application:
 
 
 def problems(new: Application, *deployed: Application) -> list[str]:
-    found = shared_endpoint_problems(new.definition(), [one.definition() for one in deployed], HOME)
+    found = shared_endpoint_problems(new.definition(), [application.definition() for application in deployed], HOME)
     return [str(problem) for problem in found]
 
 

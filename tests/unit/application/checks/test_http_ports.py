@@ -22,7 +22,7 @@ def application(name: str, *locations: adapters.HttpReceive, host: str = "Main")
 
 
 def problems(new: Application, *deployed: Application) -> list[str]:
-    found = shared_endpoint_problems(new.definition(), [one.definition() for one in deployed], HOME)
+    found = shared_endpoint_problems(new.definition(), [application.definition() for application in deployed], HOME)
     return [str(problem).partition(": ")[2] for problem in found]
 
 

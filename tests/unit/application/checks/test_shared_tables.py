@@ -13,7 +13,9 @@ ORDERS = SparkTable("postgresql://etl:secret@warehouse/orders", "lake.orders")
 
 
 def problems(new: Application, *deployed: Application) -> list[str]:
-    found = shared_endpoint_problems(new.definition(), [one.definition() for one in deployed], Path("/home"))
+    found = shared_endpoint_problems(
+        new.definition(), [application.definition() for application in deployed], Path("/home")
+    )
     return [problem.text for problem in found]
 
 
