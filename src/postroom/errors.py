@@ -77,6 +77,10 @@ class PostroomError(Exception):
     def __str__(self) -> str:
         return "\n".join(line for line in (self.what, self.why, self.hint) if line)
 
+    def join_sentences(self, *, with_hint: bool = True) -> str:
+        """Return the texts of the error one after the other, for a listing with one line per problem."""
+        return " ".join(text for text in (self.what, self.why, self.hint if with_hint else "") if text)
+
     @property
     def can_retry(self) -> bool:
         """True if the same work may succeed later, perhaps after the environment was corrected."""

@@ -121,7 +121,7 @@ def map_problems(maps: object, folder: Path) -> Iterator[str]:
             folder,
         )
     except DefinitionError as error:
-        yield _format_error(error)
+        yield error.join_sentences()
 
 
 def _problems(port_map: object, folder: Path) -> Iterator[str]:
@@ -139,11 +139,7 @@ def _problems(port_map: object, folder: Path) -> Iterator[str]:
         [loaded] = PortMaps.pack([port_map], folder).load()
         yield from loaded.file_problems()
     except (DefinitionError, PipelineFailure) as error:
-        yield _format_error(error)
-
-
-def _format_error(error: DefinitionError | PipelineFailure) -> str:
-    return " ".join(text for text in (error.what, error.why, error.hint) if text)
+        yield error.join_sentences()
 
 
 def load_maps(stored: Mapping[str, Any]) -> PortMaps:

@@ -32,7 +32,7 @@ def stylesheet_problems(name: str, content: bytes) -> list[str]:
     try:
         root = read_tree(content)
     except PipelineFailure as failure:
-        return [f"{name}: {' '.join(text for text in (failure.what, failure.why) if text)}"]
+        return [f"{name}: {failure.join_sentences(with_hint=False)}"]
     found = [
         f"{name}:{element.sourceline}: {etree.QName(element).localname} is not allowed: {_FORBIDDEN[str(element.tag)]}."
         for element in root.iter(*_FORBIDDEN)

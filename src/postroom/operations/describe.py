@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from postroom.operations.redaction import HIDDEN, is_secret
+from postroom.adapters.url_logins import HIDDEN
+from postroom.operations.redaction import is_secret
 from postroom.properties import dotted_name, split_key
 from postroom.values import ValueType
 

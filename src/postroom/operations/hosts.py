@@ -8,12 +8,13 @@ from datetime import datetime
 
 from psycopg.rows import class_row, dict_row
 
+from postroom.adapters.url_logins import HIDDEN
 from postroom.errors import StateError
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
 from postroom.messagebox.configuration import Host, find_host, read_application_properties, read_hosts
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.operations.redaction import HIDDEN, read_sensitive_keys
+from postroom.operations.redaction import read_sensitive_keys
 from postroom.properties import dotted_name, split_key
 
 

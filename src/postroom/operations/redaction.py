@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from postroom.adapters.url_logins import HIDDEN, redact_login
 from postroom.filters.authorisation import MessagePredicate
 from postroom.filters.explain import Explanation, PredicateExplanation
 from postroom.filters.expression import Filter, Operator, Predicate
@@ -16,9 +17,6 @@ from postroom.messagebox.connection import Connection
 from postroom.properties import Property
 from postroom.values import ValueType
 
-HIDDEN = "(hidden)"
-
-_LOGIN = re.compile(r"//[^/?#]*@")
 _SECRET = re.compile("password|secret|token|credential|key|jaas", re.IGNORECASE)
 #: Oracle's form: ``jdbc:oracle:thin:scott/tiger@db``.
 _JDBC_LOGIN = re.compile(r"^(jdbc:\w+:\w+:)[^@/]+/[^@]*@")
@@ -42,7 +40,7 @@ def _redact_setting(key: str, value: Any) -> Any:
     if key == "options" and isinstance(value, Mapping):
         return {name: HIDDEN if is_secret(name) else _redact_setting("url", text) for name, text in value.items()}
     if key in ("proxy", "url") and isinstance(value, str):
-        without_login = _JDBC_LOGIN.sub(rf"\1{HIDDEN}@", _LOGIN.sub(f"//{HIDDEN}@", value))
+        without_login = _JDBC_LOGIN.sub(rf"\1{HIDDEN}@", redact_login(value))
         return _URL_SETTING.sub(rf"\1{HIDDEN}", without_login)
     if key == "files" and isinstance(value, Mapping):
         # The source files of a pipeline or a map are too long for a listing.

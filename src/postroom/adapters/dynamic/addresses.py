@@ -16,13 +16,13 @@ from urllib.parse import unquote, urlsplit
 from postroom.adapters.dynamic.definition import Dynamic
 from postroom.adapters.file.names import DEFAULT_NAME, MACRO, find_template_problems
 from postroom.adapters.http.definition import find_url_problems
+from postroom.adapters.url_logins import redact_login
 from postroom.errors import AddressRefused
 from postroom.message import Context
 from postroom.system_properties import BTS
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _ADAPTERS = {"file": "file", "http": "http", "https": "http", "null": "null"}
-_LOGIN = re.compile(r"//[^/?#]*@")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ def get_endpoint(context: Context) -> Endpoint:
         kind = choose_adapter(address, context.get(BTS.OutboundTransportType))
     except AddressRefused:
         kind = "dynamic"
-    return Endpoint(kind, _LOGIN.sub("//(hidden)@", address))
+    return Endpoint(kind, redact_login(address))
 
 
 def choose_adapter(address: str, transport_type: object) -> str:
@@ -196,7 +196,7 @@ def _port(scheme: str, port: int | None) -> int:
 
 def _reject(address: str, why: str, *, hint: str = "") -> AddressRefused:
     return AddressRefused(
-        f"The message may not be sent to {_LOGIN.sub('//(hidden)@', address)!r}.",
+        f"The message may not be sent to {redact_login(address)!r}.",
         why=why,
         hint=hint or "Terminate the instance, and publish the message again with another address.",
     )

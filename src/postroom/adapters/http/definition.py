@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from postroom.adapters.contract import AdapterDefinition, SendAdapter
+from postroom.adapters.url_logins import has_login
 from postroom.clock import Clock, system_clock
 
 #: The value of ``proxy`` that selects HTTP_PROXY, HTTPS_PROXY and NO_PROXY.
@@ -115,7 +116,7 @@ def find_timeout_problems(timeout: float) -> list[str]:
 def find_url_problems(what: str, url: str, *, credentials: bool) -> list[str]:
     """Return the problems of a URL to post to. The text of a URL that contains a login is not repeated."""
     # Checked first, because the other problems repeat the URL.
-    if not credentials and re.match(r"[^/?#]*//[^/?#]*@", url):
+    if not credentials and has_login(url):
         return [f"{what} contains a user or a password, which listings would show; send a header instead."]
     if re.search(r"[\x00-\x20\x7f]", url):
         return [f"{what} {url!r} contains a space or a control character."]

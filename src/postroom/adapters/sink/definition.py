@@ -21,6 +21,7 @@ from postroom.adapters.sink.columns import (
     parse_column_names,
     to_columns,
 )
+from postroom.adapters.url_logins import remove_login
 from postroom.clock import Clock, system_clock
 from postroom.errors import BadValue, DefinitionError, StateError
 from postroom.properties import Property
@@ -270,7 +271,7 @@ class SparkTable(SinkDefinition):
 
     def address(self, home: Path) -> str:
         # Without the login, and without the settings, which may contain a password.
-        shown = re.sub(r"//[^/?#]*@", "//", self.url)
+        shown = remove_login(self.url)
         shown = re.sub(r"^(jdbc:\w+:\w+:)[^@]*@", r"\1@", shown)
         return f"{re.split('[?;]', shown)[0]}#{self.table}"
 

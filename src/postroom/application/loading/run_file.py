@@ -100,7 +100,7 @@ def _problems(error: BaseException, path: Path) -> Iterator[Problem]:
         for item in error.errors():
             yield Problem(": ".join([error.title, *map(str, item["loc"]), item["msg"]]) + ".", file, line)
     elif isinstance(error, PostroomError):
-        yield Problem(_format_error(error), file, line)
+        yield Problem(error.join_sentences(), file, line)
     elif isinstance(error, SystemExit):
         yield Problem("the file ends the program here.", file, line)
     else:
@@ -119,8 +119,4 @@ def _find_position(error: BaseException, path: Path) -> tuple[str, int]:
 
 
 def _to_problem(error: BadFilter) -> Problem:
-    return get_caller_position().problem(_format_error(error))
-
-
-def _format_error(error: PostroomError) -> str:
-    return " ".join(text for text in (error.what, error.why, error.hint) if text)
+    return get_caller_position().problem(error.join_sentences())

@@ -60,7 +60,7 @@ class JsonSchema(Validator):
         try:
             _compile(self._files, self.schema_file, self.formats)
         except PipelineFailure as failure:
-            return [" ".join(text for text in (failure.what, failure.why) if text)]
+            return [failure.join_sentences(with_hint=False)]
         return []
 
     def validate_batch(self, batch: MessageBatch) -> Mapping[int, str | Exception]:

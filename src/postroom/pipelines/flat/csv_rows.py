@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Body
-from postroom.pipelines.documents.disassembled_batch import BatchBuilder, BatchSize, DisassembledBatch, WrittenDocuments
+from postroom.pipelines.documents.disassembled_batch import BatchSize, DisassembledBatch, WrittenDocuments
+from postroom.pipelines.flat.batches import ReadDocument, build_batches
 from postroom.pipelines.flat.csv_format import CsvFormat
 from postroom.pipelines.flat.csv_reader import CsvReader, Row
 from postroom.pipelines.flat.definition import Csv
@@ -26,22 +27,15 @@ def disassemble(pipeline: Csv, body: Body, size: BatchSize) -> Iterator[Disassem
             return
         header, names = first.raw, _read_names(first)
     reader = _RowReader(pipeline, names)
-    written = WrittenDocuments()
-    builder = BatchBuilder(promotes=pipeline.promotes)
-    for number, row in enumerate(source, 1):
+
+    def read(row: Row, written: WrittenDocuments) -> ReadDocument:
+        values = reader.values(row)
         document = header + row.raw
-        try:
-            values = reader.values(row)
-            offset = written.store(document) if header else row.offset
-        except PipelineFailure as failure:
-            builder.add_failure(number, document, failure)
-        else:
-            builder.add(number, document, values, offset=offset, message_type=pipeline.message_type)
-        if builder.is_full(size):
-            yield builder.build(written.body)
-            builder = BatchBuilder(promotes=pipeline.promotes)
-    if len(builder):
-        yield builder.build(written.body)
+        return ReadDocument(document, values, written.store(document) if header else row.offset)
+
+    yield from build_batches(
+        source, pipeline=pipeline, size=size, read=read, to_interchange=lambda row: header + row.raw
+    )
 
 
 class _RowReader:

@@ -10,20 +10,19 @@ from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Body, Bytes
 from postroom.pipelines.documents.disassembled_batch import (
     MAX_DOCUMENT_SIZE,
-    BatchBuilder,
     BatchSize,
     DisassembledBatch,
     WrittenDocuments,
     oversize_failure,
 )
 from postroom.pipelines.documents.node_limit import MAX_NODES
+from postroom.pipelines.flat.batches import ReadDocument, build_batches
 from postroom.pipelines.flat.csv_format import FlatRowFormat
 from postroom.pipelines.flat.csv_reader import CsvReader, Row
 from postroom.pipelines.flat.definition import FlatFile
 from postroom.pipelines.flat.document import make_json_writer, make_xml_writer
 from postroom.pipelines.flat.layout import HEADER, Delimited, Positional
 from postroom.pipelines.flat.record import FlatPromotion, RecordReader, Text, add_line_number, row_format
-from postroom.values import Value
 
 #: The memory that a line takes in addition to its fields, as a number of fields.
 _LINE_NODES = 4
@@ -40,20 +39,13 @@ def disassemble(pipeline: FlatFile, body: Body, size: BatchSize) -> Iterator[Dis
     records = source.rows()
     if trailer is not None:
         records = takewhile(lambda row: row.line < trailer.line, records)
-    written = WrittenDocuments()
-    builder = BatchBuilder(promotes=pipeline.promotes)
-    for number, group in enumerate(documents.groups(records), 1):
-        try:
-            document, values, offset = documents.read(group, written)
-        except PipelineFailure as failure:
-            builder.add_failure(number, _make_interchange(group, header, trailer), failure)
-        else:
-            builder.add(number, document, values, offset=offset, message_type=pipeline.message_type)
-        if builder.is_full(size):
-            yield builder.build(written.body)
-            builder = BatchBuilder(promotes=pipeline.promotes)
-    if len(builder):
-        yield builder.build(written.body)
+    yield from build_batches(
+        documents.groups(records),
+        pipeline=pipeline,
+        size=size,
+        read=documents.read,
+        to_interchange=lambda group: _make_interchange(group, header, trailer),
+    )
 
 
 class _Documents:
@@ -97,8 +89,8 @@ class _Documents:
         if group:
             yield group
 
-    def read(self, group: list[Row], written: WrittenDocuments) -> tuple[bytes, list[Value | None], int]:
-        """Return the document of a group, its promoted values and its offset."""
+    def read(self, group: list[Row], written: WrittenDocuments) -> ReadDocument:
+        """Return the document of a group."""
         first, *others = group
         texts = self._record.texts(first)
         following = [self._read_line(row) for row in others]
@@ -108,7 +100,7 @@ class _Documents:
             offset = written.store(document)
         except PipelineFailure as failure:
             raise add_line_number(first, failure) from None
-        return document, values, offset
+        return ReadDocument(document, values, offset)
 
     def _read_line(self, row: Row) -> tuple[str, list[Text]]:
         if row.failure is not None:

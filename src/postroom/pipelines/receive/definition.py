@@ -170,7 +170,7 @@ class Receive(Definition):
         except DefinitionError as error:
             return [" ".join(text for text in (error.what, error.hint) if text)]
         except PipelineFailure as error:
-            return [" ".join(text for text in (error.what, error.why) if text)]
+            return [error.join_sentences(with_hint=False)]
         return found
 
     def pack(self, folder: Path) -> Receive:
