@@ -150,14 +150,14 @@ class Poller:
     def __init__(self, dequeuing: Dequeuing, buffer: WorkBuffer, new_claimer: Callable[[], Claimer]) -> None:
         self._interval = dequeuing.polling_interval
         self._buffer = buffer
-        self._claimer, self._helper = new_claimer(), new_claimer()
+        self._claimer, self._backlog_claimer = new_claimer(), new_claimer()
         self._woken_at = 0.0
         self._rest_until = 0.0
         self._has_backlog = False
         name = dequeuing.service_class.name.lower()
         self._polling = BackgroundLoop(f"poll {name}", self._poll)
-        self._helping = BackgroundLoop(f"help {name}", self._help)
-        self._loops = (self._polling, self._helping)
+        self._backlog_loop = BackgroundLoop(f"claim backlog {name}", self._claim_backlog)
+        self._loops = (self._polling, self._backlog_loop)
 
     def start(self) -> None:
         for loop in self._loops:
@@ -173,7 +173,7 @@ class Poller:
         for loop in self._loops:
             loop.join(max(1.0, deadline - time.monotonic()))
         self._claimer.close()
-        self._helper.close()
+        self._backlog_claimer.close()
 
     @property
     def stopping(self) -> bool:
@@ -201,7 +201,7 @@ class Poller:
         now = time.monotonic()
         if claimed == capacity:
             self._has_backlog = True
-            self._helping.wake()
+            self._backlog_loop.wake()
         elif is_skipping:
             self._rest_until = now + _REST_FACTOR * (now - started_at)
             return _WHILE_SKIPPING
@@ -209,10 +209,10 @@ class Poller:
             return _AFTER_WAKE_UP if now - self._woken_at < _AFTER_WAKE_UP else self._interval.total_seconds()
         return 0.0
 
-    def _help(self) -> float:
+    def _claim_backlog(self) -> float:
         if not self._has_backlog:
             return _TIMEOUT
         capacity, generation = self._buffer.wait_for_capacity(_TIMEOUT, when_empty=True)
-        if capacity and not self.stopping and self._helper.claim(capacity, generation) < capacity:
+        if capacity and not self.stopping and self._backlog_claimer.claim(capacity, generation) < capacity:
             self._has_backlog = False
         return 0.0
