@@ -130,7 +130,7 @@ class DefinitionRefused(DefinitionError):
         super().__init__(
             f"{what} was refused: {count}.",
             why="\n".join(str(problem) for problem in self.problems),
-            hint="Nothing was changed. Fix the problems listed above and run the command again.",
+            hint="Nothing was changed. Correct the definition and try again.",
         )
 
 

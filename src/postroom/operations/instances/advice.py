@@ -34,7 +34,7 @@ def get_advice(instance: Instance) -> str | None:
         return f"It cannot be resumed. If its message is needed: postroom message save {instance_id}\nThen: {terminate}"
     match instance.error_code:
         case "PIPELINE":
-            return f"Correct the pipeline and apply it, then: {resume}\nOr correct the message: {correct}"
+            return f"Correct the message: {correct}\nOr correct the pipeline and apply it, then: {resume}"
         case "MAP":
             return f"Correct the map and apply it, then: {resume}\nOr correct the message: {correct}"
         case "AUTHENTICATION":

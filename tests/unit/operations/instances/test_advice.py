@@ -92,3 +92,10 @@ def test_the_advice_for_a_missing_originator_is_a_pipeline_change() -> None:
     advice = get_advice(instance(error_code="AUTHENTICATION", task=Task.RECEIVE))
     assert advice is not None
     assert advice.index("Apply") < advice.index("postroom instance resume")
+
+
+def test_the_first_advice_for_an_unreadable_document_is_to_correct_it() -> None:
+    advice = get_advice(instance(error_code="PIPELINE")) or ""
+    message, pipeline = advice.splitlines()
+    assert message.startswith("Correct the message: postroom message body")
+    assert pipeline.startswith("Or correct the pipeline and apply it, then: postroom instance resume")
