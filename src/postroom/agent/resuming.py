@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection
 from postroom.agent.publish import Publisher, StoredMessageBatch, lock_current
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.receiving.suspended_documents import resume_interchange
-from postroom.agent.reports import RoutingFailureReport, Unroutable, publish_reports
 from postroom.agent.routing.matching import IndexMatcher, routing_failure
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.routing_failure_reports import RoutingFailureReport, Unroutable, publish_reports
 from postroom.errors import PipelineFailure
 from postroom.message import Context, Message
 from postroom.messagebox.configuration import ReceiveLocation, find_host, read_receive_locations

@@ -16,9 +16,9 @@ from psycopg.pq import TransactionStatus
 from postroom.agent.idempotency import IdKind, Receipt, derive_id, read_outcome, take_receipts
 from postroom.agent.originator import PublisherLogin, has_originator, resolve_originator, to_stored_originator
 from postroom.agent.publish import PublishBatch, RoutedMessages, RoutingLock, lock_current
-from postroom.agent.reports import RoutingFailureReport, write_suspensions
 from postroom.agent.routing.batch_matches import MatchResult
 from postroom.agent.routing.matching import IndexMatcher, Matcher, routing_failure
+from postroom.agent.routing_failure_reports import RoutingFailureReport, write_suspensions
 from postroom.errors import BadValue, DuplicateKey, PublishFailed, PublishResult, RoutingFailure, StateError
 from postroom.message import FRAGMENT_SIZE, Context, Message, Part
 from postroom.messagebox.configuration import Host, ServiceClass

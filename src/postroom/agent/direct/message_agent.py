@@ -24,9 +24,9 @@ from collections.abc import Callable, Sequence
 from postroom.agent.direct.direct_batch import DirectBatch, Published, UnroutableMessages
 from postroom.agent.idempotency import digest_messages, unit_for_key
 from postroom.agent.publish import Publisher
-from postroom.agent.reports import publish_reports
 from postroom.agent.routing.matching import IndexMatcher, Matcher, ProcedureMatcher
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.routing_failure_reports import publish_reports
 from postroom.message import Message
 from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connection

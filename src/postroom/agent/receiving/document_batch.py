@@ -21,10 +21,10 @@ from postroom.agent.receiving.authentication import authenticate
 from postroom.agent.receiving.document_failures import BatchFailures
 from postroom.agent.receiving.documents import Documents, encode_contexts
 from postroom.agent.receiving.interchange import Chunk
-from postroom.agent.reports import Unroutable
 from postroom.agent.routing.batch_matches import BatchMatches
 from postroom.agent.routing.matching import routing_failure
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.routing_failure_reports import Unroutable
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageFailure, RoutingFailure
 from postroom.message import Part

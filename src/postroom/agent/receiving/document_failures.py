@@ -19,9 +19,9 @@ from postroom.agent.originator import resolve_originator, to_stored_originator
 from postroom.agent.publish import RoutedMessages, RoutingLock
 from postroom.agent.receiving.documents import Documents
 from postroom.agent.receiving.suspended_documents import LastPublished, build_suspended_context
-from postroom.agent.reports import RoutingFailureReport, Unroutable, write_suspensions
 from postroom.agent.routing.batch_matches import match_batch
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.routing_failure_reports import RoutingFailureReport, Unroutable, write_suspensions
 from postroom.clock import Clock
 from postroom.errors import MessageFailure, RoutingFailure
 from postroom.filters.columns import build_columns

@@ -9,7 +9,7 @@ from datetime import timedelta
 from postroom.adapters.dynamic.addresses import Endpoint, get_endpoint
 from postroom.agent.error_messages import Failure, get_message_type
 from postroom.agent.failed_messages import FailedMessages
-from postroom.agent.reports import Unroutable
+from postroom.agent.routing_failure_reports import Unroutable
 from postroom.clock import Clock
 from postroom.errors import ClaimLost, PostroomError, Unavailable, is_environment_error
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections

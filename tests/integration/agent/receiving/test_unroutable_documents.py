@@ -11,8 +11,8 @@ from postroom.agent.idempotency import read_progress
 from postroom.agent.receiving import interchange as chunks
 from postroom.agent.receiving import receiver as receiving
 from postroom.agent.receiving.receiver import Receiver
-from postroom.agent.reports import Unroutable
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.routing_failure_reports import Unroutable
 from postroom.errors import StateError
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
