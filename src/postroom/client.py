@@ -183,7 +183,7 @@ class Client:
             if name not in self._known
         ]
         for prop in unknown:
-            self._find_property(prop.dotted)
+            self._find_property(prop.dotted_name)
         return self._agent.publish(messages, key=key)
 
     def _by_name(self, values: Values | None) -> dict[Property, object]:

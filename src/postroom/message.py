@@ -151,7 +151,7 @@ class Context(Mapping[Property, Value]):
         _must_be_property(prop)
         checked = prop.check(value)
         if checked == "":
-            raise BadValue(f"{prop.dotted}: the value of a message predicate is empty.", hint="Leave it out.")
+            raise BadValue(f"{prop.dotted_name}: the value of a message predicate is empty.", hint="Leave it out.")
         return Context(self._promoted, self._written, {*self._predicates, (prop.key, checked)})
 
     def promote(self, prop: Property, value: object) -> Context:

@@ -112,7 +112,7 @@ class Property:
         return cls(name, value_type.python_type, namespace=namespace, sensitive=sensitive)
 
     @property
-    def dotted(self) -> str:
+    def dotted_name(self) -> str:
         """The dotted name: ``Orders.Region``."""
         return dotted_name(self.namespace, self.name)
 
@@ -128,7 +128,7 @@ class Property:
             checked = self.canonical(check_value(self.value_type, value))
             return check_promoted(checked) if promoted else checked
         except BadValue as error:
-            raise BadValue(f"{self.dotted}: {error.what}", hint=error.hint) from None
+            raise BadValue(f"{self.dotted_name}: {error.what}", hint=error.hint) from None
 
     def exists(self) -> Filter:
         """Match every message that has the property promoted, with any value: ``Priority.exists()``."""
@@ -174,7 +174,7 @@ class Property:
     def __and__(self, other: object) -> NoReturn:
         # & and | bind tighter than ==, so missing parentheses lead here.
         raise TypeError(
-            f"{self.dotted} alone is not a filter. Put parentheses around each comparison, as in "
+            f"{self.dotted_name} alone is not a filter. Put parentheses around each comparison, as in "
             '(Region == "EU") & (Priority == 1); for a bitwise AND write Flags.bitand(4).'
         )
 
@@ -184,7 +184,7 @@ class Property:
         raise TypeError(NO_NOT)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.dotted!r}, {self.value_type.python_type.__name__})"
+        return f"{type(self).__name__}({self.dotted_name!r}, {self.value_type.python_type.__name__})"
 
     def __reduce__(self) -> Any:
         return partial(Property.from_key, sensitive=self.sensitive), (self.key, self.value_type)

@@ -38,7 +38,7 @@ def test_every_operator_matches_as_in_the_truth_table(installation: Installation
     lines = ["from datetime import datetime"]
     for comparison in COMPARISONS:
         prop = comparison.prop
-        lines.append(f"{prop.name} = Property({prop.dotted!r}, {prop.value_type.python_type.__name__})")
+        lines.append(f"{prop.name} = Property({prop.dotted_name!r}, {prop.value_type.python_type.__name__})")
         lines.append(f"app.property({prop.name})")
         lines.append(format_send_port(comparison))
     installation.apply("\n".join(lines) + "\n")

@@ -108,8 +108,8 @@ def system_property_table() -> str:
         for name, prop in vars(namespace).items():
             if isinstance(prop, Property):
                 cells = f"| `{prefix}.{name}` | {prop.value_type.python_type.__name__} |"
-                if prop.dotted in SET_BY:
-                    used.append(f"{cells} {SET_BY[prop.dotted]} |")
+                if prop.dotted_name in SET_BY:
+                    used.append(f"{cells} {SET_BY[prop.dotted_name]} |")
                 else:
                     unused.append(cells)
     return "\n".join([*used, "", *unused]) + "\n"

@@ -29,7 +29,7 @@ class Destination(Protocol):
 
     definition: adapters.PortAdapter
 
-    def received(self) -> list[bytes]:
+    def read_received(self) -> list[bytes]:
         """Return the contents of all received messages, in any order."""
         ...
 
@@ -105,32 +105,32 @@ class DeliveringAdapterConformance(SendAdapterConformance):
     ) -> None:
         content = random.Random(size).randbytes(size)
         adapter.send(Message.of(content), attempt())
-        assert destination.received() == [content]
+        assert destination.read_received() == [content]
 
     def test_a_body_in_chunks_is_delivered_complete(
         self, adapter: adapters.SendAdapter, destination: Destination
     ) -> None:
         pieces = tuple(random.Random(n).randbytes(70_000) for n in range(40))
         adapter.send(Message.of(ChunkedBody((*pieces, b""))), attempt())
-        assert destination.received() == [b"".join(pieces)]
+        assert destination.read_received() == [b"".join(pieces)]
 
     def test_only_the_body_part_is_sent(self, adapter: adapters.SendAdapter, destination: Destination) -> None:
         note = Part(name="note", body=ChunkedBody((b"not this",)))
         adapter.send(Message.of(b"this", parts=[note]), attempt())
-        assert destination.received() == [b"this"]
+        assert destination.read_received() == [b"this"]
 
     def test_a_message_without_a_body_is_a_permanent_failure(
         self, adapter: adapters.SendAdapter, destination: Destination
     ) -> None:
         with pytest.raises(DeliveryRefused):
             adapter.send(Message.of(), attempt())
-        assert destination.received() == []
+        assert destination.read_received() == []
 
     def test_many_threads_can_send_at_once(self, adapter: adapters.SendAdapter, destination: Destination) -> None:
         contents = [f"{n}:".encode() * 1_000 for n in range(60)]
         with ThreadPoolExecutor(8) as threads:
             list(threads.map(lambda content: adapter.send(Message.of(content), attempt()), contents))
-        assert sorted(destination.received()) == sorted(contents)
+        assert sorted(destination.read_received()) == sorted(contents)
 
     def test_a_failure_is_transient_has_a_reason_and_ends_with_its_cause(
         self, adapter: adapters.SendAdapter, destination: Destination
@@ -143,7 +143,7 @@ class DeliveringAdapterConformance(SendAdapterConformance):
         assert caught.value.why
         destination.repair()
         adapter.send(message, attempt(2))
-        assert destination.received() == [b"retried"]
+        assert destination.read_received() == [b"retried"]
 
     def test_an_adapter_can_be_opened_while_its_destination_is_down(
         self, destination: Destination, tmp_path: Path
@@ -154,7 +154,7 @@ class DeliveringAdapterConformance(SendAdapterConformance):
         destination.repair()
         adapter.send(Message.of(b"late"), attempt())
         adapter.close()
-        assert destination.received() == [b"late"]
+        assert destination.read_received() == [b"late"]
 
     @pytest.mark.parametrize(
         "body",
@@ -172,4 +172,4 @@ class DeliveringAdapterConformance(SendAdapterConformance):
             adapter.send(Message.of(body), attempt())
         assert caught.value.transient
         adapter.send(Message.of(b"whole"), attempt())
-        assert destination.received() == [b"whole"]
+        assert destination.read_received() == [b"whole"]

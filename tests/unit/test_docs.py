@@ -216,8 +216,10 @@ def test_the_table_lists_the_properties_that_the_engine_sets() -> None:
     )
     context = stamp_context(location, Interchange(interchange_id=uuid.uuid4(), body=Bytes(b"")))
     said = {name for name, text in SET_BY.items() if text.startswith("every received message")}
-    promoted = {prop.dotted for prop in context if context.is_promoted(prop)} | {BTS.InterchangeSequenceNumber.dotted}
-    written = {prop.dotted for prop in context if not context.is_promoted(prop)}
+    promoted = {prop.dotted_name for prop in context if context.is_promoted(prop)} | {
+        BTS.InterchangeSequenceNumber.dotted_name
+    }
+    written = {prop.dotted_name for prop in context if not context.is_promoted(prop)}
     assert said == promoted | written
     assert {name for name in said if "promoted" in SET_BY[name]} == promoted
     assert {*context.promoted, BTS.InterchangeSequenceNumber.key} == STAMPED_KEYS

@@ -70,7 +70,7 @@ class Comparable(Protocol):
     value_type: ValueType
 
     @property
-    def dotted(self) -> str:
+    def dotted_name(self) -> str:
         """The dotted name: ``Orders.Region``."""
 
     def canonical(self, value: Value) -> Value:
@@ -167,10 +167,10 @@ def _remove_duplicates(groups: Iterable[Group]) -> tuple[Group, ...]:
 def _check_operand(property: Comparable, operator: Operator, value: object) -> Value | None:
     """Return ``value`` in the form that predicates of this property store. Raise BadFilter if it does not fit."""
     value_type = property.value_type
-    written = f"{property.dotted} {operator.symbol} {_shorten(value)}"
+    written = f"{property.dotted_name} {operator.symbol} {_shorten(value)}"
     if operator is Operator.EXISTS:
         if value is not None:
-            raise BadFilter(f"exists({property.dotted}) takes no value, and got {value!r}.")
+            raise BadFilter(f"exists({property.dotted_name}) takes no value, and got {value!r}.")
         return None
     if value is None:
         raise BadFilter(
@@ -187,8 +187,8 @@ def _check_operand(property: Comparable, operator: Operator, value: object) -> V
         checked = check_promoted(property.canonical(check_value(value_type, value)))
     except BadValue as error:
         if isinstance(value, Comparable):
-            what = f"{property.dotted} {operator.symbol} {value.dotted}: a filter compares a property with a constant."
-            raise BadFilter(what) from None
+            compared = f"{property.dotted_name} {operator.symbol} {value.dotted_name}"
+            raise BadFilter(f"{compared}: a filter compares a property with a constant.") from None
         raise BadFilter(f"{written}: {error.what}", hint=_make_hint(value_type, value)) from None
     if checked == "":
         raise BadFilter(

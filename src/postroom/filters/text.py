@@ -52,9 +52,9 @@ def format_predicate(predicate: Predicate) -> str:
 
 def format_property(property: Comparable) -> str:
     """Return the full name: dotted, or with the namespace in braces if that does not consist of identifiers."""
-    prefix = property.dotted[: -len(property.name) - 1]
+    prefix = property.dotted_name[: -len(property.name) - 1]
     if _is_dotted(prefix):
-        return property.dotted
+        return property.dotted_name
     return f"{{{escape(property.namespace, '}')}}}{property.name}"
 
 
@@ -154,11 +154,11 @@ class _Parser:
             )
         if operator is Operator.BITAND and property.value_type is not ValueType.INT:
             named = property.value_type.python_type.__name__
-            what = f"{property.dotted} is of type {named}, and a bitwise AND needs an int {self._noun}"
+            what = f"{property.dotted_name} is of type {named}, and a bitwise AND needs an int {self._noun}"
             raise error_at(self._text, token.start, what, "To join two comparisons write and.")
         if property.value_type is ValueType.STR and token.kind is not TokenKind.STRING:
             hint = f"Put the value in quotes: '{token.text}'."
-            raise error_at(self._text, token.start, f"{property.dotted} is text, and {token.text} is not", hint)
+            raise error_at(self._text, token.start, f"{property.dotted_name} is text, and {token.text} is not", hint)
         try:
             # A mask is a set of bits, not a quantity: it is never rounded.
             value = value_from_text(property.value_type, token.text, round_to_int=operator is not Operator.BITAND)
@@ -166,7 +166,7 @@ class _Parser:
         except (BadValue, BadFilter) as error:
             what = error.what.rstrip(".")
             if isinstance(error, BadValue):
-                what = f"{property.dotted} {operator.symbol} {token.text}: {what}"
+                what = f"{property.dotted_name} {operator.symbol} {token.text}: {what}"
             raise error_at(self._text, token.start, what, error.hint) from None
 
     def _property(self, token: Token) -> Comparable:

@@ -157,7 +157,7 @@ class Registration:
                 connection.execute("SELECT pg_advisory_lock(%s, %s)", (INSTANCE_LOCK, self.host_instance))
                 arguments = (self.host_instance, self._host.host_id, socket.gethostname(), os.getpid())
                 connection.execute(statement("queries/register_host_instance_again"), arguments)
-            unfinished = [seq for subservice in self.subservices for seq in subservice.unfinished]
+            unfinished = [seq for subservice in self.subservices for seq in subservice.unfinished_seqs]
             released = self._queues.release_claims(connection, self.host_instance, unfinished)
             self._listen(connection)
         except BaseException:

@@ -65,7 +65,7 @@ def parse_context(
 
 def _reject_duplicate(prop: Property, context: Context) -> None:
     if prop in context:
-        raise BadValue(f"{prop.dotted} is given twice.", hint="A property has one value in a message.")
+        raise BadValue(f"{prop.dotted_name} is given twice.", hint="A property has one value in a message.")
 
 
 def _parse_assignment(text: str, properties: Sequence[Property]) -> tuple[Property, str]:
@@ -77,6 +77,6 @@ def _parse_assignment(text: str, properties: Sequence[Property]) -> tuple[Proper
         value_from_text(prop.value_type, value)
     except BadValue as error:
         raise BadValue(
-            f"{prop.dotted}: {error.what}", hint=f"It is of type {prop.value_type.python_type.__name__}."
+            f"{prop.dotted_name}: {error.what}", hint=f"It is of type {prop.value_type.python_type.__name__}."
         ) from None
     return prop, value

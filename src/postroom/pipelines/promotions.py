@@ -43,7 +43,7 @@ class Promotions(Mapping[Property, str]):
             if not isinstance(prop, Property):
                 raise ValueError(f'{prop!r} is not a property; write Property("Orders.Region", str) and use that')
             if not isinstance(path, str):
-                raise ValueError(f"the path of {prop.dotted} is {path!r}, which is not text")
+                raise ValueError(f"the path of {prop.dotted_name} is {path!r}, which is not text")
         return cls(entries)
 
     def to_stored(self) -> list[dict[str, Any]]:
@@ -68,11 +68,11 @@ class Promotions(Mapping[Property, str]):
         keys: set[str] = set()
         for prop, path in self._entries:
             if not path.strip():
-                found.append(f"The path of {prop.dotted} is empty.")
+                found.append(f"The path of {prop.dotted_name} is empty.")
             if prop.key in keys:
-                found.append(f"{prop.dotted} is promoted twice; a property has one value.")
+                found.append(f"{prop.dotted_name} is promoted twice; a property has one value.")
             if prop.key in SYSTEM_PROPERTIES:
-                found.append(f"{prop.dotted} is set by the engine; promote into a property of your own.")
+                found.append(f"{prop.dotted_name} is set by the engine; promote into a property of your own.")
             keys.add(prop.key)
         return found
 
@@ -98,7 +98,7 @@ class Promotions(Mapping[Property, str]):
         return hash(self._identity())
 
     def __repr__(self) -> str:
-        return "{" + ", ".join(f"{prop.dotted}: {path!r}" for prop, path in self._entries) + "}"
+        return "{" + ", ".join(f"{prop.dotted_name}: {path!r}" for prop, path in self._entries) + "}"
 
 
 def _parse_property(entry: object) -> Property:
@@ -131,7 +131,7 @@ def promotion_failure(prop: Property, path: str, why: str, hint: str = "") -> Pi
     if len(why) > 2 * _SHOWN:
         why = f"{why[:_SHOWN]} … {why[-_SHOWN:]}"
     return PipelineFailure(
-        f"{prop.dotted} cannot be promoted from {path!r}.",
+        f"{prop.dotted_name} cannot be promoted from {path!r}.",
         why=why,
         hint=hint or "Correct the document and send it again, or promote the property from another path.",
     )

@@ -75,7 +75,7 @@ def _read_property(
         problems.append(file.problem(f"{error.what} {error.hint}", node))
         return
     if (file.namespace, name) in properties:
-        problems.append(file.problem(f"{prop.dotted} is declared twice.", node))
+        problems.append(file.problem(f"{prop.dotted_name} is declared twice.", node))
     properties[file.namespace, name] = (prop, form)
 
 
@@ -116,7 +116,7 @@ class _Root:
             if found is None:
                 continue
             if found.key in promoted and promoted[found.key].path != found.path:
-                self._report(f"{found.property.dotted} is promoted from two fields of {name!r}.", node)
+                self._report(f"{found.property.dotted_name} is promoted from two fields of {name!r}.", node)
             promoted[found.key] = found
         return Schema(
             message_type=f"{namespace}#{name}" if namespace else name,
@@ -161,22 +161,25 @@ class _Root:
             self._report(f"{node.get('name')!r}: {missing}.", node)
             return None
         prop, form = found
-        declared = self._find_field(node, path, prop.dotted)
+        declared = self._find_field(node, path, prop.dotted_name)
         if declared is None:
             return None
         field_type = self._known.simple_type(declared)
         value_type = None if field_type is None else to_value_type(field_type)
         if field_type is None or value_type is None:
             reason = "it has child elements" if field_type is None else describe_unsupported_type(field_type)
-            self._report(f"{prop.dotted} cannot be promoted from {declared.name!r}: {reason}.", node)
+            self._report(f"{prop.dotted_name} cannot be promoted from {declared.name!r}: {reason}.", node)
             return None
         if value_type is not prop.value_type and prop.value_type is not ValueType.STR:
             self._report(
-                f"{prop.dotted} has the type {form}, but the field {declared.name!r} has the type {field_type}.", node
+                f"{prop.dotted_name} has the type {form}, but the field {declared.name!r} has the type {field_type}.",
+                node,
             )
             return None
         if declared.repeats:
-            self._report(f"{prop.dotted} cannot be promoted from {declared.name!r}, which may occur repeatedly.", node)
+            self._report(
+                f"{prop.dotted_name} cannot be promoted from {declared.name!r}, which may occur repeatedly.", node
+            )
             return None
         text_type = field_type if prop.value_type is ValueType.DATETIME else form
         return PromotedField(

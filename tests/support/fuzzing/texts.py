@@ -110,7 +110,7 @@ def make_filter_target() -> Target:
          b"inf Int0 Str0 Bool0 Float0 '2026-01-31T12:00:00Z' '\\' \xe2\x80\xa8 \xc2\xb2 \0 \xff".split(b" "),
         b" ", b"\n", b"((((((((((", b" and Int0 == 1", b" or Int0 == 1",
     ]  # fmt: skip
-    names = [prop.dotted for prop in PROPERTIES]
+    names = [prop.dotted_name for prop in PROPERTIES]
     return Target(
         check=check,
         seeds=[

@@ -16,7 +16,7 @@ from tests.support.send_adapter_conformance import ChunkedBody, Destination, Sen
 class Nowhere:
     definition: adapters.PortAdapter = field(default_factory=adapters.Null)
 
-    def received(self) -> list[bytes]:
+    def read_received(self) -> list[bytes]:
         return []
 
     def break_down(self) -> None:

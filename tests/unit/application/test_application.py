@@ -51,7 +51,7 @@ def test_the_example_has_no_problems() -> None:
     assert definition.name == "orders"
     assert [port.name for port in definition.receive_ports] == ["OrdersIn"]
     assert [port.name for port in definition.send_ports] == ["Europe", "BigOrders", "Audit"]
-    assert [prop.dotted for prop in definition.properties] == ["Orders.Priority", "Orders.Region", "Orders.Total"]
+    assert [prop.dotted_name for prop in definition.properties] == ["Orders.Priority", "Orders.Region", "Orders.Total"]
     assert [host.name for host in definition.hosts] == ["Main"]
 
 

@@ -60,7 +60,7 @@ def test_properties_of_error_reports_need_their_namespace() -> None:
     known = [BTS.MessageType, ErrorReport.MessageType, ErrorReport.Description, Property("Orders.Description", str)]
     assert parse("MessageType == 'x'", known) == (BTS.MessageType == "x")
     assert parse("ErrorReport.MessageType == 'x'", known) == (ErrorReport.MessageType == "x")
-    assert parse("Description == 'x'", known).groups[0][0].property.dotted == "Orders.Description"
+    assert parse("Description == 'x'", known).groups[0][0].property.dotted_name == "Orders.Description"
     with pytest.raises(BadFilter, match="no property Description"):
         parse("Description == 'x'", [ErrorReport.Description])
 

@@ -118,7 +118,7 @@ def test_an_application_declares_maps_and_filters_on_what_they_promote(folder: P
     definition = load(folder / "app.py")
     [port] = definition.receive_ports
     assert sorted(port.maps.files.contents) == ["app.py", "shared.py"]
-    assert [prop.dotted for prop in definition.properties] == ["Invoices.Amount"]
+    assert [prop.dotted_name for prop in definition.properties] == ["Invoices.Amount"]
     [send_port] = definition.send_ports
     assert list(send_port.maps.files.contents) == ["order-to-invoice.xslt"]
     assert type(definition).from_stored(definition.to_stored()).to_stored() == definition.to_stored()

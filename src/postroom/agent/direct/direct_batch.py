@@ -335,7 +335,7 @@ def _find_bad_values(value_types: Mapping[str, ValueType], messages: Sequence[Me
         given = [("A promoted value", key, type(value).__name__) for key, value in context.promoted.items()]
         given += [("A message predicate", key, type(value).__name__) for key, value in context.predicates]
         wrong = {
-            f"{Property.from_key(key, wanted).dotted} is deployed as {wanted.python_type.__name__}, not {of}": what
+            f"{Property.from_key(key, wanted).dotted_name} is deployed as {wanted.python_type.__name__}, not {of}": what
             for what, key, of in given
             if (wanted := value_types.get(key)) is not None and wanted.python_type.__name__ != of
         }

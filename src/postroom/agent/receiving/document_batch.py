@@ -296,7 +296,7 @@ class DocumentBatch(PublishBatch):
         return self._documents.chunks[-1].rejection
 
     @property
-    def received(self) -> list[Received]:
+    def received_chunks(self) -> list[Received]:
         """What became of each chunk."""
         chunks, chunk_of = self._documents.chunks, self._documents.chunk_of
         published = np.bincount(chunk_of[self._kept], minlength=len(chunks))

@@ -78,7 +78,7 @@ class Receiver:
                     if not unfinished:
                         continue
                     published, batch = self._publish_or_reject(location, pipeline.content_type, unfinished, unroutable)
-                    for chunk, one, count in zip(published, batch.received, batch.unroutable, strict=True):
+                    for chunk, one, count in zip(published, batch.received_chunks, batch.unroutable, strict=True):
                         outcome[one.interchange_id] = outcome[one.interchange_id].plus(one)
                         unroutable[one.interchange_id] += count
                         if chunk.is_last:
@@ -102,7 +102,7 @@ class Receiver:
     def publish_chunk(self, location: ReceiveLocation, content_type: str, chunk: Chunk) -> Received:
         """Publish one chunk in its own transaction. ``content_type`` is that of bad rows. Raise ConcurrentAttempt if
         another attempt has published a chunk of this number, and TooManyFailures if its limit is exceeded."""
-        [received] = self._publish(location, content_type, [chunk]).received
+        [received] = self._publish(location, content_type, [chunk]).received_chunks
         return received
 
     def read_progress(self, unit: uuid.UUID) -> Progress:
@@ -175,7 +175,7 @@ class Receiver:
             )
 
         batch = self._publisher.run(make_batch)
-        dropped = sum(one.dropped for one in batch.received)
+        dropped = sum(one.dropped for one in batch.received_chunks)
         if dropped:
             text = "%s: %d messages without an authenticated originator were dropped, as receive port %s requires"
             _log.warning(text, location.name, dropped, location.port_name)

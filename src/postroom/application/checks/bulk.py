@@ -37,10 +37,10 @@ def _column_problems(adapter: SparkReader, pipeline: Rows, columns: Mapping[str,
     for prop, name in pipeline.promotions.entries:
         column = columns.get(name)
         if column is None:
-            yield f"pipeline: {prop.dotted} is promoted from {name!r}, which the reader does not yield; {there}."
+            yield f"pipeline: {prop.dotted_name} is promoted from {name!r}, which the reader does not yield; {there}."
         elif not column.can_promote(prop.value_type):
             wanted = prop.value_type.python_type.__name__
-            yield f"pipeline: {prop.dotted} is a {wanted} property, but the column {name!r} is {column.type}."
+            yield f"pipeline: {prop.dotted_name} is a {wanted} property, but the column {name!r} is {column.type}."
     complete = pipeline.with_columns(tuple(columns), adapter.body_column)
     if complete.column is not None:
         column = columns.get(complete.column)

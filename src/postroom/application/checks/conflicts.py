@@ -88,7 +88,7 @@ def _type_conflicts(new: ApplicationDefinition, other: ApplicationDefinition) ->
         there = theirs.get(prop.key, prop.value_type)
         if there is not prop.value_type:
             text = (
-                f"{prop.dotted} has the type {prop.value_type.python_type.__name__} here, "
+                f"{prop.dotted_name} has the type {prop.value_type.python_type.__name__} here, "
                 f"but {there.python_type.__name__} in the application {other.name!r}."
             )
             yield new.position.problem(text)

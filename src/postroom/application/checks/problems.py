@@ -107,7 +107,7 @@ def _host_statement_problems(host: DeclaredHost) -> Iterator[str]:
         for value in as_values(given):
             try:
                 if prop.check(value) == "":
-                    yield f"{prop.dotted} is an empty text, which no message can ask for."
+                    yield f"{prop.dotted_name} is an empty text, which no message can ask for."
             except BadValue as error:
                 yield error.what
 

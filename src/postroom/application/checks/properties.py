@@ -90,7 +90,7 @@ def property_problems(application: Declarations) -> Iterator[Problem]:
     """Yield properties that are used but not known, and properties with two types."""
     mentions = list(find_uses(application))
     known = {use.property.key for use in mentions if use.makes_known} | SYSTEM_PROPERTIES.keys()
-    dotted = sorted(use.property.dotted for use in mentions if use.makes_known)
+    dotted = sorted(use.property.dotted_name for use in mentions if use.makes_known)
     for use in mentions:
         if use.property.key not in known:
             yield use.position.problem(_describe_unknown(use.property, dotted))
@@ -108,7 +108,7 @@ def _type_problems(mentions: list[Use]) -> Iterator[Problem]:
                 f" in {other.position.file}:{other.position.line}" if other.position.line else ", as a system property"
             )
             yield use.position.problem(
-                f"{use.property.dotted} has the type {_type_name(use.property)} here, "
+                f"{use.property.dotted_name} has the type {_type_name(use.property)} here, "
                 f"but {_type_name(other.property)}{there}."
             )
 
@@ -118,9 +118,9 @@ def _type_name(prop: Property) -> str:
 
 
 def _describe_unknown(prop: Property, dotted: list[str]) -> str:
-    near = difflib.get_close_matches(prop.dotted, dotted, n=1, cutoff=0.8)
+    near = difflib.get_close_matches(prop.dotted_name, dotted, n=1, cutoff=0.8)
     suggestion = f"Did you mean {near[0]}? " if near else ""
     return (
-        f"{prop.dotted} is not known: no pipeline of this application promotes it. {suggestion}If programs or other "
-        f"applications promote it, declare it with app.property(...)."
+        f"{prop.dotted_name} is not known: no pipeline of this application promotes it. {suggestion}If programs or "
+        f"other applications promote it, declare it with app.property(...)."
     )

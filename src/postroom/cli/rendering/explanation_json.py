@@ -66,7 +66,7 @@ def context_to_json(context: Context) -> list[dict[str, Any]]:
     rows = []
     for prop in context:
         value = context[prop]
-        row = {"property": prop.dotted, "value": value, "promoted": context.is_promoted(prop)}
+        row = {"property": prop.dotted_name, "value": value, "promoted": context.is_promoted(prop)}
         if isinstance(value, str) and len(value) > _MAX_CHARACTERS:
             row |= {"value": value[:_MAX_CHARACTERS] + "…", "length": len(value)}
         rows.append(row)

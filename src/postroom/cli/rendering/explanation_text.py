@@ -139,7 +139,7 @@ def _show_context(context: Context) -> None:
     from postroom.filters.text import format_value
 
     rows = [
-        (prop.dotted, _shorten(format_value(context[prop])), context.is_promoted(prop))
+        (prop.dotted_name, _shorten(format_value(context[prop])), context.is_promoted(prop))
         for prop in islice(context, _MAX_PROPERTIES)
     ]
     # The name of a distinguished field is its whole path. It would make every line as wide as a page.

@@ -105,9 +105,9 @@ class Subservice:
         self.poller.wake()
 
     @property
-    def unfinished(self) -> list[int]:
+    def unfinished_seqs(self) -> list[int]:
         """The sequence numbers of the messages that are in progress, or whose outcome is not stored yet."""
-        return self._buffer.unfinished
+        return self._buffer.unfinished_seqs
 
     @property
     def counts(self) -> Counter[str]:
@@ -125,7 +125,7 @@ class Subservice:
         ended = [thread.join(max(0.0, deadline - time.monotonic())) for thread in threads]
         finished = self._buffer.wait_until_finished(max(0.0, deadline - time.monotonic()))
         if not all(ended) or not finished:
-            _log.warning("%d messages were still in progress when the host stopped", len(self.unfinished))
+            _log.warning("%d messages were still in progress when the host stopped", len(self.unfinished_seqs))
         self._completer.loop.stop()
         self._completer.loop.join(max(1.0, deadline - time.monotonic()))
         self._completer.close()

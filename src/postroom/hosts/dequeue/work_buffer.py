@@ -224,7 +224,7 @@ class WorkBuffer:
             return self._all_finished.wait_for(lambda: not self._unfinished, timeout)
 
     @property
-    def unfinished(self) -> list[int]:
+    def unfinished_seqs(self) -> list[int]:
         """The sequence numbers of the messages that are in memory and not finished."""
         with self._lock:
             return list(self._unfinished)

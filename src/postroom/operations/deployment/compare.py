@@ -86,7 +86,7 @@ def _find_type_problems(definition: ApplicationDefinition, deployed: Deployed) -
             continue
         if prop.key not in declared_elsewhere:
             yield definition.position.problem(
-                f"{prop.dotted} has the type {_format_type(prop.value_type)} here, but is deployed as "
+                f"{prop.dotted_name} has the type {_format_type(prop.value_type)} here, but is deployed as "
                 f"{_format_type(deployed_type)}. The type of a property cannot change. Use another name."
             )
         filters = [
@@ -97,7 +97,7 @@ def _find_type_problems(definition: ApplicationDefinition, deployed: Deployed) -
             groups = () if filter is None else filter.groups
             if any(predicate.property.key == prop.key for group in groups for predicate in group):
                 yield position.problem(
-                    f"{what} {name!r}: the filter compares {prop.dotted} with values of type "
+                    f"{what} {name!r}: the filter compares {prop.dotted_name} with values of type "
                     f"{_format_type(prop.value_type)}, but it is deployed as {_format_type(deployed_type)}."
                 )
 
@@ -236,12 +236,17 @@ def _plan_properties(definition: ApplicationDefinition, deployed: Deployed) -> I
     for prop in definition.properties:
         if prop.sensitive and prop.key in deployed.properties and prop.key not in deployed.sensitive:
             difference = Difference(field="sensitive", before="no", after="yes")
-            yield PlanStep(kind=ChangeKind.PROPERTY, name=prop.dotted, action=Action.CHANGE, differences=(difference,))
+            yield PlanStep(
+                kind=ChangeKind.PROPERTY, name=prop.dotted_name, action=Action.CHANGE, differences=(difference,)
+            )
         elif prop.key in deployed.properties:
-            yield PlanStep(kind=ChangeKind.PROPERTY, name=prop.dotted, action=Action.KEEP)
+            yield PlanStep(kind=ChangeKind.PROPERTY, name=prop.dotted_name, action=Action.KEEP)
         else:
             yield PlanStep(
-                kind=ChangeKind.PROPERTY, name=prop.dotted, action=Action.CREATE, note=_format_type(prop.value_type)
+                kind=ChangeKind.PROPERTY,
+                name=prop.dotted_name,
+                action=Action.CREATE,
+                note=_format_type(prop.value_type),
             )
 
 

@@ -123,7 +123,7 @@ def problems(csv: Csv) -> list[str]:
         found += [f"Two columns are named {name!r}." for name in _find_repeated(csv.header)]
         for prop, column in csv.promotions.entries:
             if column.strip() and column not in csv.header:
-                found.append(f"{prop.dotted} is promoted from {column!r}, which is not among the columns.")
+                found.append(f"{prop.dotted_name} is promoted from {column!r}, which is not among the columns.")
     return found
 
 

@@ -197,7 +197,7 @@ def _promotion_problems(flat: FlatFile) -> Iterator[str]:
         layout: Delimited | Positional | None = flat.header if path.startswith(HEADER) else flat.record
         if path.strip() and (layout is None or path.removeprefix(HEADER) not in layout.names):
             there = "header" if path.startswith(HEADER) else "record"
-            yield f"{prop.dotted} is promoted from {path!r}, which is not a field of the {there}."
+            yield f"{prop.dotted_name} is promoted from {path!r}, which is not a field of the {there}."
 
 
 def _end_problems(flat: FlatFile) -> Iterator[str]:

@@ -55,15 +55,15 @@ def problems(promotions: Promotions) -> list[str]:
         if keys is None:
             if path.strip():
                 found.append(
-                    f"The path {path!r} of {prop.dotted} cannot be read; "
+                    f"The path {path!r} of {prop.dotted_name} cannot be read; "
                     r"write keys with a dot between them, and \. for a dot inside a key; no other \ and no quotes."
                 )
         elif keys[0] == "$":
             found.append(
-                f"The path {path!r} of {prop.dotted} starts with '$'; write {'.'.join(keys[1:]) or 'a key'!r}."
+                f"The path {path!r} of {prop.dotted_name} starts with '$'; write {'.'.join(keys[1:]) or 'a key'!r}."
             )
         else:
-            leaves[keys] = prop.dotted
+            leaves[keys] = prop.dotted_name
     for keys, name in leaves.items():
         for length in range(1, len(keys)):
             if (outer := leaves.get(keys[:length])) is not None:

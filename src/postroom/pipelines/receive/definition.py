@@ -243,7 +243,7 @@ def _promotion_problems(disassemblers: Sequence[Any]) -> list[str]:
         for prop in _promoted_properties(disassembler):
             other = types.setdefault(prop.key, prop)
             if other.value_type is not prop.value_type:
-                found.append(f"{prop.dotted} is promoted as two types by two disassemblers.")
+                found.append(f"{prop.dotted_name} is promoted as two types by two disassemblers.")
     return found
 
 

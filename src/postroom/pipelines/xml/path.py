@@ -73,7 +73,7 @@ def problems(promotions: Promotions, namespaces: Mapping[str, str], split: str |
     usable = {prefix: uri for prefix, uri in namespaces.items() if prefix and uri}
     for prop, path in promotions.entries:
         if path.strip() and (problem := _find_problem(path, usable)) is not None:
-            found.append(f"The XPath {path!r} of {prop.dotted} {problem}.")
+            found.append(f"The XPath {path!r} of {prop.dotted_name} {problem}.")
     if split is not None and (problem := _find_problem(split, usable)) is not None:
         found.append(f"The XPath {split!r} that splits the envelope {problem}.")
     return found

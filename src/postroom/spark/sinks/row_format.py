@@ -162,7 +162,7 @@ def _value(column: SinkColumn, message: Message) -> Any:
         pa.scalar(checked, type=_ARROW[column.value_type])
     except (BadValue, pa.ArrowException) as error:
         raise DeliveryRefused(
-            f"{prop.dotted} does not fit into the column {column.name!r}.",
+            f"{prop.dotted_name} does not fit into the column {column.name!r}.",
             why=str(error).partition("\n")[0],
             hint="A Decimal has 20 digits before and 18 after the point in a row.",
         ) from None

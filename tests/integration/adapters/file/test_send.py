@@ -27,7 +27,7 @@ class Folder:
     path: Path
     definition: adapters.PortAdapter
 
-    def received(self) -> list[bytes]:
+    def read_received(self) -> list[bytes]:
         return [file.read_bytes() for file in self.path.iterdir()] if self.path.exists() else []
 
     def break_down(self) -> None:

@@ -24,7 +24,7 @@ class Endpoint:
     receiver: HttpReceiver
     definition: adapters.PortAdapter
 
-    def received(self) -> list[bytes]:
+    def read_received(self) -> list[bytes]:
         return [request.body for request in self.receiver.accepted]
 
     def break_down(self) -> None:

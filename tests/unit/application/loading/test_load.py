@@ -262,7 +262,7 @@ def test_the_valid_subset_of_an_application_is_returned(file: Path) -> None:
     assert [(port.name, len(port.locations)) for port in subset.receive_ports] == [("In", 0), ("Odds", 0)]
     assert [port.name for port in subset.send_ports] == ["Counted"]
     assert [group.name for group in subset.send_port_groups] == ["Some"]
-    assert "Orders.Count" in [prop.dotted for prop in subset.properties]
+    assert "Orders.Count" in [prop.dotted_name for prop in subset.properties]
 
 
 def test_an_invalid_application_has_no_valid_subset(file: Path) -> None:

@@ -34,7 +34,7 @@ def test_the_next_message_of_an_instance_is_queued_when_its_predecessor_is_finis
     buffer = unpaused_buffer()
     buffer.put([*joining(K, 1, 2), *joining(L, 3), *joining(K, 4), *claimed(5)], 0)
     assert [seq_of(buffer.take()) for _ in range(3)] == [1, 3, 5]
-    assert sorted(buffer.unfinished) == [1, 2, 3, 4, 5]
+    assert sorted(buffer.unfinished_seqs) == [1, 2, 3, 4, 5]
     buffer.finish([3, 5])
     late: list[int] = []
     thread = threading.Thread(target=lambda: late.append(seq_of(buffer.take())), daemon=True)
@@ -48,7 +48,7 @@ def test_the_next_message_of_an_instance_is_queued_when_its_predecessor_is_finis
     buffer.finish([4])
     assert seq_of(buffer.take()) == 6
     buffer.finish([6])
-    assert buffer.unfinished == []
+    assert buffer.unfinished_seqs == []
     buffer.put(joining(K, 7), 0)
     assert seq_of(buffer.take()) == 7
 
@@ -58,7 +58,7 @@ def test_pause_drops_blocked_and_queued_messages_and_keeps_those_in_progress() -
     buffer.put([*joining(K, 1, 2), *joining(L, 3, 4)], 0)
     assert seq_of(buffer.take()) == 1
     assert sorted(one.seq for one in buffer.pause()) == [2, 3, 4]
-    assert buffer.unfinished == [1]
+    assert buffer.unfinished_seqs == [1]
     buffer.unpause()
     assert buffer.put([*joining(K, 2), *joining(L, 3)], 1)
     assert seq_of(buffer.take()) == 3

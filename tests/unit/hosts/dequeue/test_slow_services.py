@@ -83,7 +83,7 @@ def test_pause_drops_diverted_messages() -> None:
     buffer.divert(frozenset({SLOW}))
     buffer.put([*of(SLOW, 1), *of(FAST, 2)], 0)
     assert sorted(message.seq for message in buffer.pause()) == [1, 2]
-    assert buffer.unfinished == []
+    assert buffer.unfinished_seqs == []
 
 
 def test_spare_threads_exit_when_the_buffer_is_closed() -> None:

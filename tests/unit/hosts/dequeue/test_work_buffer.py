@@ -132,7 +132,7 @@ def test_many_threads_take_each_message_exactly_once() -> None:
         thread.join(PATIENCE)
     assert sorted(got + dropped) == list(range(20_000))
     buffer.finish(got)
-    assert buffer.unfinished == []
+    assert buffer.unfinished_seqs == []
 
 
 def test_pause_drops_queued_messages_and_keeps_those_in_progress() -> None:
@@ -140,7 +140,7 @@ def test_pause_drops_queued_messages_and_keeps_those_in_progress() -> None:
     buffer.put(claimed(1, 2, 3), 0)
     take_seqs(buffer, 1)
     assert [message.seq for message in buffer.pause()] == [2, 3]
-    assert buffer.unfinished == [1]
+    assert buffer.unfinished_seqs == [1]
     assert find_capacity(buffer, 0.0)[0] == 0
 
 

@@ -159,7 +159,7 @@ def test_a_sensitive_value_that_cannot_be_promoted_is_not_quoted(receive: Receiv
 def test_a_value_that_cannot_be_promoted_fails(receive: Receive, prop: Property, written: str, reason: str) -> None:
     with pytest.raises(PipelineFailure) as raised:
         promote_one(receive, prop, written)
-    assert raised.value.what == f"{prop.dotted} cannot be promoted from 'value'."
+    assert raised.value.what == f"{prop.dotted_name} cannot be promoted from 'value'."
     assert reason in raised.value.why
     assert len(raised.value.why) < 400
     assert raised.value.hint

@@ -68,7 +68,7 @@ def test_a_row_whose_value_the_property_cannot_have_is_bad_alone(prop: Property,
     assert found.messages["number"].to_pylist() == [11]
     [bad] = found.failures
     assert (bad.number, bad.body) == (12, b"row 1")
-    assert bad.failure.what == f"Row 12: {prop.dotted} cannot be promoted from 'it'."
+    assert bad.failure.what == f"Row 12: {prop.dotted_name} cannot be promoted from 'it'."
 
 
 def test_a_sensitive_value_is_not_shown() -> None:

@@ -31,7 +31,7 @@ def as_spark_reads(*lines: bytes, bad: tuple[int, ...] = ()) -> pa.RecordBatch:
     )
 
 
-def received(
+def read_rows_of(
     encoding: TextEncoding | None, path: Path, *batches: pa.RecordBatch, start: int = 0, length: int | None = None
 ) -> RowMessages:
     assert encoding is not None
@@ -52,7 +52,7 @@ def test_a_row_that_is_not_utf8_is_bad_and_keeps_its_bytes(tmp_path: Path) -> No
     path = tmp_path / "a.csv"
     path.write_bytes(b"\r\n".join(lines))
     read = [lines[2], lines[3], lines[5]], [lines[7], lines[8]]
-    found = received(
+    found = read_rows_of(
         of_csv(header="true", comment="#"), path, as_spark_reads(*read[0]), as_spark_reads(*read[1], bad=(0,))
     )
     assert [(failure.number, failure.body) for failure in found.failures] == [(2, LATIN), (4, b"bad " + LATIN)]
@@ -62,7 +62,7 @@ def test_a_row_that_is_not_utf8_is_bad_and_keeps_its_bytes(tmp_path: Path) -> No
 
 
 def test_a_file_without_replacement_characters_is_not_opened(tmp_path: Path) -> None:
-    found = received(of_csv(), tmp_path / "not there", as_spark_reads(b"good", "ü".encode()), length=1)
+    found = read_rows_of(of_csv(), tmp_path / "not there", as_spark_reads(b"good", "ü".encode()), length=1)
     assert found.failures == ()
 
 
@@ -73,7 +73,7 @@ def test_a_row_whose_bytes_are_not_found_is_kept_as_spark_read_it(tmp_path: Path
     """With a wrong header option, the lines are not those of the rows."""
     path = tmp_path / "a.csv"
     path.write_bytes(LATIN + b"\ngood")
-    found = received(of_csv(**options), path, as_spark_reads(LATIN, b"good"))
+    found = read_rows_of(of_csv(**options), path, as_spark_reads(LATIN, b"good"))
     [bad] = found.failures
     assert bad.body == "m\ufffdd".encode()
     assert "original bytes are lost" in bad.failure.why
@@ -91,34 +91,34 @@ def test_a_row_whose_bytes_are_not_found_is_kept_as_spark_read_it(tmp_path: Path
 def test_a_row_with_a_replacement_character_is_valid(tmp_path: Path, options: dict[str, str], content: str) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(content.encode(options.get("encoding", "utf-8")))
-    found = received(of_csv(**options), path, as_spark_reads(*content.encode().split(b"\n")))
+    found = read_rows_of(of_csv(**options), path, as_spark_reads(*content.encode().split(b"\n")))
     assert found.failures == ()
 
 
 def test_missing_and_compressed_files_are_handled(tmp_path: Path) -> None:
-    found = received(of_csv(), tmp_path / "gone", as_spark_reads(LATIN), length=1)
+    found = read_rows_of(of_csv(), tmp_path / "gone", as_spark_reads(LATIN), length=1)
     assert [failure.body for failure in found.failures] == ["m\ufffdd".encode()]
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(b"good\n" + LATIN + b"\n"))
-    found = received(of_csv(), path, as_spark_reads(b"good", LATIN))
+    found = read_rows_of(of_csv(), path, as_spark_reads(b"good", LATIN))
     assert [failure.body for failure in found.failures] == [LATIN]
     whole = path.read_bytes()
     for broken in (whole[:-10], whole[:10] + b"\xff" * 20, b"no gzip"):
         path.write_bytes(broken)
-        assert len(received(of_csv(), path, as_spark_reads(b"good", LATIN)).failures) == 1
+        assert len(read_rows_of(of_csv(), path, as_spark_reads(b"good", LATIN)).failures) == 1
 
 
 def test_invalid_bytes_of_other_encodings_are_found(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(LATIN + b"\ngood")
-    found = received(of_csv(charset="US-ASCII"), path, as_spark_reads(LATIN, b"good"))
+    found = read_rows_of(of_csv(charset="US-ASCII"), path, as_spark_reads(LATIN, b"good"))
     assert [(failure.body, failure.failure.what) for failure in found.failures] == [(LATIN, "Row 1 is not US-ASCII.")]
 
 
 def test_rows_that_the_json_reader_reports_keep_their_bytes(tmp_path: Path) -> None:
     batch = as_spark_reads(b"{}", b"{}", "\ufffd".encode())
     batch = batch.set_column(2, "bad", pa.array([b'{"a":"' + LATIN + b'"}', b"{", None], pa.binary()))
-    found = received(TextEncoding.from_options("json", {}, ROWS), tmp_path / "not opened", batch, length=1)
+    found = read_rows_of(TextEncoding.from_options("json", {}, ROWS), tmp_path / "not opened", batch, length=1)
     assert [(failure.body, failure.failure.what) for failure in found.failures] == [
         (b'{"a":"' + LATIN + b'"}', "Row 1 is not UTF-8."),
         (b"{", "Row 2 does not fit the schema."),
@@ -133,7 +133,7 @@ def test_a_line_of_text_is_checked_only_if_it_is_converted(tmp_path: Path) -> No
     path = tmp_path / "a.txt"
     path.write_bytes(b"good\n\n" + LATIN + b"\n")
     batch = as_spark_reads(b"good", b"", LATIN).drop_columns(["bad"])
-    found = received(TextEncoding.from_options("text", {}, ROWS), path, batch)
+    found = read_rows_of(TextEncoding.from_options("text", {}, ROWS), path, batch)
     assert [(failure.number, failure.body) for failure in found.failures] == [(3, LATIN)]
 
 
