@@ -20,6 +20,7 @@ from postroom.agent.publish import PublishBatch, Routes, RoutingLock, lock_curre
 from postroom.agent.receiving.authentication import authenticate
 from postroom.agent.receiving.document_failures import BatchFailures
 from postroom.agent.receiving.documents import Documents, encode_contexts
+from postroom.agent.receiving.failure_limit import ChunkFailures
 from postroom.agent.receiving.interchange import Chunk
 from postroom.agent.routing.batch_matches import BatchMatches
 from postroom.agent.routing.matching import routing_failure
@@ -175,7 +176,7 @@ class DocumentBatch(PublishBatch):
         for number, chunk in enumerate(documents.chunks):
             rows = by_chunk.get(number, [])
             if chunk.recoverable and chunk.failure_limit is not None:
-                failure = chunk.failure_limit.check_failures(
+                failures = ChunkFailures(
                     # The failures after these are documents without an authenticated originator.
                     bad=chunk.failures[: chunk.bad],
                     unroutable=[unroutable[row] for row in rows],
@@ -183,6 +184,7 @@ class DocumentBatch(PublishBatch):
                     documents=chunk.last_document,
                     last=chunk.last_published,
                 )
+                failure = chunk.failure_limit.check_failures(failures)
                 if isinstance(failure, RoutingFailure):
                     context = documents.build_context(rows[0])
                     failure = Unroutable(failure.what, context, why=failure.why, hint=failure.hint)

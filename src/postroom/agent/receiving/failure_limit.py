@@ -15,23 +15,25 @@ from postroom.errors import MessageFailure, PipelineFailure, RoutingFailure
 from postroom.pipelines.documents.disassembled_batch import BadDocument
 
 
+@dataclass(frozen=True, kw_only=True)
+class ChunkFailures:
+    """The failures of one chunk.
+
+    ``earlier`` is the number of documents without a subscriber in earlier chunks that this run has published.
+    ``documents`` is the number of the last document of the chunk, and ``last`` that of the last published document."""
+
+    bad: Sequence[BadDocument]
+    unroutable: Sequence[RoutingFailure]
+    earlier: int
+    documents: int
+    last: int
+
+
 class FailureCheck(Protocol):
     """Decides whether a chunk has too many failures to be published."""
 
-    def check_failures(
-        self,
-        *,
-        bad: Sequence[BadDocument],
-        unroutable: Sequence[RoutingFailure],
-        earlier: int,
-        documents: int,
-        last: int,
-    ) -> MessageFailure | None:
-        """Return a failure if bad documents and documents without a subscriber together exceed the limit.
-
-        ``earlier`` is the number of documents without a subscriber in earlier chunks that this run has published.
-        ``documents`` is the number of the last document of the chunk, and ``last`` that of the last published
-        document."""
+    def check_failures(self, failures: ChunkFailures) -> MessageFailure | None:
+        """Return a failure if bad documents and documents without a subscriber together exceed the limit."""
         ...
 
 
@@ -58,21 +60,14 @@ class FailureLimit(FailureCheck):
             hint="If it is of another format, terminate it. If not, fix it or raise bad_documents, and resume it.",
         )
 
-    def check_failures(
-        self,
-        *,
-        bad: Sequence[BadDocument],
-        unroutable: Sequence[RoutingFailure],
-        earlier: int,
-        documents: int,
-        last: int,
-    ) -> MessageFailure | None:
-        count = self.before + earlier + len(bad) + len(unroutable)
+    def check_failures(self, failures: ChunkFailures) -> MessageFailure | None:
+        bad, unroutable, last = failures.bad, failures.unroutable, failures.last
+        count = self.before + failures.earlier + len(bad) + len(unroutable)
         if count <= self.maximum or not (bad or unroutable):
             return None
         what = (
-            f"{count:,} of the {self._describe_documents(documents)} have no subscriber or are bad, and bad_documents"
-            f" allows {self.maximum:,}."
+            f"{count:,} of the {self._describe_documents(failures.documents)} have no subscriber or are bad, and"
+            f" bad_documents allows {self.maximum:,}."
         )
         if not unroutable:
             why = f"{_describe_published(last)}. The first bad document of the rest: {bad[0].failure.what}"

@@ -8,7 +8,7 @@ depends on the size of its rows, and that depends on the pipeline.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -16,14 +16,14 @@ import pyarrow as pa
 
 from postroom.agent.idempotency import Progress
 from postroom.agent.receiving.document_batch import ConcurrentAttempt, Received, TooManyFailures
-from postroom.agent.receiving.failure_limit import FailureCheck
+from postroom.agent.receiving.failure_limit import ChunkFailures, FailureCheck
 from postroom.agent.receiving.interchange import Chunk, Interchange
 from postroom.agent.receiving.receiver import Receiver
-from postroom.errors import MessageFailure, PipelineFailure, RoutingFailure, StateError
+from postroom.errors import MessageFailure, PipelineFailure, StateError
 from postroom.message import Body, Bytes, Context
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.pipelines import Rows
-from postroom.pipelines.documents.disassembled_batch import BadDocument, DecodedInterchange
+from postroom.pipelines.documents.disassembled_batch import DecodedInterchange
 from postroom.pipelines.rows.batch import read_rows
 
 
@@ -77,15 +77,8 @@ class _ChunkLimit(FailureCheck):
     limit: BadRowLimit
     rows: int
 
-    def check_failures(
-        self,
-        *,
-        bad: Sequence[BadDocument],
-        unroutable: Sequence[RoutingFailure],
-        earlier: int,
-        documents: int,
-        last: int,
-    ) -> MessageFailure | None:
+    def check_failures(self, failures: ChunkFailures) -> MessageFailure | None:
+        bad, unroutable = failures.bad, failures.unroutable
         if not (bad or unroutable) or self.limit.allows(bad=len(bad), unroutable=len(unroutable), rows=self.rows):
             return None
         return PipelineFailure("Too many rows are bad or have no subscriber.")
