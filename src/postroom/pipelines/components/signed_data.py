@@ -59,7 +59,7 @@ def verify(
         content = cast(bytes, embedded_content if detached is None else detached)
         signer = signers[0]
         certificate = _signer_certificate(signer, [*embedded, *trusted])
-        _verify_signature(signer, certificate, encapsulated["content_type"].dotted_name, content)
+        _verify_signature(signer, certificate, encapsulated["content_type"].dotted, content)
     except PipelineFailure:
         raise
     except UnsupportedAlgorithm as error:
@@ -94,7 +94,7 @@ def _verify_signature(signer: Any, certificate: x509.Certificate, content_type: 
     if not attributes or not len(attributes):
         # Without them the content type could be changed.
         raise _signature_failure("It has no signed attributes.")
-    if _get_attribute(attributes, "content_type").dotted_name != content_type:
+    if _get_attribute(attributes, "content_type").dotted != content_type:
         raise _signature_failure("It is for another content type.")
     hashed = hashes.Hash(digest)
     hashed.update(content)
