@@ -12,7 +12,7 @@ from dataclasses import replace
 from postroom.agent.error_messages import Failure, is_error_report
 from postroom.agent.idempotency import IdKind, derive_id, unit_for_failure
 from postroom.agent.publish import Publisher, StoredMessageBatch
-from postroom.agent.routing.matching import Matcher, ProcedureMatcher
+from postroom.agent.routing.matching import Matcher
 from postroom.errors import ClaimLost
 from postroom.message import Bytes, Message, Part
 from postroom.messagebox.connection import Connection
@@ -38,7 +38,7 @@ class FailedMessages:
             return False
         unit = unit_for_failure(claimed.instance_id)
         error = Message(context=failure.build_context(original), message_id=derive_id(unit, IdKind.MESSAGE, 0))
-        publisher = Publisher(connection, ProcedureMatcher())
+        publisher = Publisher(connection, None)
         batch = publisher.run(lambda matcher: ErrorMessage(error, unit, matcher, self._queues, claimed))
         return bool(len(batch.matches.rows))
 

@@ -6,8 +6,8 @@ indexes:
 
     48 bits of the unit | version 8 | 12 bits of the unit | variant | 22 bits of the unit | 2 bits kind | 38 bits number
 
-A publish first inserts a receipt for each chunk of its unit, under a unique key. If the receipt exists, the chunk was
-published before, and the receipt stores the outcome.
+A publish inserts a receipt for each chunk of its unit, under a unique key, before it writes a message. If the receipt
+exists, the chunk was published before, and the receipt stores the outcome.
 """
 
 from __future__ import annotations

@@ -1,11 +1,15 @@
 """The publish path: publish a batch of messages inside a transaction.
 
-    publisher = Publisher(connection, IndexMatcher(routing))
+    publisher = Publisher(connection, routing)
     batch = publisher.run(lambda matcher: make_batch(matcher))
 
 Both lanes, resumed messages and error messages go through ``publish``. Slow steps come first. The routing lock comes
 last, because changes of subscriptions wait for it. A batch is matched without the lock, and is written only if the
 routing version is the same under the lock. Otherwise the whole transaction is repeated.
+
+Receipts prevent that a batch is published twice. A publish with an idempotency key takes its receipt first: the answer
+of the first publish is in it. The receipts of chunks are taken after matching, because they contain the number of
+documents without subscribers.
 
 The *routes* of a batch are the pairs of message and subscriber. They are written as queue rows of the subscribers'
 hosts.
@@ -24,8 +28,8 @@ import numpy.typing as npt
 from postroom.agent.idempotency import IdKind, Ids, Units, to_id_array
 from postroom.agent.routing.batch_matches import MatchResult
 from postroom.agent.routing.correlation import locate_instances
-from postroom.agent.routing.matching import Matcher, ProcedureMatcher
-from postroom.agent.routing.table import Subscriber
+from postroom.agent.routing.matching import IndexMatcher, Matcher, ProcedureMatcher
+from postroom.agent.routing.table import RoutingTable, Subscriber
 from postroom.errors import NotAllowed, StaleRouting, TransactionConflict
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, transaction
@@ -66,14 +70,18 @@ class PublishBatch(ABC):
         return False
 
     def prepare(self, connection: Connection) -> bool:
-        """Insert the receipts, and write large bodies, which do not depend on subscribers. Return False if nothing is
-        left to do."""
+        """Do what does not depend on subscribers: take the receipt of an idempotency key, and write large bodies.
+        Return False if nothing is left to do."""
         return True
 
     @abstractmethod
     def match(self, connection: Connection) -> int | None:
         """Find the subscribers that may receive the messages, and handle messages without subscribers. Return the
         routing version of the result, or None if nothing is left to do."""
+
+    def insert_receipts(self, connection: Connection) -> None:
+        """Insert the receipts of chunks, which contain results of ``match``. Raise if a chunk is published already."""
+        return
 
     def insert(self, connection: Connection) -> bool:
         """Write everything with one call per message, which takes the lock and compares the version. Return False
@@ -97,7 +105,10 @@ def publish(connection: Connection, batch: PublishBatch) -> None:
     if not batch.prepare(connection):
         return
     version = batch.match(connection)
-    if version is None or batch.insert(connection):
+    if version is None:
+        return
+    batch.insert_receipts(connection)
+    if batch.insert(connection):
         return
     batch.write_messages(connection)
     batch.write_routes(connection, lock_current(connection, version))
@@ -119,11 +130,12 @@ def lock_current(connection: Connection, version: int) -> RoutingLock:
 
 
 class Publisher:
-    """Runs transactions that end with a publish. Repeats them while routing is stale, and wakes hosts afterwards."""
+    """Runs transactions that end with a publish. Repeats them while routing is stale, and wakes hosts afterwards.
+    Without a routing table the MessageBox matches."""
 
-    def __init__(self, connection: Connection, matcher: Matcher) -> None:
+    def __init__(self, connection: Connection, routing: RoutingTable | None) -> None:
         self._connection = connection
-        self._matcher = matcher
+        self._matcher: Matcher = ProcedureMatcher() if routing is None else IndexMatcher(routing)
         self._wake_up = WakeUp(connection)
 
     def run(

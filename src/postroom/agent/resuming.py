@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from postroom.agent.publish import Publisher, StoredMessageBatch, lock_current
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.receiving.suspended_documents import resume_interchange
-from postroom.agent.routing.matching import IndexMatcher, routing_failure
+from postroom.agent.routing.matching import routing_failure
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.routing_failure_reports import RoutingFailureReport, Unroutable, publish_reports
 from postroom.errors import PipelineFailure
@@ -44,7 +44,7 @@ class ResumedInbound:
                 if claimed.task == Task.RECEIVE:
                     self._receive(connection, claimed, message, complete)
                 else:
-                    publisher = Publisher(connection, IndexMatcher(self._routing))
+                    publisher = Publisher(connection, self._routing)
                     publisher.run(lambda matcher: ResumedMessage(message, uuid.uuid4(), matcher), before=complete)
         except Unroutable as failure:
             failure.report_id = self._get_or_write_report(connection, claimed.instance_id, failure)
@@ -79,7 +79,7 @@ class ResumedInbound:
 
 
 class ResumedMessage(StoredMessageBatch):
-    """A suspended message that is published to its current subscribers, with its stored context (decision 20)."""
+    """A suspended message that is published to its current subscribers, with its stored context (ADR 0020)."""
 
     def match(self, connection: Connection) -> int:
         if super().match(connection) is None:

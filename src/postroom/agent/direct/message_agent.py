@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from postroom.agent.direct.direct_batch import DirectBatch, Published, UnroutableMessages
 from postroom.agent.idempotency import digest_messages, unit_for_key
 from postroom.agent.publish import Publisher
-from postroom.agent.routing.matching import IndexMatcher, Matcher, ProcedureMatcher
+from postroom.agent.routing.matching import Matcher
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.routing_failure_reports import publish_reports
 from postroom.message import Message
@@ -50,7 +50,7 @@ class MessageAgent:
     def __init__(self, connection: Connection, host: Host, routing: RoutingTable | None = None) -> None:
         self._connection = connection
         self._host = host
-        self._publisher = Publisher(connection, ProcedureMatcher() if routing is None else IndexMatcher(routing))
+        self._publisher = Publisher(connection, routing)
 
     def publish(self, messages: Sequence[Message], *, key: str | None = None) -> list[Published]:
         """Publish all messages or none. ``key`` is an idempotency key. Raise KeyReused if it was used for other

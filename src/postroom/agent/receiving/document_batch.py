@@ -85,9 +85,10 @@ class TooManyFailures(Exception):
 
 
 class DocumentBatch(PublishBatch):
-    """The documents of some chunks. ``match`` raises ConcurrentAttempt if a chunk has its receipt already, and
-    TooManyFailures if a chunk exceeds the failure limit of its interchange. ``unroutable_before`` is the number of
-    documents without a subscriber in earlier chunks that this run has published, by interchange.
+    """The documents of some chunks. ``match`` raises TooManyFailures if a chunk exceeds the failure limit of its
+    interchange, and ``insert_receipts`` raises ConcurrentAttempt if a chunk has its receipt already.
+    ``unroutable_before`` is the number of documents without a subscriber in earlier chunks that this run has published,
+    by interchange.
 
     The chunks of a resumed message take no receipts, because the caller completes the message in the same transaction.
     If the message ``fails_as_a_whole``, ``match`` raises Unroutable for a document without subscribers."""
@@ -116,8 +117,7 @@ class DocumentBatch(PublishBatch):
         self._documents = Documents(location, content_type, chunks, routing.login)
 
     def match(self, connection: Connection) -> int:
-        """Match the documents, and remove the documents of standard interchanges that fail as a whole. Insert the
-        receipts, which contain the number of failures."""
+        """Match the documents, and remove the documents of standard interchanges that fail as a whole."""
         documents = self._documents
         rows = len(documents.chunk_of)
         predicates = [context.predicates for context in documents.stamps]
@@ -141,7 +141,8 @@ class DocumentBatch(PublishBatch):
         if excess is not None:
             lock_current(connection, matches.version)
             raise excess
-        self._take_receipts(connection, unroutable)
+        #: The number of documents without a subscriber of each chunk.
+        self.unroutable = np.bincount(documents.chunk_of[list(unroutable)], minlength=len(documents.chunks)).tolist()
         kept = ~np.isin(documents.chunk_of, list(rejections))
         if rejections or unroutable or any(chunk.failures for chunk in documents.chunks):
             self._failures = BatchFailures(
@@ -193,11 +194,8 @@ class DocumentBatch(PublishBatch):
             before[chunk.interchange.interchange_id] += len(rows)
         return None
 
-    def _take_receipts(self, connection: Connection, unroutable: Mapping[int, RoutingFailure]) -> None:
-        #: The number of documents without a subscriber of each chunk.
-        self.unroutable = np.bincount(
-            self._documents.chunk_of[list(unroutable)], minlength=len(self._documents.chunks)
-        ).tolist()
+    def insert_receipts(self, connection: Connection) -> None:
+        """Insert the receipts of the chunks, with the number of their failures."""
         if self._takes_receipts:
             receipts = [
                 replace(chunk, bad=chunk.bad + count).receipt

@@ -28,7 +28,7 @@ from postroom.agent.receiving.interchange import (
     reject_from,
     reject_rest,
 )
-from postroom.agent.routing.matching import IndexMatcher, Matcher
+from postroom.agent.routing.matching import Matcher
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageFailure, StateError
@@ -47,7 +47,7 @@ class Receiver:
         self._connection = connection
         self._routing = routing
         self._clock = clock
-        self._publisher = Publisher(connection, IndexMatcher(routing))
+        self._publisher = Publisher(connection, routing)
 
     def receive(
         self,
@@ -63,31 +63,33 @@ class Receiver:
         stop. Raises only if the MessageBox does not answer."""
         self._routing.catch_up(self._connection)
         pipeline = _get_pipeline(location)
-        outcome = {one.interchange_id: Received(interchange_id=one.interchange_id) for one in interchanges}
-        left = {one.interchange_id: one for one in interchanges}
-        while left:
-            progress = read_progress(self._connection, list(left))
-            left = {unit: one for unit, one in left.items() if not progress[unit].done}
+        unfinished = {interchange.interchange_id: interchange for interchange in interchanges}
+        results = {unit: Received(interchange_id=unit) for unit in unfinished}
+        while unfinished:
+            progress = read_progress(self._connection, list(unfinished))
+            unfinished = {unit: interchange for unit, interchange in unfinished.items() if not progress[unit].done}
             unroutable: Counter[uuid.UUID] = Counter()
             try:
-                for number, group in enumerate(_group_chunks(_read_unfinished(pipeline, left, progress))):
+                for number, group in enumerate(_group_chunks(_read_unfinished(pipeline, unfinished, progress))):
                     if number and not pace():
-                        return [replace(one, unfinished=unit in left) for unit, one in outcome.items()]
+                        return [replace(result, unfinished=unit in unfinished) for unit, result in results.items()]
                     # One chunk is read ahead. Its interchange may have been rejected since then.
-                    unfinished = [chunk for chunk in group if chunk.interchange.interchange_id in left]
-                    if not unfinished:
+                    chunks = [chunk for chunk in group if chunk.interchange.interchange_id in unfinished]
+                    if not chunks:
                         continue
-                    published, batch = self._publish_or_reject(location, pipeline.content_type, unfinished, unroutable)
-                    for chunk, one, count in zip(published, batch.received_chunks, batch.unroutable, strict=True):
-                        outcome[one.interchange_id] = outcome[one.interchange_id].plus(one)
-                        unroutable[one.interchange_id] += count
+                    published, batch = self._publish_or_reject(location, pipeline.content_type, chunks, unroutable)
+                    for chunk, result, count in zip(published, batch.received_chunks, batch.unroutable, strict=True):
+                        unit = result.interchange_id
+                        results[unit] = results[unit].plus(result)
+                        unroutable[unit] += count
                         if chunk.is_last:
-                            del left[one.interchange_id]
+                            del unfinished[unit]
             except ConcurrentAttempt:
                 continue
-            if left:
-                raise StateError(f"Interchange {next(iter(left))} has no last chunk, although all of it was read.")
-        return list(outcome.values())
+            if unfinished:
+                unit = next(iter(unfinished))
+                raise StateError(f"Interchange {unit} has no last chunk, although all of it was read.")
+        return list(results.values())
 
     def reject(self, location: ReceiveLocation, interchange: Interchange, failure: MessageFailure) -> Received:
         """Suspend the unpublished rest of an interchange as it was received, without running its pipeline."""
@@ -169,13 +171,13 @@ class Receiver:
         chunks: Sequence[Chunk],
         unroutable_before: Mapping[uuid.UUID, int] | None = None,
     ) -> DocumentBatch:
-        def make_batch(_: Matcher) -> DocumentBatch:
-            return DocumentBatch(
+        batch = self._publisher.run(
+            # Documents are matched in columns (BatchMatches), and not as the messages of a Matcher.
+            lambda _: DocumentBatch(
                 location, content_type, chunks, self._routing, unroutable_before=unroutable_before, clock=self._clock
             )
-
-        batch = self._publisher.run(make_batch)
-        dropped = sum(one.dropped for one in batch.received_chunks)
+        )
+        dropped = sum(result.dropped for result in batch.received_chunks)
         if dropped:
             text = "%s: %d messages without an authenticated originator were dropped, as receive port %s requires"
             _log.warning(text, location.name, dropped, location.port_name)
@@ -184,13 +186,13 @@ class Receiver:
 
 def _read_unfinished(
     pipeline: ReceivePipeline | MappedPipeline,
-    left: Mapping[uuid.UUID, Interchange],
+    unfinished: Mapping[uuid.UUID, Interchange],
     progress: Mapping[uuid.UUID, Progress],
 ) -> Iterator[Chunk]:
-    """Yield the chunks of the interchanges that are ``left``, which may become fewer meanwhile."""
-    for unit, interchange in list(left.items()):
+    """Yield the chunks of the ``unfinished`` interchanges, which may become fewer meanwhile."""
+    for unit, interchange in list(unfinished.items()):
         for chunk in read_chunks(pipeline, interchange, progress[unit]):
-            if unit not in left:
+            if unit not in unfinished:
                 break
             yield chunk
 

@@ -1,5 +1,5 @@
--- Insert a receipt for each unit of work, as the first step of a publish. Returns the new receipts. A unit that is
--- missing was published before. Hosts have no other access to receipts, because units reveal message ids.
+-- Insert a receipt for each chunk of a unit of work, before its messages are written. Returns the new receipts. A chunk
+-- that is missing was published before. Hosts have no other access to receipts, because units reveal message ids.
 -- Index: receipts' primary key. Waits for another transaction that is taking the same receipt.
 CREATE OR REPLACE FUNCTION messagebox.take_receipts(p_units uuid[], p_chunks integer[], p_outcomes jsonb[])
 RETURNS TABLE (unit uuid, chunk integer)
