@@ -55,7 +55,7 @@ _HOMES = {
     "Part": "postroom.message",
     "Property": "postroom.properties",
     "PublishFailed": "postroom.errors",
-    "Published": "postroom.agent.direct.message_agent",
+    "Published": "postroom.agent.direct.direct_batch",
     "Retry": "postroom.application",
     "Schedule": "postroom.application",
     "Throttling": "postroom.application",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import shlex
@@ -336,6 +337,38 @@ def test_every_package_is_on_the_architecture_page() -> None:
         if package.parent.name != "examples":
             name = f"{package.parent.name}/{package.name}"
             assert f"`{package.name}`" in page or f"`{name}`" in page, f"{name} is not on the page"
+
+
+def test_every_function_on_the_architecture_page_exists() -> None:
+    found = re.findall(r"`([\w/]+\.py): ([\w.]+)`", ARCHITECTURE.read_text(encoding="utf-8"))
+    assert found
+    for path, name in found:
+        assert count_lines(path, name), f"{path} has no {name}"
+
+
+def test_the_functions_on_the_path_of_a_file_are_read_in_ten_minutes() -> None:
+    _, _, page = ARCHITECTURE.read_text(encoding="utf-8").partition("| step | function |")
+    table, _, _ = page.partition("\n\n")
+    found = re.findall(r"\| `([\w/]+\.\w+)(?:: ([\w.]+))?` \|", table)
+    assert len(found) == table.count("\n") - 1
+    assert sum(count_lines(path, name) for path, name in found) < 950
+
+
+def count_lines(path: str, name: str) -> int:
+    """Return the number of lines of a function, of a class, or without a name of the whole file. Return 0 if there is
+    no such function."""
+    source = (Path(postroom.__file__).parent / path).read_text(encoding="utf-8")
+    if not name:
+        return len(source.splitlines())
+    body: list[ast.stmt] = ast.parse(source).body
+    lines = 0
+    for part in name.split("."):
+        named = (node for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == part)
+        node = next(named, None)
+        if node is None:
+            return 0
+        body, lines = node.body, (node.end_lineno or 0) - node.lineno + 1
+    return lines
 
 
 def test_every_advisory_lock_is_listed() -> None:

@@ -74,7 +74,9 @@ class ThreadConnections:
 
 
 class Service(Protocol):
-    """A subservice: the Endpoint Manager for messaging, other services for other service classes."""
+    """Processes the messages of one service class. A Subservice calls it with each message that it has dequeued.
+
+    The service of messaging is the Endpoint Manager. Other service classes have services of their own."""
 
     def prepare(self, connection: Connection, claimed: Sequence[ClaimedMessage]) -> None:
         """Prepare for a batch of at least one message. The poller calls this on its connection after each claim."""
