@@ -319,6 +319,21 @@ def test_the_clock_of_receipts_is_never_ahead_of_the_server(box: Box) -> None:
     assert box.one("SELECT trusted_at <= clock_timestamp() FROM receipt_clock")
 
 
+def test_new_receipts_are_not_old_after_the_clock_is_set_back(box: Box) -> None:
+    """The clock of the server was 30 days ahead when the MessageBox was created."""
+    box.connection.execute("UPDATE receipt_clock SET trusted_at = now() + interval '30 days'")
+    box.connection.execute("INSERT INTO receipts (unit) VALUES (gen_random_uuid())")
+    assert ReceiptPurge(timedelta(days=7)).run(box.connection) == 0
+    assert box.one("SELECT trusted_at <= clock_timestamp() FROM receipt_clock")
+
+
+@pytest.mark.parametrize("moment", ["infinity", "-infinity"])
+def test_a_host_cannot_set_the_clock_of_receipts(box: Box, moment: str) -> None:
+    with connect(box.url, user=box.host().role_name) as connection:
+        connection.execute("SELECT advance_receipt_clock(%s::interval, %s)", (moment, moment))
+    assert box.one("SELECT trusted_at <= clock_timestamp() AND trusted_at > now() - interval '1 h' FROM receipt_clock")
+
+
 def test_every_run_is_recorded(box: Box) -> None:
     for number in (1, 2):
         run_all_jobs_once(box.connection)

@@ -150,6 +150,23 @@ def test_an_instance_is_not_dead_before_the_end_of_the_grace_period(box: Box) ->
     assert box.count("host_instances") == 0
 
 
+def test_a_dead_instance_is_detected_after_the_clock_was_set_back(box: Box) -> None:
+    box.connection.execute("INSERT INTO host_instances (host_id, server, pid) VALUES (1, 'gone', 1)")
+    box.one(_DETECT_DEAD_INSTANCES, "1 h")
+    box.one(_DETECT_DEAD_INSTANCES, "60 s")
+    assert box.count("host_instances") == 1, "the grace period starts again"
+    box.one(_DETECT_DEAD_INSTANCES, "61.5 s")
+    assert box.count("host_instances") == 0
+
+
+def test_the_grace_period_is_not_longer_before_a_server_start(box: Box) -> None:
+    """The clock was set back since the start of the server."""
+    box.connection.execute("INSERT INTO host_instances (host_id, server, pid) VALUES (1, 'gone', 1)")
+    for moment in ("-3600 s", "-3598 s"):
+        box.one("SELECT dead_processes_cleanup('1 s', pg_postmaster_start_time() + %s::interval)", moment)
+    assert box.count("host_instances") == 0
+
+
 def test_the_grace_period_is_longer_after_a_server_start(box: Box) -> None:
     box.connection.execute("INSERT INTO host_instances (host_id, server, pid) VALUES (1, 'not back yet', 1)")
     run_job = "SELECT dead_processes_cleanup('1 s', pg_postmaster_start_time() + %s::interval)"

@@ -10,14 +10,15 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, managem
 DECLARE
     instance record;
     -- Just after a server start no instance had the time to reconnect: wait longer.
-    grace interval := CASE WHEN p_now - pg_postmaster_start_time() < '15 seconds'
+    grace interval := CASE WHEN p_now - pg_postmaster_start_time() BETWEEN '0' AND '15 seconds'
                            THEN greatest(p_grace, '10 seconds') ELSE p_grace END;
     released bigint := 0;
     n bigint;
 BEGIN
     FOR instance IN SELECT * FROM host_instances ORDER BY id LOOP
         IF pg_try_advisory_xact_lock(7002, instance.id) THEN
-            IF instance.dead_since IS NULL THEN
+            -- A time in the future is from before the clock was set back.
+            IF instance.dead_since IS NULL OR instance.dead_since > p_now THEN
                 UPDATE host_instances SET dead_since = p_now WHERE id = instance.id;
             ELSIF instance.dead_since <= p_now - grace THEN
                 UPDATE work_queue SET claim_id = NULL, claimed_by = NULL
