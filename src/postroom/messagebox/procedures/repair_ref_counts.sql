@@ -1,6 +1,8 @@
 -- Rebuild wrong reference counts from the queues. Returns the number of corrected counts and some examples, by kind and by
 -- problem: missing, too low, too high, left over (no such message or part), not scheduled for cleanup. The cleanup deletes
 -- messages and parts without references later.
+-- References whose counting transaction is in the future are counted by this transaction instead: the MessageBox was restored
+-- on a server with fewer transactions, where a host could wait for that number and lower the count.
 -- While queues refer to messages that are not in the spool, counts of parts are not lowered, because the parts of these
 -- messages are unknown.
 -- Locks: SHARE ROW EXCLUSIVE on all logs, in the order in which publishers write them, so that it waits for every
@@ -12,11 +14,16 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, managem
 DECLARE
     counted_kind text;
     referenced text;
+    queue text;
     keep_parts boolean;
 BEGIN
     LOCK TABLE message_ref_count_log_1, message_ref_count_log_2, part_ref_count_log_1, part_ref_count_log_2
         IN SHARE ROW EXCLUSIVE MODE;
     -- Only after the locks: the statements from here on see everything that was counted.
+    FOREACH queue IN ARRAY ARRAY['work_queue', 'scheduled_queue', 'suspended_queue'] LOOP
+        EXECUTE format('UPDATE %I SET counted_in = pg_current_xact_id()
+                         WHERE counted_in >= pg_snapshot_xmax(pg_current_snapshot())', queue);
+    END LOOP;
     keep_parts := EXISTS (
         SELECT 1 FROM instances i WHERE NOT EXISTS (SELECT 1 FROM spool s WHERE s.message_id = i.message_id));
     FOREACH counted_kind IN ARRAY ARRAY['message', 'part'] LOOP

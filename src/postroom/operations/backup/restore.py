@@ -62,6 +62,9 @@ def restore_backup(
         if file.kind == "claimed":
             updates.append(_update_claim(file, restored))
     report("Restoring the database")
+    # The numbers of transactions are those of another server.
+    updates.append("SELECT messagebox.repair_ref_counts(0);")
+    updates.append("UPDATE messagebox.subscriptions SET created_in = NULL;")
     # Without the hash of its procedures no host uses the database before ``migrate`` has set its rights.
     updates.append("UPDATE management.schema_version SET procedures = NULL;")
     restore_database(url, folder / DUMP, "\n".join(updates))

@@ -32,6 +32,7 @@ from tests.support.file_location import add_file_location
 from tests.support.file_systems import refuse_links_into
 
 ORDER = b'{"region": "EU"}'
+COUNTING_TABLES = [f"{kind}_ref_count_log_{name}" for kind in ("message", "part") for name in ("1", "2", "totals")]
 RIGHTS = """
 SELECT object, grantee::regrole::text, privilege_type
   FROM (SELECT relname::text AS object, relacl AS acl FROM pg_class
@@ -103,6 +104,33 @@ def test_a_restored_messagebox_has_everything_of_the_backup(
         assert set(restored.connection.execute(RIGHTS)) == set(box.connection.execute(RIGHTS))
         restored.agent().publish([Message.of(b"new", promoted={Region: "EU"})])
         assert restored.queued() == {"Everything": 3}
+
+
+def test_a_restored_messagebox_has_no_counts_of_future_transactions(
+    box: Box, home: Path, tmp_path: Path, empty: str
+) -> None:
+    """A host of the restored MessageBox could wait for the number of such a transaction and lower the count."""
+    for port in ("Audit", "Everything"):
+        box.add_port(port, "exists(Region)")
+    box.agent().publish([Message.of(b"x", promoted={Region: "EU"})])
+    run_all_jobs_once(box.connection)
+    box.agent().publish([Message.of(b"y", promoted={Region: "EU"})])
+    # The server of the backup had more transactions than this one.
+    for table in (*COUNTING_TABLES, "work_queue"):
+        box.connection.execute(f"UPDATE {table} SET counted_in = (counted_in::text::bigint + (1 << 40))::text::xid8")
+    box.connection.execute("UPDATE subscriptions SET created_in = '999999999999'")
+    assert check(box.connection) == []
+    create_backup(box.url, home, tmp_path / "backup")
+    restore(empty, home, tmp_path / "backup")
+    with open_box(empty) as restored:
+        assert check(restored.connection) == []
+        for table in (*COUNTING_TABLES, "work_queue"):
+            assert restored.one(f"SELECT count(*) FROM {table} WHERE counted_in >= pg_current_xact_id()") == 0, table
+        assert restored.one("SELECT count(created_in) FROM subscriptions") == 0
+        restored.connection.execute("SELECT terminate_instances(array_agg(instance_id)) FROM instances")
+        run_all_jobs_once(restored.connection)
+        assert (restored.count("spool"), restored.count("parts")) == (0, 0)
+        assert check(restored.connection) == []
 
 
 def test_claimed_files_are_restored_to_another_home_and_received_once(
