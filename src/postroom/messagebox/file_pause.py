@@ -8,20 +8,19 @@ it ends.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from postroom.errors import LockTimeout, Unavailable
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.heartbeat import send_heartbeats
 
 #: The advisory lock on all files of the MessageBox. ``start_stream_batch`` locks it, too.
 FILES_LOCK = (7001, 3)
 
 _LOCK_TIMEOUT = "60s"
-#: A backup that is frozen for this time loses its lock.
-_MAX_SILENCE_SECONDS = 10
-_HEARTBEAT_SECONDS = 2.0
+#: A backup that is frozen for this time loses its lock. All receive locations wait for it.
+_IDLE_TIMEOUT = "5s"
 
 
 @contextmanager
@@ -45,16 +44,16 @@ def lock_files_in_transaction(connection: Connection) -> bool:
 class FilePause:
     """The exclusive lock of a backup, on a session of its own. No file is claimed or removed while it is held.
 
-    PostgreSQL ends the session of a frozen backup, so ``keep`` has to be called every few seconds.
+    PostgreSQL ends the session of a frozen backup.
     """
 
     def __init__(self, url: str) -> None:
         self._connection = connect(
             url,
             application_name="postroom backup pause",
-            server_settings={"idle_session_timeout": f"{_MAX_SILENCE_SECONDS}s"},
+            server_settings={"idle_session_timeout": _IDLE_TIMEOUT},
         )
-        self._last_heartbeat = time.monotonic()
+        send_heartbeats(self._connection)
 
     def acquire(self) -> None:
         """Wait for the processes that are moving files. Raise Unavailable if one of them does not end."""
@@ -68,14 +67,9 @@ class FilePause:
                 hint="Try again later. pg_locks shows the process: classid 7001, objid 3.",
             ) from None
 
-    def keep(self) -> None:
-        """Send a heartbeat if one is due. Raise MessageBoxUnavailable if the lock is lost."""
-        if time.monotonic() - self._last_heartbeat > _HEARTBEAT_SECONDS:
-            self._connection.execute("SELECT 1")
-            self._last_heartbeat = time.monotonic()
-
     def release(self) -> None:
-        """Release the lock. Raise Unavailable if it was lost before: then the copies may not match the snapshot."""
+        """Release the lock. Raise Unavailable, or MessageBoxUnavailable, if it was lost before: then the copies may not
+        match the snapshot."""
         row = self._connection.execute("SELECT pg_advisory_unlock(%s, %s)", FILES_LOCK).fetchone()
         if row != (True,):
             raise Unavailable(

@@ -1,8 +1,8 @@
 """Heartbeats on sessions that hold session locks.
 
 A frozen process keeps its connections, and so its locks. PostgreSQL therefore ends a session with a lock that sends
-nothing for 8 s. A thread of the process sends a statement every 2 s, because the owner of a lock may be busy with
-something else for longer.
+nothing for some seconds. A thread of the process sends a statement every 2 s, because the owner of a lock may be busy
+with something else for longer.
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ def keep_alive(connection: Connection) -> None:
     something."""
     for name, value in IDLE_TIMEOUTS.items():
         connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+    send_heartbeats(connection)
+
+
+def send_heartbeats(connection: Connection) -> None:
+    """Send heartbeats on a connection that has an idle timeout, until it is closed."""
     _heartbeats.add(connection)
 
 

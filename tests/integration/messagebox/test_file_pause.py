@@ -10,6 +10,10 @@ from postroom.messagebox.connection import connect
 from postroom.messagebox.file_pause import FilePause, lock_files, lock_files_in_transaction
 from tests.support.waiting import wait_until
 
+_SESSION = "FROM pg_stat_activity WHERE application_name = 'postroom backup pause' AND datname = current_database()"
+_LAST_STATEMENT = f"SELECT query_start {_SESSION}"
+_END_PAUSE = f"SELECT pg_terminate_backend(pid, 5000) {_SESSION}"
+
 
 def test_files_cannot_be_moved_during_a_pause(database: str) -> None:
     pause = FilePause(database)
@@ -46,28 +50,22 @@ def test_the_pause_ends_with_the_session(database: str) -> None:
         assert is_locked
 
 
-def test_postgresql_ends_the_pause_of_a_frozen_backup(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_pause, "_MAX_SILENCE_SECONDS", 1)
-    monkeypatch.setattr(file_pause, "_HEARTBEAT_SECONDS", 0)
+def test_a_backup_notices_that_its_pause_has_ended(database: str) -> None:
     pause = FilePause(database)
     pause.acquire()
     with connect(database) as connection:
-
-        def can_be_moved() -> bool:
-            with lock_files(connection) as is_locked:
-                return is_locked
-
-        wait_until(can_be_moved, what="the end of the pause")
-    with pytest.raises(MessageBoxUnavailable):
-        pause.keep()
+        connection.execute(_END_PAUSE)
+        with pytest.raises(MessageBoxUnavailable):
+            pause.release()
     pause.close()
 
 
-def test_a_heartbeat_is_sent_only_when_it_is_due(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heartbeats_are_sent_during_a_pause(database: str) -> None:
+    """PostgreSQL ends the pause of a frozen backup, and a backup may copy files for a long time."""
     pause = FilePause(database)
     pause.acquire()
+    with connect(database) as connection:
+        before = connection.execute(_LAST_STATEMENT).fetchone()
+        wait_until(lambda: connection.execute(_LAST_STATEMENT).fetchone() != before, what="a heartbeat")
+    pause.release()
     pause.close()
-    pause.keep()
-    monkeypatch.setattr(file_pause, "_HEARTBEAT_SECONDS", 0)
-    with pytest.raises(MessageBoxUnavailable):
-        pause.keep()

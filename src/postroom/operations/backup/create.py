@@ -128,16 +128,16 @@ def _collect_during_pause(url: str, snapshot: _Snapshot, files: FileCollection, 
         report("Waiting for processes that move files")
         pause.acquire()
         started = time.monotonic()
-        files.add_tree("streams", "", home / ".postroom" / "streams", may_link=False, keep=pause.keep)
+        files.add_tree("streams", "", home / ".postroom" / "streams", may_link=False)
         snapshot.export()
-        count = _collect_claimed(snapshot.connection, files, pause)
+        count = _collect_claimed(snapshot.connection, files)
         pause.release()
         seconds = time.monotonic() - started
     report(f"Collected {count} claimed files. No file was claimed for {seconds:.1f} s")
     return seconds
 
 
-def _collect_claimed(connection: Connection, files: FileCollection, pause: FilePause) -> int:
+def _collect_claimed(connection: Connection, files: FileCollection) -> int:
     count = 0
     missing: list[tuple[uuid.UUID, str]] = []
     claims = connection.execute(statement("queries/read_all_file_claims")).fetchall()
@@ -152,7 +152,6 @@ def _collect_claimed(connection: Connection, files: FileCollection, pause: FileP
                 interchange_id=interchange_id,
                 # A file with two names would be quarantined before its claim is complete.
                 may_link=inode is not None,
-                keep=pause.keep,
             )
             count += 1
         except FileNotFoundError:

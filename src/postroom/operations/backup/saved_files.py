@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,20 +45,16 @@ class FileCollection:
         inode: int | None = None,
         interchange_id: uuid.UUID | None = None,
         may_link: bool = True,
-        keep: Callable[[], None] = lambda: None,
     ) -> None:
-        """Collect a file. Call ``keep`` while it is copied. Raise FileNotFoundError if it is gone."""
+        """Collect a file. Raise FileNotFoundError if it is gone."""
         target = self.folder / "files" / kind / name
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open_regular_file(source, inode=inode) as reader:
             is_linked = may_link and _link(source, target)
             if not is_linked:
                 with os.fdopen(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as writer:
-                    while chunk := reader.read(CHUNK_SIZE):
-                        writer.write(chunk)
-                        keep()
+                    shutil.copyfileobj(reader, writer, CHUNK_SIZE)
                 shutil.copystat(source, target, follow_symlinks=False)
-        keep()
         self._collected.append((kind, f"files/{kind}/{name}", source.absolute(), interchange_id))
 
     def add_tree(
@@ -68,12 +64,11 @@ class FileCollection:
         source: Path,
         *,
         may_link: bool = True,
-        keep: Callable[[], None] = lambda: None,
     ) -> None:
         """Collect all regular files below a folder. Files that vanish are left out."""
         for path in _list_files(source):
             with suppress(FileNotFoundError):
-                self.add(kind, str(Path(name, path.relative_to(source))), path, may_link=may_link, keep=keep)
+                self.add(kind, str(Path(name, path.relative_to(source))), path, may_link=may_link)
 
     def finish(self) -> Iterator[SavedFile]:
         """Make each file independent of its original. Yield them with their checksums."""
