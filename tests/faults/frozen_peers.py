@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +26,37 @@ from postroom.messagebox.configuration import read_hosts, read_receive_locations
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.storage import copy_rows
+from postroom.messagebox.streams.sink_batches import SinkQueue
 from postroom.operations.ports import send_ports
-from tests.support.box import Region, interchange
-from tests.support.interrupted_process import freeze_after, freeze_before
+from postroom.spark.sinks import running_sinks
+from postroom.spark.sinks.drain import Drain
+from tests.support.box import Box, Region, interchange, open_box
+from tests.support.interrupted_process import interrupt_after, interrupt_before
+from tests.support.sinks import InProcessWriter, make_drain, read_port_id
+from tests.support.waiting import PATIENCE
 
 KEY = "frozen"
 INTERCHANGE = uuid.UUID("7b7c1f0c-6b5e-4b0c-9a53-2f7b6f2f9d11")
 FEW, MANY = 3, 50
+#: The bounds in seconds: for everything that a frozen process does not serve, for the claims of a frozen host, and for
+#: the receive locations and sinks of a frozen pipeline.
+OTHERS_CONTINUE, CLAIMS_ARE_TAKEN_OVER, PIPELINES_ARE_REPLACED = 5.0, 10.0, 30.0
+#: The points that `make test` chooses of each kind of process.
+_SAMPLE = 4
+
+
+def choose_points(points: Iterable[str], sample: int = _SAMPLE) -> list[str]:
+    """Return all points in `make faults`. Otherwise a few, the same for all workers of a run."""
+    if os.environ.get("ALL_POINTS"):
+        return list(points)
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", datetime.now(UTC).isoformat())
+    return sorted(random.Random(run).sample(list(points), sample))
+
+
+def allow(seconds: float) -> float:
+    """Return the time that a test allows for something that takes ``seconds`` at most. `make faults` checks these
+    bounds, with a factor for a busy machine."""
+    return 2 * seconds if os.environ.get("ALL_POINTS") else PATIENCE
 
 
 def messages(count: int) -> list[Message]:
@@ -79,7 +106,7 @@ class Point:
 
     def patch(self) -> None:
         function = getattr(self.owner, self.function)
-        setattr(self.owner, self.function, freeze_before(function) if self.before else freeze_after(function))
+        setattr(self.owner, self.function, interrupt_before(function) if self.before else interrupt_after(function))
 
 
 POINTS = {
@@ -116,3 +143,32 @@ def main(url: str, home: str, name: str) -> None:
         with connect(url, application_name="postroom host Default") as connection:
             point.patch()
             point.work(connection)
+
+
+#: The points at which a process freezes that drains a sink.
+SINK_POINTS = {
+    "after the lock": Point(work=None, owner=running_sinks, function="_lock"),
+    "after the batch is opened": Point(work=None, owner=SinkQueue, function="open_batch"),
+    "before the batch is written": Point(work=None, owner=InProcessWriter, function="write", before=True),
+    "after the batch is written": Point(work=None, owner=InProcessWriter, function="write"),
+    "inside the transaction that completes the batch": Point(work=None, owner=SinkQueue, function="_close_batch"),
+    "after the batch is completed": Point(work=None, owner=SinkQueue, function="complete"),
+}
+
+
+def drain_sink(url: str, home: str, name: str) -> None:
+    """Drain the sink of the MessageBox, and freeze at the point with this name."""
+    with open_box(url) as box:
+        SINK_POINTS[name].patch()
+        drain_if_free(box, make_drain(box, Path(home)))
+
+
+def drain_if_free(box: Box, drain: Drain) -> bool:
+    """Drain the sink of the MessageBox as a pipeline process does. Return False if another process drains it."""
+    port_id = read_port_id(box)
+    with connect(box.url, user=box.host().role_name, application_name="postroom sink") as connection:
+        if not running_sinks._lock(connection, port_id):
+            return False
+        while drain.drain_once(connection, port_id) is not None:
+            pass
+        return True

@@ -40,7 +40,7 @@ def test_a_frozen_process_is_replaced_and_its_orders_are_delivered(home: Path) -
             return [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
 
         steps: list[Callable[[], list[psutil.Process]]] = [find_workers, find_jvm, find_driver, find_host]
-        per_step = len(files) // len(steps)
+        per_step = len(files) // (len(steps) + 1)
         for number, find in enumerate(steps):
             with chaos.block_publishing():
                 for name, content in files[number * per_step : (number + 1) * per_step]:
@@ -55,6 +55,16 @@ def test_a_frozen_process_is_replaced_and_its_orders_are_delivered(home: Path) -
                 what=f"the orders after {find.__name__}",
             )
             psutil.wait_procs(frozen)
-        chaos.wait_for_end(orders)
+
+        # All of them run without the supervisor.
+        wait_until(lambda: chaos.find_pid("host Main") != frozen[0].pid, what="another host process")
+        supervisor = psutil.Process(up.pid)
+        supervisor.suspend()
+        try:
+            for name, content in files[len(steps) * per_step :]:
+                installation.drop_file(name, content)
+            chaos.wait_for_end(orders)
+        finally:
+            supervisor.resume()
         chaos.verify(orders)
         assert up.stop() == 0, up.output()

@@ -20,36 +20,38 @@ from tests.support.waiting import wait_until
 
 #: The modules that are imported once, before the forks.
 _PRELOADED = (
-    "tests.integration.spark.intake.killed_claimer",
-    "tests.integration.messagebox.inbox.killed_receiver",
-    "tests.integration.operations.backup.killed_backup",
+    "tests.integration.spark.intake.interrupted_claimer",
+    "tests.integration.messagebox.inbox.interrupted_receiver",
+    "tests.integration.operations.backup.interrupted_backup",
     "tests.faults.frozen_peers",
 )
 
 
-def kill_self(*_: object, **__: object) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+#: The signal that a process sends to itself. Each process has its own.
+_signal = signal.SIGKILL
 
 
-def freeze_self(*_: object, **__: object) -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
+def interrupt_self(*_: object, **__: object) -> None:
+    """Kill or freeze this process, as its starter has chosen."""
+    os.kill(os.getpid(), _signal)
 
 
-def kill_after(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls ``function`` and then kills the process."""
-    return _interrupt_after(function, kill_self)
-
-
-def freeze_after(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls ``function`` and then freezes the process."""
-    return _interrupt_after(function, freeze_self)
-
-
-def freeze_before(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that freezes the process before it calls ``function``."""
+def interrupt_after(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls ``function`` and then interrupts the process."""
 
     def call(*arguments: Any, **named: Any) -> Any:
-        freeze_self()
+        result = function(*arguments, **named)
+        interrupt_self()
+        return result
+
+    return call
+
+
+def interrupt_before(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that interrupts the process before it calls ``function``."""
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        interrupt_self()
         return function(*arguments, **named)
 
     return call
@@ -57,7 +59,7 @@ def freeze_before(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def run_until_killed(main: Callable[..., None], *arguments: str) -> None:
     """Run a function in its own process, which has to be killed before it ends."""
-    process = _start(main, *arguments)
+    process = _start(signal.SIGKILL, main, *arguments)
     process.join()
     assert process.exitcode == -signal.SIGKILL, f"the process ended with {process.exitcode}"
 
@@ -65,7 +67,7 @@ def run_until_killed(main: Callable[..., None], *arguments: str) -> None:
 @contextmanager
 def frozen_process(main: Callable[..., None], *arguments: str) -> Iterator[None]:
     """Run a function in its own process, which has to freeze before it ends. It is killed after the block."""
-    process = _start(main, *arguments)
+    process = _start(signal.SIGSTOP, main, *arguments)
     try:
         wait_until(lambda: _is_frozen(process), what="a frozen process")
         yield
@@ -79,18 +81,15 @@ def _is_frozen(process: ForkServerProcess) -> bool:
     return bool(psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
 
 
-def _start(main: Callable[..., None], *arguments: str) -> ForkServerProcess:
+def _start(interruption: signal.Signals, main: Callable[..., None], *arguments: str) -> ForkServerProcess:
     forks = multiprocessing.get_context("forkserver")
     forks.set_forkserver_preload(["__main__", *_PRELOADED])
-    process = forks.Process(target=main, args=arguments)
+    process = forks.Process(target=_run, args=(interruption, main, *arguments))
     process.start()
     return process
 
 
-def _interrupt_after(function: Callable[..., Any], interrupt: Callable[[], None]) -> Callable[..., Any]:
-    def call(*arguments: Any, **named: Any) -> Any:
-        result = function(*arguments, **named)
-        interrupt()
-        return result
-
-    return call
+def _run(interruption: signal.Signals, main: Callable[..., None], *arguments: str) -> None:
+    global _signal
+    _signal = interruption
+    main(*arguments)

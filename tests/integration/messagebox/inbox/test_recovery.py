@@ -10,7 +10,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.spark.intake.inbox_rows import InboxNumbering
 from postroom.spark.receive.task import ReceiveTask
 from tests.integration.messagebox.inbox.conftest import Connect, waiting
-from tests.integration.messagebox.inbox.killed_receiver import CONTENTS, POINTS, main
+from tests.integration.messagebox.inbox.interrupted_receiver import CONTENTS, POINTS, main
 from tests.support.box import Box
 from tests.support.interrupted_process import run_until_killed
 from tests.support.waiting import wait_until

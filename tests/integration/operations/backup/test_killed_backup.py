@@ -12,7 +12,7 @@ from postroom.messagebox.file_pause import lock_files
 from postroom.operations.backup import create_backup, read_manifest, restore_backup
 from postroom.operations.backup.manifest import verify_backup
 from postroom.spark.intake.file_claimer import FileClaimer
-from tests.integration.operations.backup import killed_backup
+from tests.integration.operations.backup import interrupted_backup
 from tests.support.box import Box
 from tests.support.databases import Databases
 from tests.support.file_location import add_file_location
@@ -20,7 +20,7 @@ from tests.support.interrupted_process import run_until_killed
 from tests.support.waiting import wait_until
 
 
-@pytest.mark.parametrize("point", killed_backup.POINTS)
+@pytest.mark.parametrize("point", interrupted_backup.POINTS)
 def test_a_killed_backup_leaves_no_pause_and_no_half_backup(box: Box, tmp_path: Path, point: str) -> None:
     home = tmp_path / "home"
     (home / "in").mkdir(parents=True)
@@ -29,7 +29,7 @@ def test_a_killed_backup_leaves_no_pause_and_no_half_backup(box: Box, tmp_path: 
     with connect(box.url, user=box.host().role_name) as connection:
         FileClaimer(connection, location, home).scan()
     backup = tmp_path / "backup"
-    run_until_killed(killed_backup.main, box.url, str(home), str(backup), point)
+    run_until_killed(interrupted_backup.main, box.url, str(home), str(backup), point)
 
     def can_be_moved() -> bool:
         with lock_files(box.connection) as is_locked:
@@ -52,7 +52,7 @@ def test_a_killed_restore_leaves_an_empty_database_and_can_be_repeated(
     home, backup = tmp_path / "home", tmp_path / "backup"
     create_backup(box.url, home, backup)
     with databases.clone("template0") as empty, connect(empty) as connection:
-        run_until_killed(killed_backup.restore, empty, str(home), str(backup))
+        run_until_killed(interrupted_backup.restore, empty, str(home), str(backup))
         other_sessions = (
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )

@@ -15,7 +15,7 @@ from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.receive.task import ReceiveTask
 from postroom.spark.worker import close_worker
 from tests.integration.spark.intake.conftest import MovedClock, WatchedLocation
-from tests.integration.spark.intake.killed_claimer import COPY_POINTS, POINTS, main
+from tests.integration.spark.intake.interrupted_claimer import COPY_POINTS, POINTS, main
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
 from tests.support.file_systems import refuse_links_into

@@ -1,4 +1,4 @@
-"""A process that stores, numbers and receives interchanges once, and is killed with SIGKILL at a given point."""
+"""A process that stores, numbers and receives interchanges once, and is interrupted at a given point."""
 
 from __future__ import annotations
 
@@ -12,24 +12,28 @@ from postroom.messagebox.configuration import read_receive_locations
 from postroom.messagebox.connection import Login, connect
 from postroom.spark.intake.inbox_rows import Inbox, InboxNumbering
 from postroom.spark.receive.task import ReceiveTask
-from tests.support.interrupted_process import kill_after, kill_self
+from tests.support.interrupted_process import interrupt_after, interrupt_self
 
 #: The interchanges that the process stores: a small one, and a large one in fragments.
 SMALL, LARGE = uuid.UUID(int=1 << 120), uuid.UUID(int=2 << 120)
 CONTENTS = {SMALL: b'{"region": "EU"}', LARGE: b'{"region": "EU", "filler": "%s"}' % (b"x" * (3 * FRAGMENT_SIZE))}
 
-#: The points at which the process is killed, with the replaced function.
+#: The points at which the process is killed or frozen, with the replaced function.
 POINTS: dict[str, Callable[[], None]] = {
-    "while the first interchange is stored": lambda: setattr(inbox, "_fragments", kill_self),
+    "while the first interchange is stored": lambda: setattr(inbox, "_fragments", interrupt_self),
     "between the fragments of a large interchange": lambda: setattr(
-        inbox, "_insert_fragments", kill_after(inbox._insert_fragments)
+        inbox, "_insert_fragments", interrupt_after(inbox._insert_fragments)
     ),
-    "after the first interchange is stored": lambda: setattr(inbox, "store_in_inbox", kill_after(inbox.store_in_inbox)),
-    "before the rows are numbered": lambda: setattr(inbox, "assign_numbers", kill_self),
-    "after the rows are numbered": lambda: setattr(inbox, "assign_numbers", kill_after(inbox.assign_numbers)),
-    "before the publish": lambda: setattr(Receiver, "receive", kill_self),
-    "after the publish": lambda: setattr(inbox, "delete_interchanges", kill_self),
-    "after the rows are deleted": lambda: setattr(inbox, "delete_interchanges", kill_after(inbox.delete_interchanges)),
+    "after the first interchange is stored": lambda: setattr(
+        inbox, "store_in_inbox", interrupt_after(inbox.store_in_inbox)
+    ),
+    "before the rows are numbered": lambda: setattr(inbox, "assign_numbers", interrupt_self),
+    "after the rows are numbered": lambda: setattr(inbox, "assign_numbers", interrupt_after(inbox.assign_numbers)),
+    "before the publish": lambda: setattr(Receiver, "receive", interrupt_self),
+    "after the publish": lambda: setattr(inbox, "delete_interchanges", interrupt_self),
+    "after the rows are deleted": lambda: setattr(
+        inbox, "delete_interchanges", interrupt_after(inbox.delete_interchanges)
+    ),
 }
 
 
