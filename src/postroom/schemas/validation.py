@@ -3,11 +3,11 @@ only: nothing is read from disk or from the network."""
 
 from __future__ import annotations
 
-import posixpath
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 from lxml import etree
 
@@ -16,7 +16,6 @@ from postroom.schemas.xsd import XsdFile, parse_xsd, xs
 
 #: The base address of the files while libxml2 compiles them.
 _BASE = "postroom:///"
-_REFERENCES = ("include", "import", "redefine")
 #: The attributes that refer to types.
 _TYPES = ("type", "base", "itemType", "memberTypes")
 #: The maximum number of errors in a failure.
@@ -39,6 +38,9 @@ class CompiledSchemas:
 
     def _add(self, name: str) -> None:
         resolver = _ShippedResolver(self._contents)
+        if missing := list(_find_missing_files(self._contents, name)):
+            self.problems += missing
+            return
         try:
             schema = self._compile(name, resolver)
         except _UnreadableSchema as error:
@@ -48,7 +50,8 @@ class CompiledSchemas:
             log: Any = error.error_log
             self.problems += [f"{name}: {text}" for text in resolver.rejected]
             self.problems += dict.fromkeys(
-                f"{(entry.filename or name).removeprefix(_BASE)}:{entry.line}: {entry.message.strip()}" for entry in log
+                f"{unquote(entry.filename or name).removeprefix(_BASE)}:{entry.line}: {entry.message.strip()}"
+                for entry in log
             )
             return
         for root, file in _find_roots(self._contents, name):
@@ -58,10 +61,10 @@ class CompiledSchemas:
         self._idle[name] = deque([schema])
 
     def _compile(self, name: str, resolver: _ShippedResolver) -> etree.XMLSchema:
-        parsed = parse_xsd(self._contents[name], Path(name), url=_BASE + name, resolver=resolver)
+        parsed = parse_xsd(self._contents[name], Path(name), url=_to_url(name), resolver=resolver)
         if isinstance(parsed, Problem):
             raise _UnreadableSchema(str(parsed))
-        return etree.XMLSchema(parsed.root)
+        return etree.XMLSchema(_rewrite_locations(parsed))
 
     def _acquire(self, name: str) -> etree.XMLSchema:
         """Return a schema for this thread alone. A thread that is abandoned does not release it."""
@@ -100,28 +103,57 @@ class CompiledSchemas:
 
 
 def find_referenced_files(folder: Path, names: Sequence[str]) -> list[str]:
-    """Return these files and all files that they refer to, relative to ``folder``, including missing ones."""
+    """Return these files and all files in ``folder`` that they refer to, relative to ``folder``.
+
+    ``CompiledSchemas`` reports references to other files."""
     found: dict[str, None] = {}
     pending = list(names)
     while pending:
         name = pending.pop()
         if name in found:
             continue
-        found[name] = None
         path = (folder / name).resolve()
-        if path.is_relative_to(folder.resolve()) and path.is_file():
-            parsed = parse_xsd(path.read_bytes(), path)
+        is_readable = path.is_relative_to(folder.resolve()) and path.is_file()
+        if is_readable or name in names:
+            found[name] = None
+        if is_readable:
+            parsed = parse_xsd(path.read_bytes(), Path(name))
             if isinstance(parsed, XsdFile):
-                pending += [other for _, other in _find_references(parsed, name)]
+                pending += [reference.name for reference in parsed.find_references() if reference.name is not None]
     return list(found)
 
 
-def _find_references(parsed: XsdFile, name: str) -> Iterator[tuple[etree._Element, str]]:
-    """Yield the relative paths that a file includes and imports. Other addresses cannot be shipped."""
-    for element in parsed.root.iterchildren(*map(xs, _REFERENCES)):
-        location = element.get("schemaLocation")
-        if location and ":" not in location and not location.startswith("/"):
-            yield element, posixpath.normpath((PurePosixPath(name).parent / location).as_posix())
+def _find_missing_files(contents: Mapping[str, bytes], name: str) -> Iterator[str]:
+    """Yield a problem for each reference of a file, and of the files that it refers to, to a file that is missing."""
+    visited: set[str] = set()
+    pending = [name]
+    while pending:
+        file = pending.pop()
+        parsed = parse_xsd(contents[file], Path(file))
+        if file in visited or not isinstance(parsed, XsdFile):
+            continue
+        visited.add(file)
+        for reference in parsed.find_references():
+            if reference.name is None or reference.name.startswith("../"):
+                reason = "which is outside the application's folder"
+            elif reference.name in contents:
+                pending.append(reference.name)
+                continue
+            else:
+                reason = "and there is no such file"
+            yield str(parsed.problem(f"it {reference.verb} {reference.location!r}, {reason}.", reference.node))
+
+
+def _to_url(name: str) -> str:
+    return _BASE + quote(name)
+
+
+def _rewrite_locations(parsed: XsdFile) -> etree._Element:
+    """Return the root of a file with the addresses of shipped files as locations."""
+    for reference in parsed.find_references():
+        if reference.name is not None:
+            reference.node.set("schemaLocation", _to_url(reference.name))
+    return parsed.root
 
 
 def _find_roots(contents: Mapping[str, bytes], name: str) -> Iterator[tuple[str, str]]:
@@ -142,8 +174,9 @@ def _find_roots(contents: Mapping[str, bytes], name: str) -> Iterator[tuple[str,
         for element in parsed.root.iterchildren(xs("element")):
             local = element.get("name")
             yield (f"{{{namespace}}}{local}" if namespace else str(local)), file
-        for element, other in _find_references(parsed, file):
-            pending.append((other, "" if element.tag == xs("import") else namespace))
+        for reference in parsed.find_references():
+            if reference.name is not None:
+                pending.append((reference.name, "" if reference.node.tag == xs("import") else namespace))
 
 
 def _declares_ids(name: str, content: bytes) -> bool:
@@ -170,12 +203,12 @@ class _ShippedResolver(etree.Resolver):
         self.rejected: list[str] = []
 
     def resolve(self, system_url: str, public_id: str, context: Any) -> Any:  # type: ignore[override]
-        name = system_url.removeprefix(_BASE)
+        name = unquote(system_url.removeprefix(_BASE))
         content = self._contents.get(name) if system_url.startswith(_BASE) else None
         parsed = None if content is None else parse_xsd(content, Path(name))
         if isinstance(parsed, XsdFile):
             # Serialized again, so that it is in UTF-8, even if it declares another encoding.
-            return self.resolve_string(etree.tostring(parsed.root), context, base_url=system_url)
+            return self.resolve_string(etree.tostring(_rewrite_locations(parsed)), context, base_url=system_url)
         if isinstance(parsed, Problem):
             self.rejected.append(str(parsed))
         else:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from lxml import etree
 
@@ -14,6 +15,7 @@ from postroom.schemas.path import PathStep
 from postroom.schemas.xsd_types import XSD
 
 _DECLARATIONS = ("element", "attribute", "complexType", "simpleType", "group", "attributeGroup")
+_REFERENCES = ("include", "import", "redefine")
 _GROUPS = ("sequence", "choice", "all")
 #: The maximum number of types and groups between two fields. Only a recursive definition has more.
 _MAX_DEPTH = 100
@@ -21,6 +23,23 @@ _MAX_DEPTH = 100
 
 def xs(name: str) -> str:
     return f"{{{XSD}}}{name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """The schemaLocation of an xs:include, xs:import or xs:redefine."""
+
+    node: etree._Element
+    location: str
+    """As it is written."""
+    name: str | None
+    """The path of the file, relative to the same folder as the path of the file that refers to it. None if the location
+    is not a relative path."""
+
+    @property
+    def verb(self) -> str:
+        """What the file does with the other one: includes, imports or redefines."""
+        return f"{etree.QName(self.node).localname}s"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,6 +52,17 @@ class XsdFile:
     @property
     def namespace(self) -> str:
         return self.root.get("targetNamespace", "")
+
+    def find_references(self) -> Iterator[Reference]:
+        """Yield the references to other files. BizTalk Editor writes locations in the form of Windows:
+        ``.\\Common.xsd``."""
+        for node in self.root.iterchildren(*map(xs, _REFERENCES)):
+            location = node.get("schemaLocation")
+            if location:
+                path = location.strip().replace("\\", "/")
+                is_relative = ":" not in path and not path.startswith("/")
+                name = posixpath.normpath((PurePosixPath(self.path).parent / path).as_posix()) if is_relative else None
+                yield Reference(node=node, location=location, name=name)
 
     def problem(self, text: str, at: etree._Element | None = None) -> Problem:
         line = self.root.sourceline if at is None else at.sourceline

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from postroom.errors import PipelineFailure
 from postroom.pipelines.components.contract import Validator
 from postroom.pipelines.definition import type_problems
-from postroom.pipelines.shipping.shipped_files import ShippedFiles
+from postroom.pipelines.shipping.shipped_files import ShippedFiles, normalize_name
 
 if TYPE_CHECKING:
     from postroom.pipelines.documents.message_batch import MessageBatch
@@ -43,7 +43,7 @@ class Xsd(Validator):
         # lxml is needed to read schemas, not to declare an application.
         from postroom.schemas.validation import find_referenced_files
 
-        return find_referenced_files(folder, self.schemas)
+        return find_referenced_files(folder, list(map(normalize_name, self.schemas)))
 
     def file_problems(self) -> list[str]:
         return _compile(self._files, self.schemas).problems
@@ -88,4 +88,4 @@ def _compile(files: ShippedFiles, schemas: tuple[str, ...]) -> CompiledSchemas:
     from postroom.schemas.validation import CompiledSchemas
 
     # A file that was not shipped raises its own failure.
-    return CompiledSchemas(files.contents, [name for name in schemas if files.read(name)])
+    return CompiledSchemas(files.contents, [normalize_name(name) for name in schemas if files.read(name)])

@@ -42,7 +42,7 @@ class ShippedFiles:
 
     def read(self, name: str) -> bytes:
         try:
-            return self.contents[_normalize(name)]
+            return self.contents[normalize_name(name)]
         except KeyError:
             raise PipelineFailure(
                 f"The file {name!r} was not shipped with the pipeline.",
@@ -54,7 +54,7 @@ class ShippedFiles:
         """Read the files. Raises DefinitionError if one is outside the folder or unreadable, or if they are too
         large."""
         contents = {}
-        for name in sorted({_normalize(name) for name in names}):
+        for name in sorted({normalize_name(name) for name in names}):
             try:
                 contents[name] = _resolve_inside(folder, name).read_bytes()
             except OSError as error:
@@ -95,7 +95,8 @@ Files = Annotated[
 ]
 
 
-def _normalize(name: str) -> str:
+def normalize_name(name: str) -> str:
+    """Return the name of a file as ``ShippedFiles.contents`` has it."""
     return PurePosixPath(name.replace("\\", "/")).as_posix()
 
 

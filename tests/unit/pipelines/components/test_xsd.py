@@ -137,10 +137,20 @@ def test_an_unparsed_document_is_parsed_safely(folder: Path, receive: Run, docum
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (("../common/types.xsd", "../common/none.xsd"), "the file 'common/none.xsd' cannot be read"),
-        (("../common/types.xsd", "../../secret.xsd"), "outside the application's folder"),
-        (("../common/types.xsd", "http://example.com/types.xsd"), "it refers to 'http://example.com/types.xsd'"),
-        (("../common/types.xsd", "file:///etc/passwd"), "it refers to 'file:///etc/passwd'"),
+        (
+            ("../common/types.xsd", "../common/none.xsd"),
+            "orders/order.xsd:3: it includes '../common/none.xsd', and there is no such file.",
+        ),
+        (("people.xsd", ".\\none.xsd"), "orders/order.xsd:4: it imports '.\\\\none.xsd', and there is no such file."),
+        (
+            ("../common/types.xsd", "../../secret.xsd"),
+            "it includes '../../secret.xsd', which is outside the application's folder.",
+        ),
+        (
+            ("../common/types.xsd", "http://example.com/types.xsd"),
+            "it includes 'http://example.com/types.xsd', which is outside the application's folder.",
+        ),
+        (("people.xsd", "file:///etc/passwd"), "it imports 'file:///etc/passwd', which is outside the application's"),
         (("o:Amount", "o:Nothing"), "order.xsd:6: element decl. '{urn:orders}total', attribute 'type'"),
         (("</xs:schema>", ""), "it is not well-formed XML"),
         (("<xs:schema", '<!DOCTYPE x [<!ENTITY e "x">]><xs:schema'), "DOCTYPE"),
@@ -153,6 +163,28 @@ def test_the_problems_of_a_schema_are_reported_before_applying(
     path.write_text(path.read_text().replace(*change))
     pipeline = Receive(disassemble=[JsonLines()], validate=[components.Xsd("orders/order.xsd")])
     assert problem in "\n".join(pipeline.packing_problems(folder))
+
+
+def test_a_missing_file_of_an_imported_file_is_named_where_it_is_referred_to(folder: Path) -> None:
+    people = folder / "orders" / "people.xsd"
+    people.write_text(PEOPLE.replace("<xs:element", '<xs:include schemaLocation="names.xsd"/>\n<xs:element'))
+    assert Receive(validate=[components.Xsd("orders/order.xsd")]).packing_problems(folder) == [
+        "validate, component 1: orders/people.xsd:3: it includes 'names.xsd', and there is no such file."
+    ]
+
+
+@pytest.mark.parametrize("name", ["orders/order.xsd", "./orders/order.xsd", ".\\orders\\order.xsd"])
+def test_locations_in_the_form_of_biztalk_editor_are_followed(folder: Path, receive: Run, name: str) -> None:
+    (folder / "common" / "types.xsd").rename(folder / "common" / "Common Types.xsd")
+    text = ORDER.replace("../common/types.xsd", "..\\common\\Common Types.xsd").replace("people.xsd", ".\\people.xsd")
+    # BizTalk Editor saves in UTF-16.
+    (folder / "orders" / "order.xsd").write_bytes(f'<?xml version="1.0" encoding="utf-16"?>{text}'.encode("utf-16"))
+    pipeline = packed(folder, components.Xsd(name))
+    assert sorted(pipeline.files.contents) == ["common/Common Types.xsd", "orders/order.xsd", "orders/people.xsd"]
+    person = '<p:person xmlns:p="urn:people">Anna</p:person>'
+    assert receive(pipeline, batch(order("1"), order("2", person))).numbers == [1, 2]
+    with pytest.raises(PipelineFailure, match="total"):
+        receive(pipeline, batch(order("-1")))
 
 
 def test_a_root_that_two_files_declare_is_ambiguous(folder: Path) -> None:
