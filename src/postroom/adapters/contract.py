@@ -99,6 +99,10 @@ class AdapterDefinition(BaseModel):
         """Return the problems of the definition, one sentence each."""
         return []
 
+    def receive_problems(self) -> list[str]:
+        """Return the problems that the definition has at a receive location, but not at a send port."""
+        return []
+
     @abstractmethod
     def address(self, home: Path) -> str:
         """Return the URI: the value of BTS.InboundTransportLocation and BTS.OutboundTransportLocation."""

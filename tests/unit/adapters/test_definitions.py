@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from postroom import adapters
+from postroom import Application, adapters
 from postroom.adapters import kinds
-from postroom.errors import DefinitionError
+from postroom.errors import DefinitionError, DefinitionRefused
 
 HOME = Path("/srv/home")
 
@@ -20,6 +21,48 @@ def test_relative_paths_are_taken_from_home_and_absolute_ones_are_not() -> None:
     assert adapters.File(Path("/data/out")).folder(HOME) == Path("/data/out")
     assert adapters.File("in").archive_folder(HOME) is None
     assert adapters.File("in", archive=Path("done")).archive_folder(HOME) == HOME / "done"
+
+
+@pytest.mark.parametrize(
+    ("path", "folder", "name"),
+    [
+        ("out/%MessageID%.xml", "/srv/home/out", "%MessageID%.xml"),
+        ("%MessageID%.xml", "/srv/home", "%MessageID%.xml"),
+        ("/data/orders-%datetime%.xml", "/data", "orders-%datetime%.xml"),
+        ("/%MessageID%", "/", "%MessageID%"),
+        (Path("out/%SourceFileName%"), "/srv/home/out", "%SourceFileName%"),
+        ("out/100%", "/srv/home/out/100%", "%MessageID%%SourceExtension%"),
+    ],
+)
+def test_the_last_part_of_a_path_with_a_macro_is_the_file_name(path: str | Path, folder: str, name: str) -> None:
+    definition = adapters.File(path)
+    assert definition.problems() == []
+    assert (definition.folder(HOME), definition.name) == (Path(folder), name)
+    stored = definition.model_dump(mode="json")
+    assert kinds.load_port_adapter(stored) == definition
+
+
+@pytest.mark.parametrize(
+    ("adapter", "said"),
+    [
+        (adapters.File("in/%MessageID%.xml"), "name '%MessageID%.xml' is for send ports"),
+        (adapters.File("in/*.xml"), "write the folder 'in', and pattern='*.xml'"),
+        (adapters.SparkReader("text", "in/*.txt"), "write the folder 'in', and pattern='*.txt'"),
+    ],
+)
+def test_a_receive_location_has_a_folder_and_a_pattern(adapter: adapters.AdapterDefinition, said: str) -> None:
+    assert adapter.problems() == []
+    [problem] = adapter.receive_problems()
+    assert said in problem
+    app = Application("orders")
+    app.receive_port("Orders").location("in", adapter)  # type: ignore[arg-type]
+    with pytest.raises(DefinitionRefused, match=re.escape(said)):
+        app.definition()
+
+
+def test_a_reader_of_rows_has_no_macros_in_its_folder() -> None:
+    [problem] = adapters.SparkReader("text", "in/%MessageID%").problems()
+    assert "path 'in/%MessageID%' contains %MessageID%" in problem
 
 
 def test_an_address_is_a_uri() -> None:
@@ -60,6 +103,10 @@ def test_a_pattern_selects_the_received_files(pattern: str, taken: list[str], le
         ({"path": " "}, "path is empty"),
         ({"path": "a\0b"}, "NUL"),
         ({"name": "%Nonsense%"}, "%Nonsense%"),
+        ({"path": "out/%Nonsense%.xml"}, "%Nonsense%"),
+        ({"path": "out/%SourceParty%/%MessageID%.xml"}, "path 'out/%SourceParty%' contains %SourceParty% in the name"),
+        ({"path": "out/%MessageID%", "name": "a.xml"}, "path 'out/%MessageID%' contains %MessageID% in the name"),
+        ({"path": "C:\\out\\%MessageID%.xml"}, "The separator of folders is '/'"),
     ],
 )
 def test_an_invalid_file_definition_has_problems(arguments: dict[str, Any], said: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 from typing import ClassVar, Literal
 
 from postroom.adapters.contract import AdapterDefinition, SendAdapter
-from postroom.adapters.file.names import DEFAULT_NAME, find_template_problems
+from postroom.adapters.file.names import DEFAULT_NAME, MACRO, find_template_problems, split_path
 from postroom.clock import Clock, system_clock
 
 #: The folder in the watched folder where receive locations store claimed files.
@@ -25,14 +25,15 @@ class File(AdapterDefinition):
     A relative path is resolved against the home folder.
 
     Receiving: a file whose name matches ``pattern`` is received once its size and time have not changed for ``settle``
-    seconds. It is moved to ``archive`` (or deleted) when its messages are committed. Hidden files are ignored. With
-    ``order`` files are received one after the other, by ``name`` or by the ``time`` of their last change, and a file
-    that has not settled delays the files after it. Claimed files are stored in ``.postroom`` in the watched folder, or
-    in ``private_folder`` on the same file system. A folder where other accounts could replace claimed files is
-    rejected, unless ``trusted_senders`` is set.
+    seconds. It is moved to ``archive`` (or deleted) when its messages are published or suspended. Hidden files are
+    ignored. With ``order`` files are received one after the other, by ``name`` or by the ``time`` of their last change,
+    and a file that has not settled delays the files after it. Claimed files are stored in ``.postroom`` in the watched
+    folder, or in ``private_folder`` on the same file system. A folder where other accounts could replace claimed files
+    is rejected, unless ``trusted_senders`` is set.
 
-    Sending: ``name`` is a template for the file name, with macros (see names.py). ``mode`` decides about an existing
-    file with this name: ``create`` keeps it and fails the attempt, ``overwrite`` replaces it.
+    Sending: ``name`` is a template for the file name, with macros (see names.py). It may also be the last part of the
+    path: ``adapters.File("out/%MessageID%.xml")``. ``mode`` decides about an existing file with this name: ``create``
+    keeps it and fails the attempt, ``overwrite`` replaces it.
     """
 
     transport_type: ClassVar[str] = "FILE"
@@ -58,12 +59,15 @@ class File(AdapterDefinition):
         private_folder: str | os.PathLike[str] | None = None,
         trusted_senders: bool = False,
         order: Literal["name", "time"] | None = None,
-        name: str = DEFAULT_NAME,
+        name: str | None = None,
         mode: Literal["create", "overwrite"] = "create",
         kind: Literal["file"] = "file",
     ) -> None:
+        folder = _text(path)
+        if name is None:
+            folder, name = split_path(folder) if isinstance(folder, str) else (folder, DEFAULT_NAME)
         super().__init__(
-            path=_text(path),
+            path=folder,
             pattern=pattern,
             settle=settle,
             archive=_text(archive),
@@ -78,6 +82,7 @@ class File(AdapterDefinition):
     def problems(self) -> list[str]:
         found = [
             *find_path_problems("path", self.path),
+            *_find_macro_problems(self.path),
             *_find_pattern_problems(self.pattern),
             *find_template_problems(self.name),
         ]
@@ -93,6 +98,16 @@ class File(AdapterDefinition):
                 )
         if not 0 <= self.settle <= _MAX_SETTLE:
             found.append(f"settle is {self.settle:g} seconds, but must be between 0 and {_MAX_SETTLE:g}.")
+        return found
+
+    def receive_problems(self) -> list[str]:
+        found = []
+        if self.name != DEFAULT_NAME:
+            found.append(f"name {self.name!r} is for send ports; a receive location has a folder and a pattern.")
+        path = PurePath(self.path)
+        if set("*?") & set(path.name):
+            folder, pattern = str(path.parent), path.name
+            found.append(f"path {self.path!r} ends with a pattern; write the folder {folder!r}, and {pattern=}.")
         return found
 
     def address(self, home: Path) -> str:
@@ -146,6 +161,12 @@ def find_path_problems(what: str, path: str) -> list[str]:
     if "\0" in path:
         return [f"{what} {path!r} contains a NUL character."]
     return []
+
+
+def _find_macro_problems(path: str) -> list[str]:
+    if (macro := MACRO.search(path)) is None:
+        return []
+    return [f"path {path!r} contains {macro.group()} in the name of a folder; only the file name can contain macros."]
 
 
 def _find_pattern_problems(pattern: str) -> list[str]:

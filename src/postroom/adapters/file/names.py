@@ -14,6 +14,7 @@
 | `%datetime.tz%`               | local time and its offset, as 1997-07-12T103508+800                   |
 | `%time%`, `%time.tz%`         | the same without the date, as 103508 and 103508+800                   |
 
+The file name is the argument ``name``, or the last part of the path: ``File("out/%MessageID%.xml")``, as in BizTalk.
 The spellings are BizTalk's, except for `%SourceExtension%` and the macros of ports, which BizTalk lacks. As in BizTalk,
 a macro stays in the name unchanged if the message lacks its property. An unknown macro is rejected when the application
 is loaded.
@@ -63,10 +64,17 @@ def find_template_problems(template: str) -> list[str]:
     if not template.strip():
         found.append("name is empty.")
     if unsafe := _UNSAFE.search(template):
-        found.append(f"name {template!r} contains {unsafe.group()!r}, which is not allowed in a file name.")
+        separator = " The separator of folders is '/'." if "\\" in template else ""
+        found.append(f"name {template!r} contains {unsafe.group()!r}, which is not allowed in a file name.{separator}")
     if template.startswith("."):
         found.append(f"name {template!r} begins with a dot: the file would be hidden.")
     return found
+
+
+def split_path(path: str) -> tuple[str, str]:
+    """Split a path into the folder and the template of the file name. Only a last part with a macro is a file name."""
+    folder, separator, last = path.rpartition("/")
+    return (folder or separator or ".", last) if MACRO.search(last) else (path, DEFAULT_NAME)
 
 
 def is_unique(template: str) -> bool:

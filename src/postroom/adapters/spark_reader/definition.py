@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from postroom.adapters.contract import AdapterDefinition
 from postroom.adapters.file.definition import File
+from postroom.adapters.file.names import DEFAULT_NAME
 from postroom.adapters.spark_schema import Column, parse_columns
 
 Option = str | bool | int | float
@@ -132,6 +133,7 @@ class SparkReader(AdapterDefinition):
         assert self.path is not None
         return File(
             self.path,
+            name=DEFAULT_NAME,
             pattern=self.pattern,
             settle=self.settle,
             archive=self.archive,
@@ -177,6 +179,9 @@ class SparkReader(AdapterDefinition):
         if self.bad_share is not None and not 0 <= self.bad_share <= 1:
             found.append(f"bad_share is {self.bad_share:g}, but must be between 0 and 1.")
         return found + self._schema_problems()
+
+    def receive_problems(self) -> list[str]:
+        return self.watched.receive_problems() if self.reads_files and self.path is not None else []
 
     def address(self, home: Path) -> str:
         return self.watched.address(home) if self.reads_files else f"spark:{self.format}"

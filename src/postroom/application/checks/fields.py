@@ -49,7 +49,8 @@ def adapter_problems(adapter: object, allowed: UnionType, verb: str) -> Iterator
         return
     if not isinstance(adapter, allowed):
         yield f"the adapter {adapter.kind!r} cannot {verb}."
-    yield from (f"adapter: {text}" for text in adapter.problems())
+    texts = [*adapter.problems(), *(adapter.receive_problems() if verb == "receive" else ())]
+    yield from (f"adapter: {text}" for text in texts)
 
 
 def host_problems(host: object, hosts: Collection[str]) -> Iterator[str]:

@@ -193,6 +193,17 @@ def test_a_message_cannot_leave_its_folder(tmp_path: Path, received: str) -> Non
     assert not written[0].name.startswith(".")
 
 
+def test_a_path_with_macros_is_the_folder_and_the_file_name(tmp_path: Path) -> None:
+    adapter = adapters.build(adapters.File("out/%SourceFileName%-%MessageID%.xml"), tmp_path)
+    adapter.open()
+    message = Message.of(b"<order/>", written={FILE.ReceivedFileName: "/in/../order 7"})
+    for number in (1, 2):
+        # The repeated attempt recognises its own file.
+        adapter.send(message, attempt(number=number))
+        assert list((tmp_path / "out").iterdir()) == [tmp_path / "out" / f"order 7-{message.message_id}.xml"]
+    assert list(tmp_path.iterdir()) == [tmp_path / "out"]
+
+
 def test_a_folder_that_was_moved_away_is_created_again(tmp_path: Path) -> None:
     adapter = opened(tmp_path / "out")
     adapter.send(Message.of(b"1"), attempt())
