@@ -97,6 +97,8 @@ class _Layout(BaseModel):
             yield "There are no fields."
         if self.tag == "":
             yield "The tag is empty; leave it out for records without one."
+        if self.tag and set(self.tag) & set("\r\n\0"):
+            yield f"The tag {self.tag!r} contains a line end or a NUL character."
         for name in sorted({name for name in self.names if self.names.count(name) > 1}):
             yield f"Two fields are named {name!r}."
         for field in self.fields:
@@ -126,6 +128,10 @@ class Delimited(_Layout):
                 yield f"The {name} {mark!r} must be one character that is neither a line end nor part of the delimiter."
         if self.quote is not None and self.quote == self.escape:
             yield f"The quote and the escape are the same character, {self.quote!r}."
+        for name, mark in {"delimiter": self.delimiter, **marks}.items():
+            if mark and self.tag and mark in self.tag:
+                # The tag is compared with the first field, which ends before the delimiter.
+                yield f"The tag {self.tag!r} contains the {name} {mark!r}; write the tag without it."
         yield from (
             f"{field.name} has a width, which is for positional records." for field in self.fields if field.width
         )
