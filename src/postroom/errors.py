@@ -126,12 +126,16 @@ class DefinitionRefused(DefinitionError):
 
     def __init__(self, what: str, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        count = "one problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
         super().__init__(
-            f"{what} was refused: {count}.",
+            f"{what} was refused: {format_count(len(self.problems), 'problem')}.",
             why="\n".join(str(problem) for problem in self.problems),
             hint="Nothing was changed. Correct the definition and try again.",
         )
+
+
+def format_count(number: int, noun: str) -> str:
+    """Return a number with its noun in a sentence: ``one record``, ``no records``, ``1,200 records``."""
+    return f"one {noun}" if number == 1 else f"{f'{number:,}' if number else 'no'} {noun}s"
 
 
 class NotFound(DefinitionError):

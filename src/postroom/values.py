@@ -59,6 +59,12 @@ class ValueType(IntEnum):
     def python_type(self) -> type:
         return _PYTHON_TYPES[self]
 
+    @property
+    def noun(self) -> str:
+        """The name of the Python type with its article: ``an int``."""
+        name = self.python_type.__name__
+        return f"{'an' if name == 'int' else 'a'} {name}"
+
 
 _PYTHON_TYPES: dict[ValueType, type] = {
     ValueType.STR: str,

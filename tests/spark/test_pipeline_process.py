@@ -227,7 +227,7 @@ def test_once_continues_with_the_other_locations_when_one_fails(
     (folder / "b").mkdir(parents=True, exist_ok=True)
     (folder / "b" / "good.json").write_bytes(ORDER)
     process = PipelineOnce(session, box.host(), login=login, home=tmp_path)
-    with pytest.raises(StateError, match=r"a has stopped: .*1 of 1 rows are bad"):
+    with pytest.raises(StateError, match=r"a has stopped: .*1 of 1 rows is bad"):
         process.run(threading.Event())
     assert box.queued() == {"Europe": 1}
 

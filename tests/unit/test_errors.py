@@ -18,6 +18,7 @@ from postroom.errors import (
     PostroomError,
     StorageFailure,
     Unavailable,
+    format_count,
     is_environment_error,
 )
 
@@ -67,3 +68,10 @@ def test_an_environment_error_is_recognised(error: Exception) -> None:
 )
 def test_another_error_is_no_environment_error(error: Exception) -> None:
     assert not is_environment_error(error)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "no records"), (1, "one record"), (2, "2 records"), (1_200, "1,200 records")]
+)
+def test_a_count_agrees_with_its_noun(number: int, text: str) -> None:
+    assert format_count(number, "record") == text

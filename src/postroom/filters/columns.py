@@ -103,7 +103,7 @@ def build_columns(batch: Sequence[Mapping[str, Value]]) -> dict[str, pa.Array]:
     for promoted in batch:
         for key, value in promoted.items():
             if found.setdefault(key, type_of(value)) is not type_of(value):
-                raise BadValue(f"{key} is a {found[key].python_type.__name__} in one message and {value!r} in another.")
+                raise BadValue(f"{key} is {found[key].noun} in one message and {value!r} in another.")
     return {
         key: pa.array([promoted.get(key) for promoted in batch], to_arrow_type(value_type))
         for key, value_type in found.items()

@@ -106,7 +106,7 @@ def _suggest_fix(error: str) -> str:
     if re.search(r"password|authentication failed|pg_hba\.conf|role .* does not exist|not permitted to log in", error):
         return "PostgreSQL is running. Correct the login or its password in the URL, ~/.pgpass or PGPASSWORD."
     if re.search("database .* does not exist", error):
-        return "PostgreSQL is running. Correct the name of the database, or create it: createdb NAME"
+        return "PostgreSQL is running. Correct the name of the database, or create it with 'createdb NAME'."
     return "Check that PostgreSQL is running there. 'postroom up' starts the embedded server."
 
 

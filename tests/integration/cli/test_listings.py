@@ -81,7 +81,7 @@ def test_a_truncated_listing_has_a_note(applied: Run, tmp_path: Path, words: tup
     for _ in range(2):
         applied("publish", _order(tmp_path), "-p", "Region=EU")
     cut = applied(*words, "--limit", 1)
-    assert "There are more than 1 rows" in cut.err
+    assert "The list is limited to one row." in cut.err
     assert len(applied(*words, "--limit", 1, "-o", "json").json) == 1
     assert applied(*words, "--limit", 3).err == ""
 

@@ -77,7 +77,7 @@ def test_the_limits_of_the_domains_fit_into_columns(value: Value) -> None:
 
 def test_a_property_must_have_one_type_in_a_batch() -> None:
     assert set(build_columns([{"a": 1}, {"b": "x"}])) == {"a", "b"}
-    with pytest.raises(BadValue, match=r"a is a int in one message and 'x' in another"):
+    with pytest.raises(BadValue, match=r"a is an int in one message and 'x' in another"):
         build_columns([{"a": 1}, {"a": "x"}])
 
 

@@ -19,7 +19,7 @@ from postroom.agent.receiving.document_batch import ConcurrentAttempt, Received,
 from postroom.agent.receiving.failure_limit import ChunkFailures, FailureCheck
 from postroom.agent.receiving.interchange import Chunk, Interchange
 from postroom.agent.receiving.receiver import Receiver
-from postroom.errors import MessageFailure, PipelineFailure, StateError
+from postroom.errors import MessageFailure, PipelineFailure, StateError, format_count
 from postroom.message import Body, Bytes, Context
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.pipelines import Rows
@@ -145,7 +145,7 @@ def _read_chunk(pipeline: Rows, unit: RowUnit, batch: pa.RecordBatch, first: int
 
 def _changed_rows_error(count: int, progress: Progress) -> StateError:
     return StateError(
-        f"{count:,} rows came again where {progress.last_document:,} were published before.",
+        f"A second read returned {format_count(count, 'row')}, but {progress.last_document:,} were published before.",
         why="An interrupted unit continues by row number, and these are not the same rows.",
         hint="Check what has changed at the source. It must return the same rows in the same order.",
     )

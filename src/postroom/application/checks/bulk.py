@@ -39,8 +39,8 @@ def _column_problems(adapter: SparkReader, pipeline: Rows, columns: Mapping[str,
         if column is None:
             yield f"pipeline: {prop.dotted_name} is promoted from {name!r}, which the reader does not yield; {there}."
         elif not column.can_promote(prop.value_type):
-            wanted = prop.value_type.python_type.__name__
-            yield f"pipeline: {prop.dotted_name} is a {wanted} property, but the column {name!r} is {column.type}."
+            property_type = f"{prop.dotted_name} is {prop.value_type.noun} property"
+            yield f"pipeline: {property_type}, but the column {name!r} is {column.type}."
     complete = pipeline.with_columns(tuple(columns), adapter.body_column)
     if complete.column is not None:
         column = columns.get(complete.column)

@@ -41,7 +41,7 @@ def demo(options: CommandOptions, name: str, keep: bool) -> None:
     import shutil
 
     from postroom.application.loading.load import load
-    from postroom.errors import StateError
+    from postroom.errors import StateError, format_count
     from postroom.messagebox.connection import connect
     from postroom.messagebox.embedded import EmbeddedServer, server_folder
     from postroom.operations.demo import load_steps, run_in_thread, run_steps
@@ -78,8 +78,8 @@ def demo(options: CommandOptions, name: str, keep: bool) -> None:
     else:
         _show_summary(result)
     if result.differences:
-        count = len(result.differences)
-        raise StateError(f"The demo failed with {count} differences.", why="\n".join(result.differences[:20]))
+        count = format_count(len(result.differences), "difference")
+        raise StateError(f"The demo failed with {count}.", why="\n".join(result.differences[:20]))
     if options.output is not Format.JSON:
         click.secho("The demo succeeded: every message arrived once, byte for byte.", fg="green")
         if keep:

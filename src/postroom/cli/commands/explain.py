@@ -82,6 +82,7 @@ def explain(
     """
     from postroom.cli.rendering.explanation_json import explanation_to_json
     from postroom.cli.rendering.explanation_text import show_explanation
+    from postroom.errors import format_count
     from postroom.operations.explain.explanation import (
         ListingLimits,
         describe_ignored_file,
@@ -126,4 +127,4 @@ def explain(
     if not explained:
         click.echo("It has no documents.")
     if has_more:
-        click.echo(f"\nIt has more than {documents} documents. Use --documents to explain more.")
+        click.echo(f"\nIt has more than {format_count(documents, 'document')}. Use --documents to explain more.")

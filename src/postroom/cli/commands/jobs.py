@@ -86,7 +86,7 @@ def check(options: CommandOptions, repair: bool) -> None:
     """
     from dataclasses import asdict
 
-    from postroom.errors import PostroomError
+    from postroom.errors import PostroomError, format_count
     from postroom.operations.jobs import check as find_violations
     from postroom.operations.jobs import repair_messagebox
 
@@ -105,7 +105,7 @@ def check(options: CommandOptions, repair: bool) -> None:
     if violations:
         hints = dict.fromkeys(violation.hint for violation in violations)
         raise PostroomError(
-            f"{len(violations)} invariants are violated.",
+            f"The check found {format_count(len(violations), 'violated invariant')}.",
             why="; ".join(violation.invariant for violation in violations),
             hint="\n".join(hints),
         )

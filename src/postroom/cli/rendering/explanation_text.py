@@ -114,7 +114,7 @@ def show_groups(explanation: Explanation) -> None:
         for text, predicate in group:
             click.echo(f"    {format_mark(predicate.holds)} {text:<{width}}  {describe_reason(predicate)}")
     if len(all_groups) > len(groups):
-        click.echo(f"  or one of {len(all_groups) - len(groups):,} more groups, none of which is nearer")
+        click.echo(f"  or one of {len(all_groups) - len(groups):,} more, none of which is nearer")
 
 
 def describe_reason(predicate: PredicateExplanation) -> str:
@@ -150,7 +150,7 @@ def _show_context(context: Context) -> None:
     if context.predicates:
         click.echo(f"  requires of its receivers: {_format_predicates(context.predicates)}")
     if len(context) > len(rows):
-        click.echo(f"  and {len(context) - len(rows):,} more properties; -o json shows all")
+        click.echo(f"  and {len(context) - len(rows):,} more; -o json shows all")
 
 
 def _format_predicates(predicates: Iterable[MessagePredicate]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.errors import DefinitionRefused, PostroomError
+from postroom.errors import DefinitionRefused, PostroomError, format_count
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -64,7 +64,8 @@ def show_paragraphs(rows: Sequence[tuple[str, str]], output: Format) -> None:
 def report_truncation(found: int, limit: int, output: Format) -> None:
     """Write a note if a table does not show all rows. ``found`` counts one row more than the limit if there is one."""
     if found > limit and output is Format.TABLE:
-        click.echo(f"There are more than {limit} rows. Filter them, or use a higher --limit.", err=True)
+        rows = format_count(limit, "row")
+        click.echo(f"The list is limited to {rows}. Filter it, or use a higher --limit.", err=True)
 
 
 def show_record(record: Mapping[str, Any], output: Format) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from psycopg import sql
 
-from postroom.errors import StateError
+from postroom.errors import StateError, format_count
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.migrate import migrate
 from postroom.messagebox.statements import statement
@@ -49,7 +49,7 @@ def restore_backup(
     with connect(url, application_name="postroom restore") as connection:
         _check_empty(connection)
         missing_logins = _create_roles(connection, manifest.roles)
-    report(f"Restoring {len(manifest.files)} files")
+    report(f"Restoring {format_count(len(manifest.files), 'file')}")
     _move_streams_away([file for file in manifest.files if file.kind == "streams"], home)
     skipped = []
     updates = []

@@ -10,7 +10,7 @@ import fnmatch
 import re
 from collections.abc import Iterator
 
-from postroom.errors import PipelineFailure
+from postroom.errors import PipelineFailure, format_count
 from postroom.message import BODY_NAME, MAX_PARTS, Bytes, Message, Part
 from postroom.pipelines.components.contract import Decoder
 from postroom.system_properties import HTTP
@@ -117,7 +117,9 @@ class Mime(Decoder):
         if self.body_index is not None:
             if self.body_index <= len(leaves):
                 return self.body_index - 1
-            raise _no_body_failure(f"It has {len(leaves)} parts, and body_index is {self.body_index}.", leaves)
+            raise _no_body_failure(
+                f"It has {format_count(len(leaves), 'part')}, and body_index is {self.body_index}.", leaves
+            )
         if self.body_type is not None:
             for number, leaf in enumerate(leaves):
                 if fnmatch.fnmatchcase(leaf.get_content_type(), self.body_type.lower()):

@@ -310,6 +310,6 @@ def read_whole(body: Body, format_name: str) -> bytes:
 def oversize_failure(what: str, format_name: str) -> PipelineFailure:
     return PipelineFailure(
         f"{what}, which is more than a pipeline can read.",
-        why=f"The maximum size of a {format_name} is {MAX_DOCUMENT_SIZE:,} bytes, because it is buffered in memory.",
+        why=f"The maximum size of one {format_name} is {MAX_DOCUMENT_SIZE:,} bytes, because it is buffered in memory.",
         hint="Split it before you send it, or receive it with the PassThrough pipeline.",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from postroom.errors import PipelineFailure
+from postroom.errors import PipelineFailure, format_count
 from postroom.message import FRAGMENT_SIZE, Body
 from postroom.pipelines.documents.disassembled_batch import BatchSize, DisassembledBatch, WrittenDocuments
 from postroom.pipelines.flat.batches import ReadDocument, build_batches
@@ -52,7 +52,7 @@ class _RowReader:
             raise row.failure
         if self._columns is not None and len(row.fields) != self._columns:
             raise PipelineFailure(
-                f"Line {row.line}: the row has {_format_count(len(row.fields))}, not {self._columns}.",
+                f"Line {row.line}: the row has {format_count(len(row.fields), 'field')}, not {self._columns}.",
                 why="Every row needs one field per column.",
                 hint="Correct the row and send it again. A field that contains the delimiter must be quoted.",
             )
@@ -85,7 +85,3 @@ def _find_column(column: str, names: Sequence[str]) -> int:
         why=f"Its columns are: {shown[:300]}.",
         hint="Send the interchange with that column, or promote from another column.",
     )
-
-
-def _format_count(fields: int) -> str:
-    return "one field" if fields == 1 else f"{fields} fields"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from postroom.errors import PipelineFailure
+from postroom.errors import PipelineFailure, format_count
 from postroom.message import FRAGMENT_SIZE, Body, Bytes
 from postroom.pipelines.documents.disassembled_batch import (
     MAX_DOCUMENT_SIZE,
@@ -185,7 +185,8 @@ class _InterchangeReader:
         count_text = texts[layout.names.index(self._pipeline.count)]
         if count_text is None or int(count_text) != records:
             raise PipelineFailure(
-                f"The trailer has the count {count_text or '(empty)'}, but there are {records:,} records.",
+                f"The trailer has the count {count_text or '(empty)'}, but there {'is' if records == 1 else 'are'}"
+                f" {format_count(records, 'record')}.",
                 why="A part of the interchange may have been lost in transit.",
                 hint="Send the complete interchange again.",
             )

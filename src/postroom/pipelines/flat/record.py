@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from postroom.errors import BadValue, PipelineFailure
+from postroom.errors import BadValue, PipelineFailure, format_count
 from postroom.pipelines.flat.csv_format import CsvFormat, FlatRowFormat
 from postroom.pipelines.flat.csv_reader import Row
 from postroom.pipelines.flat.layout import HEADER, Delimited, Field, Positional
@@ -83,7 +83,7 @@ class RecordReader:
         wanted = len(self._layout.fields)
         if len(fields) != wanted:
             raise PipelineFailure(
-                f"the record has {_format_count(len(fields), 'field')}, not {wanted}.",
+                f"the record has {format_count(len(fields), 'field')}, not {wanted}.",
                 why=f"Its fields are: {', '.join(self._layout.names)[:300]}.",
                 hint=f"{_HINT} A field that contains the delimiter must be quoted.",
             )
@@ -96,7 +96,7 @@ class RecordReader:
         assert isinstance(self._layout, Positional)
         if len(text) > self._width or (len(text) < self._width and not self._layout.allow_early_termination):
             raise PipelineFailure(
-                f"the record has {_format_count(len(text), 'character')}, not {self._width}.",
+                f"the record has {format_count(len(text), 'character')}, not {self._width}.",
                 why="The length of a positional record is the sum of the widths of its fields.",
                 hint=f"{_HINT} If records may end early, set allow_early_termination.",
             )
@@ -209,7 +209,3 @@ def _to_canonical(field: Field, text: str) -> str:
     else:
         value = value_from_text(field.type, text)
     return f"{value:f}" if isinstance(value, Decimal) else value_to_text(value)
-
-
-def _format_count(number: int, noun: str) -> str:
-    return f"one {noun}" if number == 1 else f"{number} {noun}s"

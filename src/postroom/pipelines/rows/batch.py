@@ -174,7 +174,7 @@ def _encoding_failure(pipeline: Rows, number: int, encoding: str, has_original: 
 def _value_failure(prop: Property, path: str, number: int, value: pa.Scalar) -> PipelineFailure:
     # Arrow can format instants that Python cannot.
     text = "" if prop.sensitive else f" It is {_format_value(value)[:100]!r}."
-    failure = promotion_failure(prop, path, f"A {prop.value_type.python_type.__name__} property cannot have it.{text}")
+    failure = promotion_failure(prop, path, f"It cannot be the value of {prop.value_type.noun} property.{text}")
     return PipelineFailure(f"Row {number}: {failure.what}", why=failure.why, hint=failure.hint)
 
 

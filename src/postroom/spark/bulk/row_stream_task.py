@@ -59,8 +59,7 @@ class RowStreamTask:
             raise
         if rows.stopped:
             raise StateError(
-                f"More than {limit.max_bad:,} rows of one batch are bad or have no subscriber, and bad_rows allows no"
-                " more.",
+                f"More rows of one batch are bad or have no subscriber than bad_rows allows ({limit.max_bad:,}).",
                 hint="Raise the limit, or add the missing subscriber, and apply the application again.",
             )
         return Received(interchange_id=unit_id, published=rows.published, suspended=rows.suspended, routed=rows.routed)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.agent.idempotency import unit_for_partition
-from postroom.errors import StateError
+from postroom.errors import StateError, format_count
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Login
 from postroom.messagebox.streams.row_streams import read_stream, start_batch, start_stream
@@ -86,8 +86,8 @@ class StreamCheckpoint:
             )
         if known.partitions != partitions:
             raise StateError(
-                f"Batch {batch} of {self.location.name} was started with {known.partitions} partitions,"
-                f" and is repeated with {partitions}.",
+                f"Batch {batch} of {self.location.name} was started with"
+                f" {format_count(known.partitions, 'partition')}, and is repeated with {partitions}.",
                 why="Rows are identified by partition and number, so some would be lost and others published twice.",
                 hint="Start the pipeline with the master and the settings of the time when the batch was started.",
             )

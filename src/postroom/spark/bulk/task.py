@@ -151,7 +151,8 @@ class FileLimit:
         ).fetchone()
         known_rows, known_bad = row or (0, 0)
         bad, rows = bad + unroutable + known_bad, rows + known_rows
-        failures = f"{bad:,} of {rows:,} rows are bad" + (" or have no subscriber" if unroutable else "")
+        failures = f"{bad:,} of {rows:,} rows {'is' if bad == 1 else 'are'} bad"
+        failures += (" or has no subscriber" if bad == 1 else " or have no subscriber") if unroutable else ""
         max_bad, share = self._reader.bad_rows, self._reader.bad_share
         if max_bad is not None and bad > max_bad:
             self.problem = f"{failures}, and bad_rows allows {max_bad:,}"

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from postroom.agent.receiving.document_batch import Received
 from postroom.agent.receiving.interchange import Interchange, to_message_failure
-from postroom.errors import PipelineFailure, is_environment_error
+from postroom.errors import PipelineFailure, format_count, is_environment_error
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
 from postroom.spark.worker import (
@@ -250,7 +250,20 @@ def make_tally(received: Sequence[Received]) -> pa.RecordBatch:
     )
 
 
+#: The counts that the log shows only if they are not zero.
+_OTHER_OUTCOMES = {
+    "suspended": "suspended",
+    "routed": "routed as failures",
+    "dropped": "dropped",
+    "empty": "empty",
+}
+
+
 def format_tally(tally: Mapping[str, int]) -> str:
     """Return a tally as the log shows it."""
-    text = "{files:,} files, {published:,} messages published, {suspended:,} suspended, {routed:,} failures routed"
-    return (text + ", {dropped:,} dropped, {empty:,} files empty").format_map(Counter(tally))
+    counts = Counter(tally)
+    texts = [
+        *(format_count(counts["files"], "file"), f"{format_count(counts['published'], 'message')} published"),
+        *(f"{counts[name]:,} {label}" for name, label in _OTHER_OUTCOMES.items() if counts[name]),
+    ]
+    return ", ".join(texts)
