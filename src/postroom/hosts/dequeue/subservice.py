@@ -10,10 +10,10 @@ from datetime import timedelta
 
 from postroom.background_loop import BackgroundLoop
 from postroom.clock import Clock
-from postroom.hosts.dequeue.claimer import Claimer
 from postroom.hosts.dequeue.completer import Completer
 from postroom.hosts.dequeue.dequeue_thread import DequeueThread
 from postroom.hosts.dequeue.ordered_delivery import OrderedService, OrderedWorkBuffer
+from postroom.hosts.dequeue.queue_claimer import QueueClaimer
 from postroom.hosts.dequeue.service import Service, ThreadConnections
 from postroom.hosts.dequeue.slow_services import SlowServiceWatcher
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
@@ -56,7 +56,7 @@ class Subservice:
         self.poller = Poller(
             dequeuing,
             self._buffer,
-            lambda: Claimer(
+            lambda: QueueClaimer(
                 connect=connect,
                 queues=queues,
                 host_instance=host_instance,
@@ -147,7 +147,7 @@ class Poller:
     other one claims.
     """
 
-    def __init__(self, dequeuing: Dequeuing, buffer: WorkBuffer, new_claimer: Callable[[], Claimer]) -> None:
+    def __init__(self, dequeuing: Dequeuing, buffer: WorkBuffer, new_claimer: Callable[[], QueueClaimer]) -> None:
         self._interval = dequeuing.polling_interval
         self._buffer = buffer
         self._claimer, self._backlog_claimer = new_claimer(), new_claimer()

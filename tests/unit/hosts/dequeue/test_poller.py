@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from postroom.hosts.dequeue.claimer import Claimer
+from postroom.hosts.dequeue.queue_claimer import QueueClaimer
 from postroom.hosts.dequeue.subservice import Poller
 from postroom.messagebox.configuration import Dequeuing, ServiceClass
 from tests.support.waiting import wait_until
@@ -47,7 +47,7 @@ def test_the_poller_rests_after_a_slow_claim_until_the_slow_service_may_be_claim
     dequeuing = Dequeuing(
         service_class=ServiceClass.MESSAGING_IN_PROCESS, polling_interval=timedelta(hours=1), dequeue_threads=1
     )
-    poller = Poller(dequeuing, buffer, lambda: cast(Claimer, SlowClaimer()))
+    poller = Poller(dequeuing, buffer, lambda: cast(QueueClaimer, SlowClaimer()))
     poller.start()
     try:
         wait_until(lambda: claims == [[SLOW]])

@@ -12,7 +12,7 @@ from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
 
 
-class Claimer:
+class QueueClaimer:
     """Claims batches over one connection, one claim at a time.
 
     A claim whose answer was lost, or came too late, is released before the next claim.
@@ -38,14 +38,14 @@ class Claimer:
         self._buffer = buffer
         self._in_order = in_order
         self._clock = clock
-        self._in_doubt: uuid.UUID | None = None
+        self._unconfirmed_claim: uuid.UUID | None = None
 
     def claim(self, capacity: int, generation: int) -> int:
         """Claim up to ``capacity`` messages, which the caller has reserved. Return the number of claimed messages."""
         try:
             claimed = self._dequeue(capacity)
             if self._buffer.put(claimed, generation):
-                self._in_doubt = None
+                self._unconfirmed_claim = None
             return len(claimed)
         finally:
             self._buffer.release_capacity(capacity)
@@ -55,13 +55,13 @@ class Claimer:
 
     def _dequeue(self, limit: int) -> list[ClaimedMessage]:
         connection = self._connection.get()
-        if self._in_doubt is not None:
+        if self._unconfirmed_claim is not None:
             # No thread got its messages.
-            self._queues.release(connection, self._in_doubt)
-        self._in_doubt = uuid.uuid4()
+            self._queues.release(connection, self._unconfirmed_claim)
+        self._unconfirmed_claim = uuid.uuid4()
         claimed = self._queues.dequeue(
             connection,
-            claim_id=self._in_doubt,
+            claim_id=self._unconfirmed_claim,
             host_instance=self._host_instance,
             service_class=self._service_class,
             limit=limit,
