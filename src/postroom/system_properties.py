@@ -28,7 +28,7 @@ def _error(name: str, type: type) -> Property:
 
 
 class BTS:
-    """The system properties: what the engine stamps on a message, and what directs it."""
+    """The system properties: what the engine writes to the context of a message, and what directs it."""
 
     AckDescription = _bts("AckDescription", str)
     AckFailureCategory = _bts("AckFailureCategory", int)
@@ -90,7 +90,7 @@ class BTS:
     PipelinesExecuted = _bts("PipelinesExecuted", int)
     ProcessingParts = _bts("ProcessingParts", str)
     PropertiesToUpdate = _bts("PropertiesToUpdate", str)
-    ReceiveLocationName = _bts("ReceiveLocationName", str)  # not in the published schema, but stamped on messages
+    ReceiveLocationName = _bts("ReceiveLocationName", str)  # not in the published schema, but on received messages
     ReceivePipelineConfig = _bts("ReceivePipelineConfig", str)
     ReceivePipelineID = _bts("ReceivePipelineID", str)
     ReceivePipelineResponseConfig = _bts("ReceivePipelineResponseConfig", str)

@@ -19,7 +19,7 @@ import postroom
 from postroom import Application, Client, pipelines
 from postroom.adapters.kinds import ADAPTERS
 from postroom.agent.direct.direct_batch import Published
-from postroom.agent.receiving.documents import STAMPED_KEYS, stamp_context
+from postroom.agent.receiving.documents import ALWAYS_PROMOTED, build_initial_context
 from postroom.agent.receiving.interchange import Interchange
 from postroom.cli.main import cli
 from postroom.message import Bytes
@@ -215,7 +215,7 @@ def test_the_table_lists_the_properties_that_the_engine_sets() -> None:
         uri="file:///in",
         enabled=True,
     )
-    context = stamp_context(location, Interchange(interchange_id=uuid.uuid4(), body=Bytes(b"")))
+    context = build_initial_context(location, Interchange(interchange_id=uuid.uuid4(), body=Bytes(b"")))
     said = {name for name, text in SET_BY.items() if text.startswith("every received message")}
     promoted = {prop.dotted_name for prop in context if context.is_promoted(prop)} | {
         BTS.InterchangeSequenceNumber.dotted_name
@@ -223,7 +223,7 @@ def test_the_table_lists_the_properties_that_the_engine_sets() -> None:
     written = {prop.dotted_name for prop in context if not context.is_promoted(prop)}
     assert said == promoted | written
     assert {name for name in said if "promoted" in SET_BY[name]} == promoted
-    assert {*context.promoted, BTS.InterchangeSequenceNumber.key} == STAMPED_KEYS
+    assert {*context.promoted, BTS.InterchangeSequenceNumber.key} == ALWAYS_PROMOTED
 
 
 def test_the_table_lists_the_properties_that_the_code_uses() -> None:

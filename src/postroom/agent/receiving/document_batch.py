@@ -120,7 +120,7 @@ class DocumentBatch(PublishBatch):
         """Match the documents, and remove the documents of standard interchanges that fail as a whole."""
         documents = self._documents
         rows = len(documents.chunk_of)
-        predicates = [context.predicates for context in documents.stamps]
+        predicates = [context.predicates for context in documents.initial_contexts]
         matches = BatchMatches(connection, self._routing, documents.promoted, rows, predicates, documents.chunk_of)
         rejections: dict[int, MessageFailure] = {
             number: chunk.rejection for number, chunk in enumerate(documents.chunks) if chunk.rejection is not None
@@ -229,7 +229,7 @@ class DocumentBatch(PublishBatch):
             write_part(connection, documents.build_body_part(int(self._kept[position]), part_id))
         for part in self._shared_parts:
             write_part(connection, part)
-        shared = [documents.stamps[chunk] for chunk in documents.chunk_of[self._kept].tolist()]
+        shared = [documents.initial_contexts[chunk] for chunk in documents.chunk_of[self._kept].tolist()]
         columns = {key: column.take(pa.array(self._kept)) for key, column in documents.columns.items()}
         contexts = encode_contexts(shared, columns, len(self._kept))
         originators = to_stored_originators(shared, columns, self._routing.login)

@@ -114,7 +114,7 @@ class BatchFailures:
     ) -> Iterator[_FailedInstance]:
         rows = {int(self._documents.chunk_of[row]): row for row in unroutable}
         for number, failure in rejections.items():
-            chunk, context = self._documents.chunks[number], self._documents.stamps[number]
+            chunk, context = self._documents.chunks[number], self._documents.initial_contexts[number]
             yield _FailedInstance(
                 chunk=number,
                 number=0,
@@ -145,7 +145,7 @@ class BatchFailures:
                     instance_id=self._next_instance(number),
                     failure=bad.failure,
                     task=Task.RECEIVE,
-                    context=self._documents.stamps[number].promote(BTS.InterchangeSequenceNumber, bad.number),
+                    context=self._documents.initial_contexts[number].promote(BTS.InterchangeSequenceNumber, bad.number),
                     body=Bytes(bad.body),
                     resumable=can_resume(self._location.pipeline, bad),
                     bad=bad,

@@ -42,7 +42,7 @@ _OWN_COLUMNS = ("number", "body", "offset", "length", "message_type", "content_t
 _TEXT = pa.large_string()
 
 #: The keys of the properties that every received message has promoted.
-STAMPED_KEYS = frozenset(
+ALWAYS_PROMOTED = frozenset(
     prop.key
     for prop in (
         BTS.ReceivePortID,
@@ -55,7 +55,9 @@ STAMPED_KEYS = frozenset(
 )
 
 
-def stamp_context(location: ReceiveLocation, interchange: Interchange, decoded: Context | None = None) -> Context:
+def build_initial_context(
+    location: ReceiveLocation, interchange: Interchange, decoded: Context | None = None
+) -> Context:
     """Return the initial context of every message of an interchange (CTX-20). ``decoded`` is the adapter's context
     after the decode stage."""
     # A resumed message keeps the id of its original interchange.
@@ -81,8 +83,9 @@ class Documents:
         self.location = location
         self.content_type = content_type
         self.chunks = list(chunks)
-        self.stamps = [
-            resolve_originator(stamp_context(location, chunk.interchange, chunk.context), login) for chunk in chunks
+        self.initial_contexts = [
+            resolve_originator(build_initial_context(location, chunk.interchange, chunk.context), login)
+            for chunk in chunks
         ]
         self.units = [unit_for_chunk(chunk.interchange.interchange_id, chunk.number) for chunk in chunks]
         self.table = _concatenate_tables(self.chunks)
@@ -96,7 +99,7 @@ class Documents:
     @property
     def promoted(self) -> Columns:
         """All promoted values, for matching."""
-        shared = self.stamps[0].promoted if self.stamps else {}
+        shared = self.initial_contexts[0].promoted if self.initial_contexts else {}
         return {**shared, **{key: column for key, column in self.columns.items() if not is_distinguished(key)}}
 
     @property
@@ -109,7 +112,7 @@ class Documents:
 
     def build_context(self, row: int) -> Context:
         """Return the context of one document."""
-        return build_context(self.stamps[int(self.chunk_of[row])], self.columns, row)
+        return build_context(self.initial_contexts[int(self.chunk_of[row])], self.columns, row)
 
     def get_message_type(self, row: int) -> str | None:
         assert self.table is not None

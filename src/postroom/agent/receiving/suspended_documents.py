@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 
-from postroom.agent.receiving.documents import STAMPED_KEYS
+from postroom.agent.receiving.documents import ALWAYS_PROMOTED
 from postroom.agent.receiving.interchange import Interchange
 from postroom.message import Bytes, Context, Message
 from postroom.pipelines import ReceivePipeline
@@ -42,7 +42,7 @@ def resume_interchange(message: Message, stored: Context) -> Interchange:
 
     ``stored`` is its context without the login that stored it, because that login is not the originator."""
     context = message.context
-    values = {key: value for key, value in context.promoted.items() if key not in STAMPED_KEYS}
+    values = {key: value for key, value in context.promoted.items() if key not in ALWAYS_PROMOTED}
     values |= {key: value for key, value in context.written.items() if is_distinguished(key)}
     shared = {
         key: value

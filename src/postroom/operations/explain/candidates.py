@@ -18,7 +18,7 @@ from postroom.agent.error_messages import Failure, get_message_type
 from postroom.agent.idempotency import Progress
 from postroom.agent.originator import PublisherLogin
 from postroom.agent.receiving.authentication import authenticate, authentication_failure, find_authenticated
-from postroom.agent.receiving.documents import build_context, get_value_columns, stamp_context
+from postroom.agent.receiving.documents import build_context, build_initial_context, get_value_columns
 from postroom.agent.receiving.interchange import Interchange, read_chunks
 from postroom.agent.routing.matching import routing_failure
 from postroom.clock import system_clock
@@ -81,19 +81,19 @@ def read_candidates(
     login = _get_login(connection, location)
     pipeline = build_resumed_pipeline(location.pipeline, location.maps, interchange.suspended_document)
     for chunk in read_chunks(pipeline, interchange, Progress(last_document=interchange.last_published)):
-        stamped = stamp_context(location, interchange, chunk.context)
+        initial = build_initial_context(location, interchange, chunk.context)
         dropped = np.zeros(chunk.rows, dtype=bool)
         if location.authentication == "drop" and chunk.documents is not None:
             dropped = ~find_authenticated(chunk, login)
         else:
             chunk = authenticate(location, chunk, login)
         if chunk.rejection is not None:
-            yield Candidate(title=name, context=stamped, failure=chunk.rejection)
+            yield Candidate(title=name, context=initial, failure=chunk.rejection)
         for bad in chunk.failures:
-            yield Candidate(title=f"{name}, document {bad.number}", context=stamped, failure=bad.failure)
+            yield Candidate(title=f"{name}, document {bad.number}", context=initial, failure=bad.failure)
         columns = get_value_columns(chunk.documents)
         for row in range(chunk.rows):
-            context = build_context(stamped, columns, row)
+            context = build_context(initial, columns, row)
             title = f"{name}, document {context[BTS.InterchangeSequenceNumber]}"
             if dropped[row]:
                 yield Candidate(title=title, context=context, failure=authentication_failure(location), is_dropped=True)
