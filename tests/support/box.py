@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 
 from postroom import adapters, pipelines
 from postroom.agent.direct.message_agent import MessageAgent
-from postroom.agent.receiving.document_batch import Received
+from postroom.agent.receiving.document_batch import ReceiveResult
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
@@ -129,7 +129,7 @@ class Box:
     def agent(self, *, warm: bool = True, connection: Connection | None = None) -> MessageAgent:
         return MessageAgent(connection or self.connection, self.host(), RoutingTable() if warm else None)
 
-    def receive(self, location: ReceiveLocation, *bodies: bytes) -> list[Received]:
+    def receive(self, location: ReceiveLocation, *bodies: bytes) -> list[ReceiveResult]:
         """Receive each body as one interchange, with the login of the host."""
         with connect(self.url, user=self.host().role_name) as connection:
             return Receiver(connection, RoutingTable()).receive(location, [interchange(body) for body in bodies])

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdo
 from pathlib import Path
 from typing import Any
 
-from postroom.agent.receiving.document_batch import Received
+from postroom.agent.receiving.document_batch import ReceiveResult
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
@@ -103,7 +103,7 @@ class Installation:
                 return f"postgresql://postgres@/postroom?host={lines[4]}"
         return ""
 
-    def receive(self, location: str, body: bytes, context: Context | None = None) -> Received:
+    def receive(self, location: str, body: bytes, context: Context | None = None) -> ReceiveResult:
         """Receive one interchange as a pipeline task does, with the login of the location's host, without Spark."""
         assert self.database is not None
         with connect(self.database) as connection:

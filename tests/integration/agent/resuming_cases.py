@@ -12,7 +12,7 @@ from decimal import Decimal
 from psycopg.types.json import Jsonb
 
 from postroom import pipelines
-from postroom.agent.receiving.document_batch import Received
+from postroom.agent.receiving.document_batch import ReceiveResult
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
@@ -296,7 +296,7 @@ def apply_pipeline(box: Box, case: Case, stage: str | None, *, mapped: bool) -> 
     return location
 
 
-def receive(box: Box, location: ReceiveLocation, content: bytes) -> Received:
+def receive(box: Box, location: ReceiveLocation, content: bytes) -> ReceiveResult:
     context = Context().write(BTS.OriginatorSID, "anna").write(BTS.SourceParty, "test")
     interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(content), context=context)
     with connect(box.url, user=box.host().role_name) as connection:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from postroom import pipelines
-from postroom.agent.receiving.document_batch import DocumentBatch, Received
+from postroom.agent.receiving.document_batch import DocumentBatch, ReceiveResult
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
@@ -74,7 +74,7 @@ def test_a_failure_is_suspended_or_routed_as_an_error_message(
 
     failed = failing if recoverable else whole
     good = 2 if recoverable else 0
-    assert received == Received(
+    assert received == ReceiveResult(
         interchange_id=received.interchange_id, published=good, suspended=int(not routed), routed=int(routed)
     )
     assert len(read_queue(box, "Europe")) == good

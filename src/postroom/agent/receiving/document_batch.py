@@ -44,7 +44,7 @@ from postroom.messagebox.storage.copy_rows import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Received:
+class ReceiveResult:
     """What became of one interchange, or of a chunk of it."""
 
     interchange_id: uuid.UUID
@@ -59,8 +59,8 @@ class Received:
     unfinished: bool = False
     """Some of it is not published yet because of throttling. It has to be received again."""
 
-    def plus(self, more: Received) -> Received:
-        return Received(
+    def plus(self, more: ReceiveResult) -> ReceiveResult:
+        return ReceiveResult(
             interchange_id=self.interchange_id,
             published=self.published + more.published,
             suspended=self.suspended + more.suspended,
@@ -296,7 +296,7 @@ class DocumentBatch(PublishBatch):
         return self._documents.chunks[-1].rejection
 
     @property
-    def received_chunks(self) -> list[Received]:
+    def chunk_results(self) -> list[ReceiveResult]:
         """What became of each chunk."""
         chunks, chunk_of = self._documents.chunks, self._documents.chunk_of
         published = np.bincount(chunk_of[self._kept], minlength=len(chunks))
@@ -305,7 +305,7 @@ class DocumentBatch(PublishBatch):
             suspended, routed = self._failures.count_per_chunk()
             published -= np.bincount(chunk_of[self._failures.suspended_rows], minlength=len(chunks))
         return [
-            Received(
+            ReceiveResult(
                 interchange_id=chunk.interchange.interchange_id,
                 published=int(published[number]),
                 suspended=int(suspended[number]),

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from postroom.agent.idempotency import Progress, read_progress
 from postroom.agent.publish import Publisher
-from postroom.agent.receiving.document_batch import ConcurrentAttempt, DocumentBatch, Received, TooManyFailures
+from postroom.agent.receiving.document_batch import ConcurrentAttempt, DocumentBatch, ReceiveResult, TooManyFailures
 from postroom.agent.receiving.interchange import (
     CHUNK_BYTES,
     CHUNK_ROWS,
@@ -55,7 +55,7 @@ class Receiver:
         interchanges: Sequence[Interchange],
         *,
         pace: Callable[[], bool] = lambda: True,
-    ) -> list[Received]:
+    ) -> list[ReceiveResult]:
         """Publish the interchanges, except for the chunks that are published already.
 
         Afterwards every interchange is completely published, by this run or another, and can be deleted at its source,
@@ -64,7 +64,7 @@ class Receiver:
         self._routing.catch_up(self._connection)
         pipeline = _get_pipeline(location)
         unfinished = {interchange.interchange_id: interchange for interchange in interchanges}
-        results = {unit: Received(interchange_id=unit) for unit in unfinished}
+        results = {unit: ReceiveResult(interchange_id=unit) for unit in unfinished}
         while unfinished:
             progress = read_progress(self._connection, list(unfinished))
             unfinished = {unit: interchange for unit, interchange in unfinished.items() if not progress[unit].done}
@@ -78,7 +78,7 @@ class Receiver:
                     if not chunks:
                         continue
                     published, batch = self._publish_or_reject(location, pipeline.content_type, chunks, unroutable)
-                    for chunk, result, count in zip(published, batch.received_chunks, batch.unroutable, strict=True):
+                    for chunk, result, count in zip(published, batch.chunk_results, batch.unroutable, strict=True):
                         unit = result.interchange_id
                         results[unit] = results[unit].plus(result)
                         unroutable[unit] += count
@@ -91,7 +91,7 @@ class Receiver:
                 raise StateError(f"Interchange {unit} has no last chunk, although all of it was read.")
         return list(results.values())
 
-    def reject(self, location: ReceiveLocation, interchange: Interchange, failure: MessageFailure) -> Received:
+    def reject(self, location: ReceiveLocation, interchange: Interchange, failure: MessageFailure) -> ReceiveResult:
         """Suspend the unpublished rest of an interchange as it was received, without running its pipeline."""
         self._routing.catch_up(self._connection)
         pipeline = _get_pipeline(location)
@@ -99,12 +99,12 @@ class Receiver:
             with suppress(ConcurrentAttempt):
                 chunk = reject_rest(pipeline, interchange, failure, progress)
                 return self.publish_chunk(location, pipeline.content_type, chunk)
-        return Received(interchange_id=interchange.interchange_id)
+        return ReceiveResult(interchange_id=interchange.interchange_id)
 
-    def publish_chunk(self, location: ReceiveLocation, content_type: str, chunk: Chunk) -> Received:
+    def publish_chunk(self, location: ReceiveLocation, content_type: str, chunk: Chunk) -> ReceiveResult:
         """Publish one chunk in its own transaction. ``content_type`` is that of bad rows. Raise ConcurrentAttempt if
         another attempt has published a chunk of this number, and TooManyFailures if its limit is exceeded."""
-        [received] = self._publish(location, content_type, [chunk]).received_chunks
+        [received] = self._publish(location, content_type, [chunk]).chunk_results
         return received
 
     def read_progress(self, unit: uuid.UUID) -> Progress:
@@ -177,7 +177,7 @@ class Receiver:
                 location, content_type, chunks, self._routing, unroutable_before=unroutable_before, clock=self._clock
             )
         )
-        dropped = sum(result.dropped for result in batch.received_chunks)
+        dropped = sum(result.dropped for result in batch.chunk_results)
         if dropped:
             text = "%s: %d messages without an authenticated originator were dropped, as receive port %s requires"
             _log.warning(text, location.name, dropped, location.port_name)

@@ -15,7 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from postroom.agent.idempotency import Progress
-from postroom.agent.receiving.document_batch import ConcurrentAttempt, Received, TooManyFailures
+from postroom.agent.receiving.document_batch import ConcurrentAttempt, ReceiveResult, TooManyFailures
 from postroom.agent.receiving.failure_limit import ChunkFailures, FailureCheck
 from postroom.agent.receiving.interchange import Chunk, Interchange
 from postroom.agent.receiving.receiver import Receiver
@@ -50,7 +50,7 @@ class ReceivedRows:
     unfinished: bool = False
     """Some rows are not published yet because of throttling. They have to be read again."""
 
-    def plus(self, rows: int, bad: int, received: Received) -> ReceivedRows:
+    def plus(self, rows: int, bad: int, received: ReceiveResult) -> ReceivedRows:
         return replace(
             self,
             rows=self.rows + rows,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from postroom.agent.idempotency import read_progress, unit_for_partition
-from postroom.agent.receiving.document_batch import Received
+from postroom.agent.receiving.document_batch import ReceiveResult
 from postroom.agent.receiving.row_units import RowUnit, receive_rows
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
@@ -37,7 +37,7 @@ class RowStreamTask:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield make_tally([self.receive(_read_unit_id(), batches)])
 
-    def receive(self, unit_id: uuid.UUID, batches: Iterator[pa.RecordBatch]) -> Received:
+    def receive(self, unit_id: uuid.UUID, batches: Iterator[pa.RecordBatch]) -> ReceiveResult:
         """Publish the rows of a unit that are not published yet. Raise if there are too many bad rows, or if the
         MessageBox does not answer."""
         worker = get_worker(self.login)
@@ -62,7 +62,9 @@ class RowStreamTask:
                 f"More rows of one batch are bad or have no subscriber than bad_rows allows ({limit.max_bad:,}).",
                 hint="Raise the limit, or add the missing subscriber, and apply the application again.",
             )
-        return Received(interchange_id=unit_id, published=rows.published, suspended=rows.suspended, routed=rows.routed)
+        return ReceiveResult(
+            interchange_id=unit_id, published=rows.published, suspended=rows.suspended, routed=rows.routed
+        )
 
     def _pace(self, worker: Worker) -> Callable[[], bool]:
         """Return the pace. A batch of a stream cannot end early, so the task waits a little longer and then

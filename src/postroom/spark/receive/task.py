@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from postroom.agent.receiving.document_batch import Received
+from postroom.agent.receiving.document_batch import ReceiveResult
 from postroom.agent.receiving.interchange import Interchange, to_message_failure
 from postroom.errors import PipelineFailure, format_count, is_environment_error
 from postroom.messagebox.configuration import ReceiveLocation
@@ -97,7 +97,7 @@ class ReceiveSource(Protocol[Row, Item]):
 
 
 #: Publishes interchanges, or suspends them.
-_Receive = Callable[[Sequence[Any]], dict[uuid.UUID, Received]]
+_Receive = Callable[[Sequence[Any]], dict[uuid.UUID, ReceiveResult]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ class ReceiveTask:
             get_worker(self.login)  # also for no rows, so that the worker is warm
             yield make_tally(self.receive(rows, isolated=is_retry))
 
-    def receive(self, rows: Sequence[Identified], *, isolated: bool = False) -> list[Received]:
+    def receive(self, rows: Sequence[Identified], *, isolated: bool = False) -> list[ReceiveResult]:
         """Publish interchanges and remove them from their source. Raise if the MessageBox does not answer.
 
         ``isolated`` is for a retry, because one of the interchanges may have killed the worker.
@@ -143,9 +143,9 @@ class ReceiveTask:
             close_worker(self.login)
             raise
 
-    def _receive_in_order(self, worker: Worker, rows: Sequence[Identified], *, isolated: bool) -> list[Received]:
+    def _receive_in_order(self, worker: Worker, rows: Sequence[Identified], *, isolated: bool) -> list[ReceiveResult]:
         """Receive each interchange after the commit of the one before. One that is not ready delays the others."""
-        done: list[Received] = []
+        done: list[ReceiveResult] = []
         for row in rows:
             received = self._receive_isolated(worker, row) if isolated else self._receive_batch(worker, [row])
             done += received
@@ -155,19 +155,19 @@ class ReceiveTask:
                 break
         return done
 
-    def _receive_isolated(self, worker: Worker, row: Identified) -> list[Received]:
-        one, connection = row.interchange_id, worker.connection
+    def _receive_isolated(self, worker: Worker, row: Identified) -> list[ReceiveResult]:
+        interchange_id, connection = row.interchange_id, worker.connection
         return attempt_alone(
             self.login,
-            record=lambda: self.source.record_attempt(connection, one),
-            undo=lambda another: self.source.undo_attempt(another, one),
+            record=lambda: self.source.record_attempt(connection, interchange_id),
+            undo=lambda another: self.source.undo_attempt(another, interchange_id),
             process=lambda: self._receive_batch(worker, [row]),
             suspend=lambda: self._receive_batch(worker, [row], partial(self._suspend_poison, worker)),
         )
 
     def _receive_batch(
         self, worker: Worker, rows: Sequence[Identified], receive: _Receive | None = None
-    ) -> list[Received]:
+    ) -> list[ReceiveResult]:
         source, connection = self.source, worker.connection
         items = source.read(connection, rows)
         if not items:
@@ -187,7 +187,7 @@ class ReceiveTask:
             source.finish(connection, done)
         return list(received.values())
 
-    def _receive_all(self, worker: Worker, items: Sequence[Any], receive: _Receive) -> dict[uuid.UUID, Received]:
+    def _receive_all(self, worker: Worker, items: Sequence[Any], receive: _Receive) -> dict[uuid.UUID, ReceiveResult]:
         """Receive items together. If one of them makes that fail, receive each alone, and suspend the one that fails.
 
         Raise errors that are not caused by an item."""
@@ -204,7 +204,7 @@ class ReceiveTask:
             suspended = self._suspend_or_quarantine(worker, items[0], error)
             return {} if suspended is None else {suspended.interchange_id: suspended}
 
-    def _publish(self, worker: Worker, items: Sequence[Any]) -> dict[uuid.UUID, Received]:
+    def _publish(self, worker: Worker, items: Sequence[Any]) -> dict[uuid.UUID, ReceiveResult]:
         interchanges = [self.source.interchange(item) for item in items]
         pace = make_pace(worker, self.location, paced=self.paced)
         return {
@@ -212,7 +212,7 @@ class ReceiveTask:
             for interchange in worker.receiver.receive(self.location, interchanges, pace=pace)
         }
 
-    def _suspend_poison(self, worker: Worker, items: Sequence[Any]) -> dict[uuid.UUID, Received]:
+    def _suspend_poison(self, worker: Worker, items: Sequence[Any]) -> dict[uuid.UUID, ReceiveResult]:
         hint = "Correct the message and send it again, or correct the component and resume."
         failure = worker_death_failure(PipelineFailure, hint=hint)
         for item in items:
@@ -220,7 +220,7 @@ class ReceiveTask:
         suspended = [worker.receiver.reject(self.location, self.source.interchange(item), failure) for item in items]
         return {interchange.interchange_id: interchange for interchange in suspended}
 
-    def _suspend_or_quarantine(self, worker: Worker, item: Any, error: Exception) -> Received | None:
+    def _suspend_or_quarantine(self, worker: Worker, item: Any, error: Exception) -> ReceiveResult | None:
         source, connection = self.source, worker.connection
         if not source.is_unchanged(item):
             source.give_back(connection, [item.interchange_id])
@@ -235,7 +235,7 @@ class ReceiveTask:
         return None
 
 
-def make_tally(received: Sequence[Received]) -> pa.RecordBatch:
+def make_tally(received: Sequence[ReceiveResult]) -> pa.RecordBatch:
     """Return one row for each interchange."""
     return pa.RecordBatch.from_pylist(
         [

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, pkcs7
 
 from postroom import pipelines
-from postroom.agent.receiving.document_batch import Received
+from postroom.agent.receiving.document_batch import ReceiveResult
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
@@ -51,7 +51,7 @@ def add_location(
     return replace(found, authentication=authentication)
 
 
-def receive(box: Box, location: ReceiveLocation, body: bytes, context: Context) -> Received:
+def receive(box: Box, location: ReceiveLocation, body: bytes, context: Context) -> ReceiveResult:
     interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(body), context=context)
     with connect(box.url, user=box.host().role_name) as connection:
         (received,) = Receiver(connection, RoutingTable()).receive(location, [interchange])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.agent.receiving.document_batch import Received
+from postroom.agent.receiving.document_batch import ReceiveResult
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
 from postroom.spark.intake import file_claims
@@ -112,7 +112,7 @@ class WatchedLocation:
         self.clock.move(3)
         self.claimer.scan()
 
-    def receive(self) -> list[Received]:
+    def receive(self) -> list[ReceiveResult]:
         """Receive all claimed files, as one task of the stream."""
         return self.task.receive(self.claimed())
 
