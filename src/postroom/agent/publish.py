@@ -40,8 +40,8 @@ from postroom.messagebox.storage.copy_rows import (
     SMALLINT,
     UUID,
     Cause,
+    QueueTask,
     SuspendedRow,
-    Task,
     write_references,
     write_suspended,
     write_work_queue,
@@ -290,7 +290,8 @@ class Routes:
         ]
         if any(subscriber.joins_instance for subscriber in self._subscribers):
             tasks = [
-                Task.JOIN_INSTANCE if subscriber.joins_instance else Task.DELIVER for subscriber in self._subscribers
+                QueueTask.JOIN_INSTANCE if subscriber.joins_instance else QueueTask.DELIVER
+                for subscriber in self._subscribers
             ]
             columns.append((SMALLINT, np.array(tasks)[subscriber_of]))
         write_work_queue(connection, host, columns, len(pairs))
@@ -307,7 +308,7 @@ class Routes:
             service_class=subscriber.service_class,
             service_id=subscriber.service_id,
             priority=subscriber.priority,
-            task=Task.JOIN_INSTANCE if subscriber.joins_instance else Task.DELIVER,
+            task=QueueTask.JOIN_INSTANCE if subscriber.joins_instance else QueueTask.DELIVER,
             cause=Cause.PORT_STOPPED,
             error_code="PORT_STOPPED",
             error_description=f"The subscriber {subscriber.service_name}{through} is enlisted but stopped.",

@@ -21,7 +21,7 @@ from postroom.message import Context, Message
 from postroom.messagebox.configuration import ReceiveLocation, find_host, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
-from postroom.messagebox.storage.copy_rows import Task
+from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.system_properties import BTS
 
 #: Deletes the claimed row in the given transaction. Raises if another host instance has the claim.
@@ -41,7 +41,7 @@ class ResumedInbound:
         try:
             with self._lock:
                 self._routing.catch_up(connection)
-                if claimed.task == Task.RECEIVE:
+                if claimed.task == QueueTask.RECEIVE:
                     self._receive(connection, claimed, message, complete)
                 else:
                     publisher = Publisher(connection, self._routing)

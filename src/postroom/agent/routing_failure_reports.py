@@ -13,7 +13,7 @@ from postroom.errors import RoutingFailure
 from postroom.message import Context, Message
 from postroom.messagebox.configuration import Host, ServiceClass
 from postroom.messagebox.connection import Connection, transaction
-from postroom.messagebox.storage.copy_rows import Cause, SuspendedRow, Task, write_messages, write_suspended
+from postroom.messagebox.storage.copy_rows import Cause, QueueTask, SuspendedRow, write_messages, write_suspended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class RoutingFailureReport:
             host_id=self.host_id,
             service_class=ServiceClass.ROUTING_FAILURE_REPORT,
             service_id=None,
-            task=Task.DELIVER,
+            task=QueueTask.DELIVER,
             cause=Cause.ROUTING_FAILURE_REPORT,
             error_code="ROUTING",
             error_description=self.description,

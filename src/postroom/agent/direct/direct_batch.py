@@ -23,7 +23,7 @@ from postroom.errors import BadValue, DuplicateKey, PublishFailed, PublishResult
 from postroom.message import FRAGMENT_SIZE, Context, Message, Part
 from postroom.messagebox.configuration import Host, ServiceClass
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.storage.copy_rows import Cause, SuspendedRow, Task, write_fragments, write_messages
+from postroom.messagebox.storage.copy_rows import Cause, QueueTask, SuspendedRow, write_fragments, write_messages
 from postroom.properties import Property
 from postroom.system_properties import BTS
 from postroom.values import ValueType
@@ -237,7 +237,7 @@ class DirectBatch(PublishBatch):
             host_id=self._host.host_id,
             service_class=ServiceClass.MESSAGING_IN_PROCESS,
             service_id=None,
-            task=Task.PUBLISH,
+            task=QueueTask.PUBLISH,
             cause=Cause.FAILURE,
             error_code=failure.code,
             error_description=str(failure) if isinstance(failure, RoutingFailure) else failure.what,

@@ -28,7 +28,7 @@ from postroom.filters.columns import build_columns
 from postroom.message import Body, Bytes, Context, Message
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.storage.copy_rows import Cause, SuspendedRow, Task, write_messages
+from postroom.messagebox.storage.copy_rows import Cause, QueueTask, SuspendedRow, write_messages
 from postroom.pipelines.documents.disassembled_batch import BadDocument
 from postroom.pipelines.receive.suspended_document import can_resume
 from postroom.system_properties import BTS
@@ -52,7 +52,7 @@ class _FailedInstance:
     number: int
     instance_id: uuid.UUID
     failure: MessageFailure
-    task: Task
+    task: QueueTask
     context: Context
     """The context of its message."""
     body: Body | None = None
@@ -120,7 +120,7 @@ class BatchFailures:
                 number=0,
                 instance_id=self._next_instance(number),
                 failure=failure,
-                task=Task.RECEIVE,
+                task=QueueTask.RECEIVE,
                 # The chunks before this one are published.
                 context=context.write(LastPublished, chunk.last_document) if chunk.number else context,
                 body=chunk.interchange.body,
@@ -144,7 +144,7 @@ class BatchFailures:
                     number=bad.number,
                     instance_id=self._next_instance(number),
                     failure=bad.failure,
-                    task=Task.RECEIVE,
+                    task=QueueTask.RECEIVE,
                     context=self._documents.initial_contexts[number].promote(BTS.InterchangeSequenceNumber, bad.number),
                     body=Bytes(bad.body),
                     resumable=can_resume(self._location.pipeline, bad),
@@ -169,7 +169,7 @@ class BatchFailures:
                     number=document.number,
                     instance_id=instance_id,
                     failure=unroutable[row],
-                    task=Task.PUBLISH,
+                    task=QueueTask.PUBLISH,
                     context=document.context,
                     row=row,
                     unroutable=document,

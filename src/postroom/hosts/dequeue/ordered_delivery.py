@@ -15,7 +15,7 @@ from postroom.hosts.dequeue.service import Disposition, Outcome, Service, Thread
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
-from postroom.messagebox.storage.copy_rows import Task
+from postroom.messagebox.storage.copy_rows import QueueTask
 
 _SUCCESSES = (Disposition.COMPLETE, Disposition.FINISHED)
 _MAX_INTERRUPTED = 10_000
@@ -36,7 +36,7 @@ class OrderedWorkBuffer(WorkBuffer):
             ready = []
             for message in claimed:
                 self._unfinished.add(message.seq)
-                if message.task == Task.JOIN_INSTANCE:
+                if message.task == QueueTask.JOIN_INSTANCE:
                     self._instance_ids[message.seq] = message.instance_id
                     if message.instance_id in self._blocked:
                         self._blocked[message.instance_id].append(message)
@@ -80,7 +80,7 @@ class OrderedService:
         self._service.prepare(connection, claimed)
 
     def handle(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
-        if claimed.task != Task.JOIN_INSTANCE:
+        if claimed.task != QueueTask.JOIN_INSTANCE:
             return self._service.handle(claimed, connections)
         if self._interrupted.get(claimed.instance_id) == claimed.claim_id:
             return Disposition.RELEASE

@@ -23,11 +23,11 @@ from postroom.message import Message
 from postroom.messagebox.configuration import SendPort, read_send_ports
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Suspension
-from postroom.messagebox.storage.copy_rows import Task
+from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.messagebox.storage.stored_messages import build_message
 from postroom.system_properties import BTS
 
-_DELIVER = Task.DELIVER
+_DELIVER = QueueTask.DELIVER
 
 #: Builds the adapter of a port from its configuration. The adapter is not open yet.
 BuildAdapter = Callable[[PortAdapter, Path], SendAdapter]
@@ -56,7 +56,7 @@ class EndpointManager:
     def handle(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         if claimed.task == _DELIVER:
             return self._deliver(claimed, connections)
-        if claimed.task == Task.JOIN_INSTANCE:
+        if claimed.task == QueueTask.JOIN_INSTANCE:
             return Suspension(
                 code="NO_RECEIVER",
                 description="This host instance has no service for the instance that the message belongs to.\n"

@@ -49,8 +49,8 @@ SUSPENDED = (
 )
 
 
-class Task(IntEnum):
-    """What a host does with a queue row."""
+class QueueTask(IntEnum):
+    """The task of a queue row: what a host does with it."""
 
     DELIVER = 1
     RECEIVE = 2
@@ -77,7 +77,7 @@ class SuspendedRow:
     host_id: int
     service_class: int
     service_id: uuid.UUID | None
-    task: Task
+    task: QueueTask
     cause: Cause
     error_code: str
     error_description: str

@@ -12,7 +12,7 @@ from postroom.message import Body, Context, Message, Part
 from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.messagebox.storage.copy_rows import Task
+from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.operations.messages import StoredMessage, StoredPart, list_referring_instances, read_part
 
 
@@ -36,7 +36,7 @@ class UnreadMessage:
 def find_unread(connection: Connection, message: StoredMessage) -> UnreadMessage | None:
     """Return the message as its location would resume it. Return None if a pipeline has read it."""
     for instance in list_referring_instances(connection, message.message_id):
-        if instance.task is Task.RECEIVE:
+        if instance.task is QueueTask.RECEIVE:
             known = (
                 location
                 for location in read_receive_locations(connection)

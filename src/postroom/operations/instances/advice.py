@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.messagebox.storage.copy_rows import Cause, Task
+from postroom.messagebox.storage.copy_rows import Cause, QueueTask
 from postroom.operations.instances.listing import Instance, InstanceState
 
 
@@ -57,7 +57,7 @@ def get_advice(instance: Instance) -> str | None:
             return f"Start the port or group that is stopped, which resumes it. Or send it while stopped: {resume}"
         case "PORT_GONE":
             return f"Apply an application that has the port again, then: {resume}\nOr: {terminate}"
-        case _ if instance.task is Task.RECEIVE:
+        case _ if instance.task is QueueTask.RECEIVE:
             return f"{resume}\nOr correct the message: {correct}"
         case _:
             return f"{resume}\nOr: {terminate}"

@@ -14,7 +14,7 @@ from postroom.errors import NotFound, nearest
 from postroom.messagebox.configuration import ServiceClass, find_host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.messagebox.storage.copy_rows import Cause, Task
+from postroom.messagebox.storage.copy_rows import Cause, QueueTask
 
 #: The fields that instances can be grouped by.
 GroupBy = Literal["host", "port", "error", "reason", "adapter", "uri"]
@@ -66,7 +66,7 @@ class Instance:
     """The send port or receive port."""
     subscription_id: int | None
     message_id: uuid.UUID
-    task: Task
+    task: QueueTask
     attempt: int
     priority: int
     seq: int
@@ -249,7 +249,7 @@ def _to_instance(row: tuple[Any, ...]) -> Instance:
             **values,
             "state": InstanceState(values["state"]),
             "service_class": ServiceClass(values["service_class"]),
-            "task": Task(values["task"]),
+            "task": QueueTask(values["task"]),
             "cause": None if values["cause"] is None else Cause(values["cause"]),
         }
     )

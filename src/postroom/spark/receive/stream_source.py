@@ -40,7 +40,8 @@ _WARM_SECONDS = 40.0
 _ROW_COST = 16_384
 
 T = TypeVar("T")
-Task = Callable[[Sequence[Any]], Iterator[pa.RecordBatch]]
+#: What a task runs on its rows. It yields its tally.
+TaskFunction = Callable[[Sequence[Any]], Iterator[pa.RecordBatch]]
 
 
 class Sized(Protocol):
@@ -80,7 +81,7 @@ class StreamSettings:
     """The host whose throttling slows the stream down; None if the stream is not throttled."""
 
 
-def stream_source(settings: StreamSettings, task: Task, schema: str) -> type[DataSource]:
+def stream_source(settings: StreamSettings, task: TaskFunction, schema: str) -> type[DataSource]:
     """Return a data source for one location. It reads the rows and yields the results of the task."""
     # The same name at every start, so that the session knows one source for each location.
     unique = f"postroom_{settings.location_id.hex}"
@@ -193,10 +194,10 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 @lru_cache(maxsize=64)
-def _load_task(pickled: bytes) -> Task:
+def _load_task(pickled: bytes) -> TaskFunction:
     """Return a pickled task. A worker keeps it from one batch to the next, with the definitions that it has parsed. A
     changed location is another task."""
-    task: Task = pickle.loads(pickled)
+    task: TaskFunction = pickle.loads(pickled)
     return task
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from postroom.cli.main import COMMANDS
 from postroom.messagebox.configuration import ServiceClass
-from postroom.messagebox.storage.copy_rows import Cause, Task
+from postroom.messagebox.storage.copy_rows import Cause, QueueTask
 from postroom.operations.instances.advice import get_advice
 from postroom.operations.instances.listing import Instance, InstanceState
 
@@ -30,7 +30,7 @@ def instance(**changes: object) -> Instance:
         "port": "Europe",
         "subscription_id": 1,
         "message_id": uuid.UUID(int=2),
-        "task": Task.DELIVER,
+        "task": QueueTask.DELIVER,
         "attempt": 0,
         "priority": 5,
         "seq": 1,
@@ -64,7 +64,7 @@ def test_the_advice_for_a_suspended_instance_contains_a_command(code: str) -> No
 
 
 def test_an_unread_message_can_always_be_corrected() -> None:
-    assert "--body FILE" in (get_advice(instance(error_code="UNEXPECTED", task=Task.RECEIVE)) or "")
+    assert "--body FILE" in (get_advice(instance(error_code="UNEXPECTED", task=QueueTask.RECEIVE)) or "")
 
 
 def test_the_advice_for_a_report_names_its_instance() -> None:
@@ -89,7 +89,7 @@ def test_only_suspended_instances_have_advice() -> None:
 
 
 def test_the_advice_for_a_missing_originator_is_a_pipeline_change() -> None:
-    advice = get_advice(instance(error_code="AUTHENTICATION", task=Task.RECEIVE))
+    advice = get_advice(instance(error_code="AUTHENTICATION", task=QueueTask.RECEIVE))
     assert advice is not None
     assert advice.index("Apply") < advice.index("postroom instance resume")
 
