@@ -144,7 +144,7 @@ def _start_default_query(login: Login, home: Path) -> Iterator[StreamingQuery]:
 
     from bench.claims_source import load_claims, read_claims
     from postroom.spark.intake.claimed_files import ClaimedFiles
-    from postroom.spark.receive.task import TALLY_SCHEMA, ReceiveTask
+    from postroom.spark.receive.task import TALLY_SPARK_SCHEMA, ReceiveTask
 
     with connect(login.url) as connection:
         [location] = read_receive_locations(connection)
@@ -157,7 +157,7 @@ def _start_default_query(login: Login, home: Path) -> Iterator[StreamingQuery]:
             yield from task(read_claims(batch))
 
     rows = load_claims(session, login, location)
-    written = rows.mapInArrow(receive, TALLY_SCHEMA).writeStream.format("noop")
+    written = rows.mapInArrow(receive, TALLY_SPARK_SCHEMA).writeStream.format("noop")
     yield written.option("checkpointLocation", str(home / "plain")).trigger(processingTime="100 milliseconds").start()
 
 

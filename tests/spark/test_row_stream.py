@@ -19,7 +19,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Login
 from postroom.spark.bulk.row_stream import StreamFolder, start_row_stream
 from postroom.spark.pipeline_once import PipelineOnce
-from postroom.spark.receive.task import TALLY
+from postroom.spark.receive.task import TALLY_METRIC
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
 from tests.support.waiting import PATIENCE, wait_until
@@ -146,7 +146,7 @@ def test_an_interrupted_batch_is_finished_with_its_stored_read_plan(
     query = start(replace(location, pipeline_json={**location.pipeline_json, "body": "csv"}))
     assert query.awaitTermination(PATIENCE)
     assert values(box) == Counter([*range(100), *range(1000, 1100)])
-    tallies = [progress.observedMetrics[TALLY] for progress in query.recentProgress if progress.observedMetrics]
+    tallies = [progress.observedMetrics[TALLY_METRIC] for progress in query.recentProgress if progress.observedMetrics]
     assert sum(tally.published for tally in tallies) == 200 - before
     # These are kept until the next batch begins, because this one might come again.
     assert box.one("SELECT count(DISTINCT unit) FROM receipts JOIN stream_units USING (unit)") == 2

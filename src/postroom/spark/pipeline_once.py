@@ -25,7 +25,7 @@ from postroom.spark.intake.intake import find_locations_to_serve, make_intake
 from postroom.spark.intake.intake_once import receive_all
 from postroom.spark.once_report import OnceReport
 from postroom.spark.receive.stream import start_stream
-from postroom.spark.receive.task import TALLIED, TALLY, format_tally
+from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC, format_tally
 from postroom.spark.session import has_died
 from postroom.spark.sinks.running_sinks import Sinks, served_by_other_error
 
@@ -159,8 +159,8 @@ def _read_tally(query: StreamingQuery) -> Counter[str]:
     counts: Counter[str] = Counter()
     for progress in query.recentProgress:
         if progress.observedMetrics:
-            tally = progress.observedMetrics[TALLY]
-            counts.update({name: int(tally[name] or 0) for name in TALLIED})
+            tally = progress.observedMetrics[TALLY_METRIC]
+            counts.update({name: int(tally[name] or 0) for name in TALLY_COLUMNS})
     return counts
 
 

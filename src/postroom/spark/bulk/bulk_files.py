@@ -22,7 +22,7 @@ from postroom.messagebox.connection import Connection, Login
 from postroom.spark.bulk.decoding_errors import TextEncoding
 from postroom.spark.bulk.read_plan import ReadPlan, clone_session, read_files, rows_pipeline, rows_reader
 from postroom.spark.bulk.row_counts import RowCounts
-from postroom.spark.bulk.task import TALLY_SCHEMA, BulkTask
+from postroom.spark.bulk.task import TALLY_SPARK_SCHEMA, BulkTask
 from postroom.spark.error_reasons import find_fault, format_reason
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.claimed_files import finish_files, is_unchanged
@@ -199,7 +199,7 @@ class BulkFiles:
                 if not all(is_unchanged(claim) for claim in group):
                     return None
                 # One row per split: the messages do not pass through the driver.
-                return rows.mapInArrow(task, TALLY_SCHEMA).collect()
+                return rows.mapInArrow(task, TALLY_SPARK_SCHEMA).collect()
         finally:
             context.removeJobTag(self._tag)
 

@@ -22,7 +22,7 @@ from postroom.spark.bulk.row_stream_task import RowStreamTask
 from postroom.spark.bulk.stream_checkpoint import StreamCheckpoint
 from postroom.spark.receive.running_location import RunningLocation
 from postroom.spark.receive.stream import TRIGGER, start_tallied
-from postroom.spark.receive.task import TALLY_SCHEMA
+from postroom.spark.receive.task import TALLY_SPARK_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,7 +110,7 @@ def start_row_stream(
         source = cloned.readStream.format(plan.format).options(**plan.options)
         frame = (source if plan.schema is None else source.schema(plan.schema)).load()
         rows = frame.select(*row_columns(frame, rows_pipeline(location)))
-        tallies = rows.mapInArrow(RowStreamTask(login=login, location=location, paced=not once), TALLY_SCHEMA)
+        tallies = rows.mapInArrow(RowStreamTask(login=login, location=location, paced=not once), TALLY_SPARK_SCHEMA)
         ends = once or plan != wanted
         return start_tallied(
             *(tallies, location, folder.checkpoint),

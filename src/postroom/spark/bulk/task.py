@@ -31,11 +31,11 @@ from postroom.system_properties import FILE as FILE_PROPERTIES
 
 #: The rows that a task returns: the outcome of a unit of rows. ``stopped`` means that it has too many bad rows,
 #: ``unfinished`` that it has to be read again.
-TALLY_SCHEMA = (
+TALLY_SPARK_SCHEMA = (
     "interchange_id string, rows long, bad long, published long, suspended long, routed long, stopped boolean,"
     " unfinished boolean"
 )
-_TALLY = pa.schema(
+_TALLY_ARROW_SCHEMA = pa.schema(
     [
         ("interchange_id", pa.string()),
         *((name, pa.int64()) for name in ("rows", "bad", "published", "suspended", "routed")),
@@ -163,8 +163,8 @@ class FileLimit:
 
 def make_tally(interchange_id: str, received: ReceivedRows) -> pa.RecordBatch:
     """Return the tally of a split for the driver."""
-    row = {name: getattr(received, name) for name in _TALLY.names[1:]}
-    return pa.RecordBatch.from_pylist([{"interchange_id": interchange_id, **row}], schema=_TALLY)
+    row = {name: getattr(received, name) for name in _TALLY_ARROW_SCHEMA.names[1:]}
+    return pa.RecordBatch.from_pylist([{"interchange_id": interchange_id, **row}], schema=_TALLY_ARROW_SCHEMA)
 
 
 def read_splits(batches: Iterator[pa.RecordBatch]) -> Iterator[Split]:

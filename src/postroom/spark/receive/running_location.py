@@ -25,7 +25,7 @@ from postroom.messagebox.streams.throttle import Throttle
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.intake.intake import Intake, is_drained, make_intake
 from postroom.spark.receive.stream import TRIGGER, start_stream
-from postroom.spark.receive.task import TALLIED, TALLY, format_tally
+from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC, format_tally
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -187,8 +187,8 @@ class RunningLocation:
         for progress in self._query.recentProgress:
             if progress.batchId > self._last_batch_id and progress.observedMetrics:
                 self._last_batch_id = progress.batchId
-                tally = progress.observedMetrics[TALLY]
-                done = {name: int(tally[name] or 0) for name in TALLIED}
+                tally = progress.observedMetrics[TALLY_METRIC]
+                done = {name: int(tally[name] or 0) for name in TALLY_COLUMNS}
                 self.counts.update(done)
                 self._query_failures = 0
                 self._failure = None

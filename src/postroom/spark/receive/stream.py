@@ -14,7 +14,7 @@ from postroom.messagebox.connection import Login
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.claimed_files import ClaimedFiles
 from postroom.spark.intake.inbox_rows import Inbox
-from postroom.spark.receive.task import TALLIED, TALLY, TALLY_SCHEMA, ReceiveTask
+from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC, TALLY_SPARK_SCHEMA, ReceiveTask
 from postroom.spark.worker import GRACE
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def start_stream(
         paced=not once,
         grace=grace,
     )
-    source = stream_source(settings, task, TALLY_SCHEMA)
+    source = stream_source(settings, task, TALLY_SPARK_SCHEMA)
     with without_pandas_warning():
         session.dataSource.register(source)
         tallies = session.readStream.format(source.name()).load()
@@ -92,7 +92,7 @@ def start_tallied(
     partitions. An error that it raises ends the query."""
     from pyspark.sql import functions
 
-    counted = tallies.observe(TALLY, *(functions.sum(name).alias(name) for name in TALLIED))
+    counted = tallies.observe(TALLY_METRIC, *(functions.sum(name).alias(name) for name in TALLY_COLUMNS))
     written = counted.writeStream
     if start_batch is None:
         written = written.format("noop")

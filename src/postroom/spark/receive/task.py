@@ -37,13 +37,13 @@ from postroom.spark.worker import (
 _log = logging.getLogger(__name__)
 
 #: The name of the tally among the metrics of a streaming query.
-TALLY = "tally"
+TALLY_METRIC = "tally"
 #: What is counted: files, messages published, instances suspended, failures that became error messages, messages
 #: dropped because they have no authenticated originator, and files without any document.
-TALLIED = ("files", "published", "suspended", "routed", "dropped", "empty")
+TALLY_COLUMNS = ("files", "published", "suspended", "routed", "dropped", "empty")
 #: The rows that a task returns: the tally of each interchange.
-TALLY_SCHEMA = ", ".join(["interchange_id string", *(f"{name} long" for name in TALLIED)])
-_TALLY = pa.schema([("interchange_id", pa.string()), *((name, pa.int64()) for name in TALLIED)])
+TALLY_SPARK_SCHEMA = ", ".join(["interchange_id string", *(f"{name} long" for name in TALLY_COLUMNS)])
+_TALLY_ARROW_SCHEMA = pa.schema([("interchange_id", pa.string()), *((name, pa.int64()) for name in TALLY_COLUMNS)])
 
 
 class Identified(Protocol):
@@ -242,11 +242,11 @@ def make_tally(received: Sequence[ReceiveResult]) -> pa.RecordBatch:
             {
                 "interchange_id": str(interchange.interchange_id),
                 "files": int(not interchange.unfinished),
-                **{name: int(getattr(interchange, name)) for name in TALLIED[1:]},
+                **{name: int(getattr(interchange, name)) for name in TALLY_COLUMNS[1:]},
             }
             for interchange in received
         ],
-        schema=_TALLY,
+        schema=_TALLY_ARROW_SCHEMA,
     )
 
 

@@ -33,7 +33,7 @@ from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.receive import running_location
 from postroom.spark.receive.running_location import RunningLocation
-from postroom.spark.receive.task import TALLIED, TALLY
+from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC
 from postroom.spark.worker import close_worker, get_worker
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
@@ -138,7 +138,9 @@ class Finishing:
 
     isActive = True  # noqa: N815
     done = SimpleNamespace(
-        timestamp="now", batchId=0, observedMetrics={TALLY: {name: int(name == "files") for name in TALLIED}}
+        timestamp="now",
+        batchId=0,
+        observedMetrics={TALLY_METRIC: {name: int(name == "files") for name in TALLY_COLUMNS}},
     )
 
     def __init__(self, looks: int) -> None:
