@@ -7,7 +7,8 @@ deployed application of the same name is replaced, so it is not compared.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from os.path import normpath
 from pathlib import Path
@@ -36,15 +37,18 @@ def shared_endpoint_problems(
 
 
 def _pairs(
-    endpoints: Callable[[ApplicationDefinition], Iterator[_T]],
+    endpoints: Callable[[ApplicationDefinition], Iterator[tuple[Hashable, _T]]],
     new: ApplicationDefinition,
     others: Sequence[ApplicationDefinition],
 ) -> Iterator[tuple[_T, _T]]:
-    """Yield each endpoint of ``new`` with each endpoint before it."""
-    known = [endpoint for other in others for endpoint in endpoints(other)]
-    for endpoint in endpoints(new):
-        yield from ((endpoint, other) for other in known)
-        known.append(endpoint)
+    """Yield each endpoint of ``new`` with each endpoint before it that has the same key."""
+    known: defaultdict[Hashable, list[_T]] = defaultdict(list)
+    for other in others:
+        for key, endpoint in endpoints(other):
+            known[key].append(endpoint)
+    for key, endpoint in endpoints(new):
+        yield from ((endpoint, other) for other in known[key])
+        known[key].append(endpoint)
 
 
 def _locations(application: ApplicationDefinition) -> Iterator[ReceiveLocationDefinition]:
@@ -56,12 +60,15 @@ def _locations(application: ApplicationDefinition) -> Iterator[ReceiveLocationDe
 
 def _http_port_problems(new: ApplicationDefinition, others: Sequence[ApplicationDefinition]) -> Iterator[Problem]:
     """Yield conflicts of HTTP ports: a port has one host, one certificate, and each path once."""
-    for location, other in _pairs(_locations, new, others):
-        ours, theirs = location.adapter, other.adapter
-        if not isinstance(ours, HttpReceive) or not isinstance(theirs, HttpReceive):
-            continue
-        if (ours.listen, ours.port) != (theirs.listen, theirs.port):
-            continue
+
+    def endpoints(
+        application: ApplicationDefinition,
+    ) -> Iterator[tuple[Hashable, tuple[ReceiveLocationDefinition, HttpReceive]]]:
+        for location in _locations(application):
+            if isinstance(adapter := location.adapter, HttpReceive):
+                yield (adapter.listen, adapter.port), (location, adapter)
+
+    for (location, ours), (other, theirs) in _pairs(endpoints, new, others):
         if location.host.lower() != other.host.lower():
             text = f"port {ours.port} belongs to the host {other.host!r}"
         elif (ours.certificate, ours.key) != (theirs.certificate, theirs.key):
@@ -83,8 +90,14 @@ def _watched_folder_problems(
     new: ApplicationDefinition, others: Sequence[ApplicationDefinition], home: Path
 ) -> Iterator[Problem]:
     """Yield folders that two locations watch: either location could receive a file."""
-    for (location, file), (other, theirs) in _pairs(_list_watched_folders, new, others):
-        if _folder(file, home) == _folder(theirs, home) and can_match_same_name(file.pattern, theirs.pattern):
+
+    def endpoints(
+        application: ApplicationDefinition,
+    ) -> Iterator[tuple[Hashable, tuple[ReceiveLocationDefinition, File]]]:
+        return ((_folder(file, home), (location, file)) for location, file in _list_watched_folders(application))
+
+    for (location, file), (other, theirs) in _pairs(endpoints, new, others):
+        if can_match_same_name(file.pattern, theirs.pattern):
             yield location.position.problem(
                 f"receive location {location.name!r}: {other.name!r} watches the same folder {file.path!r} for "
                 f"names that may be the same ({theirs.pattern!r} and {file.pattern!r}), so either of them could "
@@ -96,11 +109,14 @@ def _archive_problems(
     new: ApplicationDefinition, others: Sequence[ApplicationDefinition], home: Path
 ) -> Iterator[Problem]:
     """Yield archives that a location watches: archived files would be received again."""
-    watching = [watched for application in (*others, new) for watched in _list_watched_folders(application)]
+    watching: defaultdict[str, list[ReceiveLocationDefinition]] = defaultdict(list)
+    for application in (*others, new):
+        for location, file in _list_watched_folders(application):
+            watching[_folder(file, home)].append(location)
     for location, file in _list_watched_folders(new):
         archive = file.archive_folder(home)
-        for other, theirs in watching:
-            if archive is not None and location is not other and normpath(archive) == _folder(theirs, home):
+        for other in () if archive is None else watching[normpath(archive)]:
+            if location is not other:
                 yield location.position.problem(
                     f"receive location {location.name!r}: its archive {file.archive!r} is the folder that "
                     f"{other.name!r} watches, so archived files would be received again. Use another archive folder."
@@ -126,19 +142,18 @@ def _unprotected_folder_problems(new: ApplicationDefinition, home: Path) -> Iter
 # -- sending -------------------------------------------------------------------------------------------------------
 
 
-def _send_ports(application: ApplicationDefinition) -> Iterator[SendPortDefinition]:
-    return iter(application.send_ports)
-
-
 def _file_name_problems(
     new: ApplicationDefinition, others: Sequence[ApplicationDefinition], home: Path
 ) -> Iterator[Problem]:
     """Yield send ports that may write the same file. A port that finds a file with the name and the content of its
     message considers it sent, so the file of another port would replace its own."""
-    for port, other in _pairs(_send_ports, new, others):
-        file, theirs = port.adapter, other.adapter
-        if not isinstance(file, File) or not isinstance(theirs, File) or _folder(file, home) != _folder(theirs, home):
-            continue
+
+    def endpoints(application: ApplicationDefinition) -> Iterator[tuple[Hashable, tuple[SendPortDefinition, File]]]:
+        for port in application.send_ports:
+            if isinstance(port.adapter, File):
+                yield _folder(port.adapter, home), (port, port.adapter)
+
+    for (port, file), (other, theirs) in _pairs(endpoints, new, others):
         if can_coincide(file.name, port.name, theirs.name, other.name):
             distinct = file.name.replace("%MessageID%", "%MessageID%-%SendPort%", 1)
             yield port.position.problem(
@@ -151,14 +166,20 @@ def _file_name_problems(
 def _table_problems(new: ApplicationDefinition, others: Sequence[ApplicationDefinition]) -> Iterator[Problem]:
     """Yield tables that two sinks write. A table has one row for each message, so a message that reaches both sinks
     would get only one row."""
-    for port, other in _pairs(_send_ports, new, others):
-        ours, theirs = port.adapter, other.adapter
-        if isinstance(ours, SparkTable) and isinstance(theirs, SparkTable) and _table(ours) == _table(theirs):
-            yield port.position.problem(
-                f"send port {port.name!r}: {other.name!r} writes into the same table {theirs.table!r}, which has "
-                "one row for each message, so a message that both ports receive would be written only once. Use "
-                "one port with both filters and the maps of both, or a table for each."
-            )
+
+    def endpoints(
+        application: ApplicationDefinition,
+    ) -> Iterator[tuple[Hashable, tuple[SendPortDefinition, SparkTable]]]:
+        for port in application.send_ports:
+            if isinstance(port.adapter, SparkTable):
+                yield _table(port.adapter), (port, port.adapter)
+
+    for (port, _), (other, theirs) in _pairs(endpoints, new, others):
+        yield port.position.problem(
+            f"send port {port.name!r}: {other.name!r} writes into the same table {theirs.table!r}, which has "
+            "one row for each message, so a message that both ports receive would be written only once. Use "
+            "one port with both filters and the maps of both, or a table for each."
+        )
 
 
 def _table(table: SparkTable) -> tuple[str, str]:

@@ -13,6 +13,7 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 
+from psycopg.pq import TransactionStatus
 from psycopg.types.json import Jsonb
 
 from postroom.application import (
@@ -87,10 +88,17 @@ def find_deployment_problems(connection: Connection, part: ApplicationDefinition
 
 def plan(connection: Connection, definition: ApplicationDefinition, *, home: Path) -> Plan:
     """Return what ``apply`` would do now, including conflicts with the MessageBox. Nothing is changed."""
+    return _read_and_compare(connection, definition, home)[1]
 
-    def work(connection: Connection) -> Plan:
-        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        return compare(definition, read_deployed(connection, definition.name), home)
+
+def _read_and_compare(connection: Connection, definition: ApplicationDefinition, home: Path) -> tuple[Deployed, Plan]:
+    is_outermost = connection.info.transaction_status is TransactionStatus.IDLE
+
+    def work(connection: Connection) -> tuple[Deployed, Plan]:
+        if is_outermost:  # otherwise the caller's transaction decides
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        deployed = read_deployed(connection, definition.name)
+        return deployed, compare(definition, deployed, home)
 
     return transaction(connection, work)
 
@@ -99,13 +107,15 @@ def apply(connection: Connection, definition: ApplicationDefinition, *, home: Pa
     """Deploy the application in one transaction and return the executed plan.
 
     Raise DefinitionRefused with all problems if there are any. An unchanged application changes nothing."""
+    # Before the routing lock: publishers wait for whoever holds it, and a holder that computes for seconds is ended.
+    compared, plan_before = _read_and_compare(connection, definition, home)
 
     def work(connection: Connection) -> Plan:
         # The lock of change_routing without its new version: applies are serialised, and no port changes its state
         # between the comparison and the changes.
         connection.execute("SELECT pg_advisory_xact_lock(7001, 0)")
         deployed = read_deployed(connection, definition.name)
-        planned = compare(definition, deployed, home)
+        planned = plan_before if _is_same(deployed, compared) else compare(definition, deployed, home)
         problems = planned.problems or _check_removed_locations(connection, definition, deployed)
         if problems:
             raise DefinitionRefused(f"The application {definition.name!r}", problems)
@@ -115,6 +125,11 @@ def apply(connection: Connection, definition: ApplicationDefinition, *, home: Pa
         return planned
 
     return operator_transaction(connection, work)
+
+
+def _is_same(deployed: Deployed, compared: Deployed) -> bool:
+    """Return True if nothing was deployed or changed in between. Files that were received since are checked later."""
+    return replace(deployed, unfinished_files={}) == replace(compared, unfinished_files={})
 
 
 def _check_removed_locations(

@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,14 +15,17 @@ from postroom import Application, Property, Retry, adapters, pipelines
 from postroom.adapters import ReceiveAdapter
 from postroom.agent.direct.message_agent import MessageAgent
 from postroom.agent.routing.table import RoutingTable
-from postroom.application import SendPortState
+from postroom.application import ApplicationDefinition, SendPortState
 from postroom.errors import DefinitionRefused, PublishFailed
 from postroom.message import Context, Message
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import PortState, find_host, read_hosts, read_receive_locations, read_send_ports
 from postroom.messagebox.connection import Connection, connect
+from postroom.operations.deployment import apply as apply_module
 from postroom.operations.deployment.apply import apply, plan
-from postroom.operations.deployment.plan import Action, ChangeKind
+from postroom.operations.deployment.compare import compare
+from postroom.operations.deployment.deployed import Deployed
+from postroom.operations.deployment.plan import Action, ChangeKind, Plan
 from postroom.operations.ports import send_ports as ports
 from postroom.properties import Property as AnyProperty
 from postroom.system_properties import SYSTEM_PROPERTIES
@@ -316,6 +320,47 @@ def test_a_failed_apply_changes_nothing(connection: Connection) -> None:
     assert [host.name for host in read_hosts(connection)] == ["Main"]
     assert publish(connection, "EU") == ("Europe",)
     assert publish(connection, "US") == ()
+
+
+def test_publishers_do_not_wait_while_an_application_is_compared(
+    connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that holds the routing lock and computes for seconds is ended as frozen."""
+    deploy(connection, orders())
+    is_free: list[bool] = []
+
+    def compare_and_lock(*arguments: Any) -> Plan:
+        with connect(database) as other:
+            is_free.append(read_value(other, "SELECT pg_try_advisory_lock_shared(7001, 0)"))
+            other.execute(  # a file that is received in the meantime
+                "INSERT INTO file_claims (interchange_id, location_id, name, path, state)"
+                " SELECT gen_random_uuid(), id, 'a.json', '/a.json', 2 FROM receive_locations"
+            )
+        return compare(*arguments)
+
+    monkeypatch.setattr(apply_module, "compare", compare_and_lock)
+    done = deploy(connection, orders(ports=("Europe", "New")))
+    assert ("create", "send port", "New") in list_changes(done)
+    assert is_free == [True]
+
+
+def test_an_application_is_compared_again_if_the_deployment_has_changed(
+    connection: Connection, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[int] = []
+
+    def compare_and_deploy(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Plan:
+        compared.append(len(deployed.send_ports))
+        if len(compared) == 1:
+            with connect(database) as other, pytest.MonkeyPatch.context() as original:
+                original.setattr(apply_module, "compare", compare)
+                deploy(other, orders(ports=("Europe", "New")))
+        return compare(definition, deployed, home)
+
+    monkeypatch.setattr(apply_module, "compare", compare_and_deploy)
+    done = deploy(connection, orders(ports=("Europe",)))
+    assert compared == [0, 2]
+    assert ("remove", "send port", "New") in list_changes(done)
 
 
 def test_concurrent_applies_are_serialised(connection: Connection, database: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from postroom import Application, adapters
+from postroom.application.checks import shared_endpoints
 from postroom.application.checks.shared_endpoints import shared_endpoint_problems
 
 HOME = Path("/home")
@@ -29,6 +30,20 @@ def test_two_ports_with_the_same_folder_and_name_are_rejected_with_the_line_and_
     assert "test_file_names.py:" in problem
     assert "send port 'a1': send port 'a0' writes into the same folder './out/' under the same names" in problem
     assert "name='%MessageID%-%SendPort%%SourceExtension%'" in problem
+
+
+def test_a_port_is_compared_with_the_ports_of_its_own_folder_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An application may have thousands of ports."""
+    resolved: list[str] = []
+    resolve = shared_endpoints._folder
+
+    def count(file: adapters.File, home: Path) -> str:
+        resolved.append(file.path)
+        return resolve(file, home)
+
+    monkeypatch.setattr(shared_endpoints, "_folder", count)
+    assert problems(application("a", *(adapters.File(f"out/{number}") for number in range(50)))) == []
+    assert len(resolved) == 50
 
 
 def test_ports_of_other_applications_are_checked_but_not_the_replaced_ports() -> None:
