@@ -33,6 +33,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bench.micro_batch",
         "bench.memory_packed",
     ),
+    "S": ("bench.publish_many",),
 }
 _FOLDER = Path(__file__).parent
 

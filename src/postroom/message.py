@@ -10,10 +10,11 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, Protocol, TypeVar, cast, overload
+
+import msgspec
 
 from postroom.errors import BadValue
 from postroom.filters.authorisation import MessagePredicate
@@ -33,6 +34,12 @@ FRAGMENTS_AT_A_TIME = max(1, CHUNK_SIZE // FRAGMENT_SIZE)
 
 #: The default name of the body part.
 BODY_NAME = "body"
+
+#: Sorts keys, so that equal contexts have the same text.
+_encode_json = msgspec.json.Encoder(order="deterministic").encode
+
+
+T = TypeVar("T")
 
 
 class Body(Protocol):
@@ -118,7 +125,9 @@ class Context(Mapping[Property, Value]):
     A context may have message predicates, which restrict the hosts that may receive the message.
     """
 
-    __slots__ = ("_predicates", "_promoted", "_written")
+    __slots__ = ("_json", "_predicates", "_promoted", "_written")
+
+    _json: str
 
     def __init__(
         self,
@@ -190,6 +199,15 @@ class Context(Mapping[Property, Value]):
         key = prop.key
         return self._promoted[key] if key in self._promoted else self._written[key]
 
+    @overload
+    def get(self, prop: Property, /) -> Value | None: ...
+    @overload
+    def get(self, prop: Property, /, default: T) -> Value | T: ...
+    def get(self, prop: Property, /, default: object = None) -> object:
+        # Without the exception of Mapping.get: most properties are missing in most contexts, and publishing asks often.
+        key = prop.key
+        return self._promoted[key] if key in self._promoted else self._written.get(key, default)
+
     def __iter__(self) -> Iterator[Property]:
         for key in (*self._promoted, *self._written):
             value = self._promoted[key] if key in self._promoted else self._written[key]
@@ -218,14 +236,20 @@ class Context(Mapping[Property, Value]):
 
     def to_json(self) -> str:
         """Return the stored form: ``{"promoted": {key: value}, "written": {key: value}}``, and with message predicates
-        ``"predicates": [[key, value]]``."""
+        ``"predicates": [[key, value]]``. Equal contexts have the same text."""
+        try:
+            return self._json
+        except AttributeError:
+            pass
         stored: dict[str, object] = {
             "promoted": {key: value_to_json(value) for key, value in self._promoted.items()},
             "written": {key: value_to_json(value) for key, value in self._written.items()},
         }
         if self._predicates:
             stored["predicates"] = predicates_to_json(self._predicates)
-        return json.dumps(stored, ensure_ascii=False, separators=(",", ":"))
+        # Kept, because a publish with an idempotency key needs it twice.
+        self._json = _encode_json(stored).decode()
+        return self._json
 
     @classmethod
     def from_json(cls, stored: str | bytes | Mapping[str, Any]) -> Context:
@@ -342,9 +366,11 @@ class Message:
         first = () if content is None else (Part(body=content, content_type=content_type),)
         return cls(context=context, parts=(*first, *parts))
 
-    @cached_property
+    @property
     def body(self) -> Part | None:
         """The body part, or None for a message without parts."""
+        if len(self.parts) == 1:
+            return self.parts[0]
         return next((part for part in self.parts if part.name == self.body_part_name), None)
 
     @property

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -32,6 +33,8 @@ from postroom.values import ValueType, check_value
 Ids = npt.NDArray[np.void]
 
 NUMBER_BITS = 38
+
+_encode_json = msgspec.json.Encoder().encode
 
 
 class IdKind(IntEnum):
@@ -183,8 +186,7 @@ def digest_messages(messages: Sequence[Message]) -> bytes:
     """Return a digest of the contexts and the parts of messages, in order. Generated ids are not in it."""
     digest = hashlib.blake2b(digest_size=16, person=b"postroom-publish")
     for message in messages:
-        context = json.dumps(json.loads(message.context.to_json()), sort_keys=True)
-        _add_to_digest(digest, context, message.body_part_name, len(message.parts))
+        _add_to_digest(digest, message.context.to_json(), message.body_part_name, len(message.parts))
         for part in message.parts:
             _add_to_digest(digest, part.name, part.content_type, part.charset, part.body.size)
             for chunk in part.body.chunks():
@@ -200,7 +202,7 @@ def start_request_digest(content_type: str | None, query: str) -> hashlib.blake2
 
 
 def _add_to_digest(digest: hashlib.blake2b, *values: str | int | None) -> None:
-    text = json.dumps(values).encode()
+    text = _encode_json(values)
     digest.update(len(text).to_bytes(8, "big") + text)
 
 

@@ -102,7 +102,8 @@ def build_columns(batch: Sequence[Mapping[str, Value]]) -> dict[str, pa.Array]:
     found: dict[str, ValueType] = {}
     for promoted in batch:
         for key, value in promoted.items():
-            if found.setdefault(key, type_of(value)) is not type_of(value):
+            value_type = type_of(value)
+            if found.setdefault(key, value_type) is not value_type:
                 raise BadValue(f"{key} is {found[key].noun} in one message and {value!r} in another.")
     return {
         key: pa.array([promoted.get(key) for promoted in batch], to_arrow_type(value_type))

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ from postroom.messagebox.connection import Connection
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 _TRAILER = struct.pack(">h", -1)
-_LENGTH = struct.Struct(">i")
+_COUNT, _LENGTH, _ARRAY = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">iiIii")
 _NULL = _LENGTH.pack(-1)
 
 #: NumPy types of the fixed-width columns.
@@ -41,6 +42,7 @@ ORIGINATOR = ("originator_sid", "originator_pid")
 #: The originator of a message. Only trusted logins may set it.
 StoredOriginator = tuple[str | None, str | None]
 PARTS = ("part_id", "name", "content_type", "charset", "size", "body")
+_START_OF_PART = _COUNT.pack(len(PARTS)) + _LENGTH.pack(16)
 QUEUE = ("host_id", "message_id", "subscription_id", "service_class", "service_id", "instance_id", "priority")
 SUSPENDED = (
     *("host_id", "message_id", "subscription_id", "service_class", "service_id", "instance_id", "priority", "task"),
@@ -124,14 +126,22 @@ def write_part(connection: Connection, part: Part) -> None:
 
 
 def _encode_part(part: Part) -> bytes:
-    return encode_row(
-        part.part_id.bytes,
-        part.name.encode(),
-        part.content_type.encode(),
-        part.charset.encode() if part.charset else None,
-        part.body.size.to_bytes(8, "big"),
-        None if part.body.size > FRAGMENT_SIZE else part.data,
+    size = part.body.size
+    return _START_OF_PART + b"".join(
+        (
+            part.part_id.bytes,
+            _encode_description(part.name, part.content_type, part.charset),
+            _encode_field(size.to_bytes(8, "big")),
+            _encode_field(None if size > FRAGMENT_SIZE else part.data),
+        )
     )
+
+
+@lru_cache(maxsize=256)
+def _encode_description(name: str, content_type: str, charset: str | None) -> bytes:
+    """Return the fields of a part that are the same for most parts of a batch."""
+    texts = (name.encode(), content_type.encode(), charset.encode() if charset else None)
+    return b"".join(map(_encode_field, texts))
 
 
 def _encode_spool_row(message: Message, context: str, originator: Sequence[str | None] = ()) -> bytes:
@@ -300,13 +310,11 @@ def _lay_out(
 
 def encode_row(*fields: bytes | None) -> bytes:
     """Encode one row of encoded fields. None is null."""
-    pieces = [struct.pack(">h", len(fields))]
-    for field in fields:
-        if field is None:
-            pieces.append(_NULL)
-        else:
-            pieces += (_LENGTH.pack(len(field)), field)
-    return b"".join(pieces)
+    return _COUNT.pack(len(fields)) + b"".join(map(_encode_field, fields))
+
+
+def _encode_field(field: bytes | None) -> bytes:
+    return _NULL if field is None else _LENGTH.pack(len(field)) + field
 
 
 def encode_jsonb(text: str) -> bytes:
@@ -318,8 +326,8 @@ def encode_uuid_array(ids: Sequence[bytes]) -> bytes:
     """Encode a uuid[] field of one dimension."""
     if not ids:
         return struct.pack(">iiI", 0, 0, 2950)
-    head = struct.pack(">iiIii", 1, 0, 2950, len(ids), 1)
-    return head + b"".join(_LENGTH.pack(16) + id for id in ids)
+    length = _LENGTH.pack(16)
+    return _ARRAY.pack(1, 0, 2950, len(ids), 1) + length + length.join(ids)
 
 
 class _FlushingWriter(LibpqWriter):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
@@ -315,3 +316,44 @@ def test_few_and_many_messages_are_published_alike(box: Box, with_index: bool, r
     assert (box.count("spool"), box.count("parts"), box.count("fragments")) == (3 * repeats, 3 * repeats, 5 * repeats)
     assert box.one("SELECT count(DISTINCT instance_id) FROM instances") == 6 * repeats
     assert check(box.connection) == []
+
+
+@pytest.mark.parametrize("few", [2, 5])
+def test_a_few_messages_take_as_many_round_trips_as_one(box: Box, few: int, tmp_path: Path) -> None:
+    """The first statement takes the routing lock, so the others must not wait for the network."""
+    box.add_port("Europe", "Region == 'EU'")
+    agent = box.agent()
+
+    for number in range(5):
+        agent.publish([order(), order()], key=f"before {number}")  # the statements get prepared
+
+    def count_round_trips(messages: int) -> int:
+        with (tmp_path / "trace").open("w+") as trace:
+            box.connection.pgconn.trace(trace.fileno())
+            agent.publish([order() for _ in range(messages)], key=str(messages))
+            box.connection.pgconn.untrace()
+            trace.seek(0)
+            return sum("ReadyForQuery" in line and line.endswith(" T\n") for line in trace)  # in a transaction
+
+    assert count_round_trips(few) == count_round_trips(1)
+    assert box.queued() == {"Europe": 10 + few + 1}
+
+
+def test_a_few_messages_are_published_again_after_a_change_of_subscriptions(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    agent = box.agent()
+    agent.publish([order()])
+    box.add_port("All", "exists(Region)")
+    published = agent.publish([order(), order(), order()], key="k")
+    assert {message.subscribers for message in published} == {("All", "Europe")}
+    assert check(box.connection) == []
+
+
+def test_one_stored_message_among_a_few_rejects_all_of_them(box: Box, with_index: bool) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    agent, stored = box.agent(warm=with_index), order()
+    agent.publish([stored])
+    with pytest.raises(StateError, match="is in the MessageBox already"):
+        agent.publish([order(), stored, order()], key="k")
+    assert box.queued() == {"Europe": 1}
+    assert len(agent.publish([order(), order()], key="k")) == 2, "the connection and the key can be used again"
