@@ -22,6 +22,9 @@ from postroom.properties import Property
 from postroom.safe_files import open_regular_file
 from postroom.values import Value, ValueType, check_value, type_of, value_from_json, value_to_json
 
+T = TypeVar("T")
+D = TypeVar("D")
+
 #: A larger body is stored in fragments of this size and is never in memory as a whole.
 FRAGMENT_SIZE = 102_400
 
@@ -37,9 +40,6 @@ BODY_NAME = "body"
 
 #: Sorts keys, so that equal contexts have the same text.
 _encode_json = msgspec.json.Encoder(order="deterministic").encode
-
-
-T = TypeVar("T")
 
 
 class Body(Protocol):
@@ -195,15 +195,15 @@ class Context(Mapping[Property, Value]):
             self._predicates,
         )
 
-    def __getitem__(self, prop: Property) -> Value:
+    def __getitem__(self, prop: Property[T]) -> T:
         key = prop.key
-        return self._promoted[key] if key in self._promoted else self._written[key]
+        return cast(T, self._promoted[key] if key in self._promoted else self._written[key])
 
     @overload
-    def get(self, prop: Property, /) -> Value | None: ...
+    def get(self, prop: Property[T], default: None = None, /) -> T | None: ...
     @overload
-    def get(self, prop: Property, /, default: T) -> Value | T: ...
-    def get(self, prop: Property, /, default: object = None) -> object:
+    def get(self, prop: Property[T], default: D, /) -> T | D: ...
+    def get(self, prop: Property[Any], default: object = None, /) -> object:
         # Without the exception of Mapping.get: most properties are missing in most contexts, and publishing asks often.
         key = prop.key
         return self._promoted[key] if key in self._promoted else self._written.get(key, default)

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Any, NoReturn, overload
+from typing import Any, Generic, NoReturn, overload
+
+from typing_extensions import TypeVar
 
 from postroom.errors import BadValue
 from postroom.filters.expression import NO_NOT, Filter, Operator, compare
@@ -34,6 +36,9 @@ PREFIXES = {
     "ErrorReport": ERROR_REPORT_NAMESPACE,
 }
 _SHORT = {namespace: prefix for prefix, namespace in PREFIXES.items()}
+
+#: The Python type of a property's values. ``Property`` alone is a property of any type.
+T_co = TypeVar("T_co", covariant=True, default=Any)
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DOTTED = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})+")
@@ -67,11 +72,11 @@ _TRANSPORT_TYPES = frozenset(
 )
 
 
-class Property:
+class Property(Generic[T_co]):
     """A property that messages can have and filters can compare.
 
-    ``Property("Orders.Total", Decimal)``; with ``namespace=`` the first argument is the name alone. The values of a
-    ``sensitive`` property take part in routing and are never shown.
+    ``Property("Orders.Total", Decimal)`` is a ``Property[Decimal]``; with ``namespace=`` the first argument is the name
+    alone. The values of a ``sensitive`` property take part in routing and are never shown.
 
     Comparing a property with a value creates a filter. Comparing it with another property returns True if they are the
     same: they have the same namespace, name and type.
@@ -79,7 +84,7 @@ class Property:
 
     __slots__ = ("key", "name", "namespace", "sensitive", "value_type")
 
-    def __init__(self, name: str, type: type, *, namespace: str | None = None, sensitive: bool = False) -> None:
+    def __init__(self, name: str, type: type[T_co], *, namespace: str | None = None, sensitive: bool = False) -> None:
         if namespace is None:
             if not _DOTTED.fullmatch(name):
                 raise BadValue(
@@ -104,7 +109,7 @@ class Property:
         self.key = property_key(namespace, name)
 
     @classmethod
-    def from_key(cls, key: str, value_type: ValueType, *, sensitive: bool = False) -> Property:
+    def from_key(cls, key: str, value_type: ValueType, *, sensitive: bool = False) -> Property[Any]:
         """Return the property of a stored key (``Orders#Region``)."""
         namespace, name = split_key(key)
         if namespace == DISTINGUISHED_NAMESPACE:
@@ -190,7 +195,7 @@ class Property:
         return partial(Property.from_key, sensitive=self.sensitive), (self.key, self.value_type)
 
 
-class DistinguishedField(Property):
+class DistinguishedField(Property[str]):
     """A distinguished field: a field of the body, stored in the context by its path. Written, never promoted (CTX-11).
 
     ``message.context.write(DistinguishedField("/order/note"), "as long as it likes")``

@@ -7,23 +7,26 @@ The names are BizTalk's own, to the letter.
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TypeVar
 
 from postroom.properties import ERROR_REPORT_NAMESPACE, FILE_NAMESPACE, HTTP_NAMESPACE, SYSTEM_NAMESPACE, Property
 
+T = TypeVar("T")
 
-def _bts(name: str, type: type) -> Property:
+
+def _bts(name: str, type: type[T]) -> Property[T]:
     return Property(name, type, namespace=SYSTEM_NAMESPACE)
 
 
-def _file(name: str, type: type) -> Property:
+def _file(name: str, type: type[T]) -> Property[T]:
     return Property(name, type, namespace=FILE_NAMESPACE)
 
 
-def _http(name: str, type: type, *, sensitive: bool = False) -> Property:
+def _http(name: str, type: type[T], *, sensitive: bool = False) -> Property[T]:
     return Property(name, type, namespace=HTTP_NAMESPACE, sensitive=sensitive)
 
 
-def _error(name: str, type: type) -> Property:
+def _error(name: str, type: type[T]) -> Property[T]:
     return Property(name, type, namespace=ERROR_REPORT_NAMESPACE)
 
 

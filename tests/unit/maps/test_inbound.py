@@ -125,7 +125,7 @@ class Priced(Map):
         return (Amount,)
 
     def transform(self, message: Message) -> Message:
-        amount = message.context[Total] * self.rate  # type: ignore[operator]
+        amount = message.context[Total] * self.rate
         changed = message.with_body(b"<invoice/>")
         return changed.with_context(changed.context.promote(Amount, amount))
 

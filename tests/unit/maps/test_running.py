@@ -55,7 +55,7 @@ def test_a_mapped_message_keeps_its_id_its_other_parts_and_its_properties(folder
     assert (sent.body.content_type, sent.body.charset) == ("application/xml", None)
     assert b"<amount>5</amount>" in sent.data
     assert sent.context[BTS.SPName] == "Invoices"
-    assert (sent.context[BTS.MessageType], sent.context[Amount]) == ("invoice", 5)
+    assert (sent.context[BTS.MessageType], sent.context[Amount]) == ("invoice", Decimal(5))
     # The target may promote it, but the new document has no value.
     assert Region not in sent.context
 
