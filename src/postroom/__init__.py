@@ -13,7 +13,18 @@ if TYPE_CHECKING:
     from postroom.agent.direct.direct_batch import Published
     from postroom.application import Application, Retry, Schedule, Throttling
     from postroom.client import Client, connect
-    from postroom.errors import PublishFailed
+    from postroom.errors import (
+        BadFilter,
+        BadValue,
+        DefinitionRefused,
+        KeyReused,
+        NotAllowed,
+        NotFound,
+        PostroomError,
+        PublishFailed,
+        StateError,
+        Unavailable,
+    )
     from postroom.message import Context, Message, Part
     from postroom.properties import Property
     from postroom.system_properties import BTS, FILE, HTTP, ErrorReport
@@ -25,17 +36,26 @@ __all__ = [
     "FILE",
     "HTTP",
     "Application",
+    "BadFilter",
+    "BadValue",
     "Client",
     "Context",
+    "DefinitionRefused",
     "ErrorReport",
+    "KeyReused",
     "Message",
+    "NotAllowed",
+    "NotFound",
     "Part",
+    "PostroomError",
     "Property",
     "PublishFailed",
     "Published",
     "Retry",
     "Schedule",
+    "StateError",
     "Throttling",
+    "Unavailable",
     "__version__",
     "adapters",
     "connect",
@@ -48,17 +68,26 @@ _HOMES = {
     "FILE": "postroom.system_properties",
     "HTTP": "postroom.system_properties",
     "Application": "postroom.application",
+    "BadFilter": "postroom.errors",
+    "BadValue": "postroom.errors",
     "Client": "postroom.client",
     "Context": "postroom.message",
+    "DefinitionRefused": "postroom.errors",
     "ErrorReport": "postroom.system_properties",
+    "KeyReused": "postroom.errors",
     "Message": "postroom.message",
+    "NotAllowed": "postroom.errors",
+    "NotFound": "postroom.errors",
     "Part": "postroom.message",
+    "PostroomError": "postroom.errors",
     "Property": "postroom.properties",
     "PublishFailed": "postroom.errors",
     "Published": "postroom.agent.direct.direct_batch",
     "Retry": "postroom.application",
     "Schedule": "postroom.application",
+    "StateError": "postroom.errors",
     "Throttling": "postroom.application",
+    "Unavailable": "postroom.errors",
     "connect": "postroom.client",
 }
 

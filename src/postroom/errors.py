@@ -272,10 +272,13 @@ class AddressRefused(DeliveryRefused):
 
 @dataclass(frozen=True)
 class PublishResult:
-    """The result for one message of a refused publish. Without a failure the message alone would have been accepted."""
+    """The result for one message of a refused publish. Without a failure the message alone would have been accepted.
+
+    A message without a subscriber has a routing failure report, whose id ``postroom explain`` takes."""
 
     message_id: uuid.UUID
     failure: PostroomError | None
+    report_id: uuid.UUID | None = None
 
 
 class PublishFailed(PostroomError):
@@ -285,12 +288,12 @@ class PublishFailed(PostroomError):
 
     def __init__(self, results: Sequence[PublishResult]) -> None:
         failures = [(result.message_id, result.failure) for result in results if result.failure is not None]
-        is_unroutable = any(isinstance(failure, RoutingFailure) for _, failure in failures)
+        report_id = next((result.report_id for result in results if result.report_id is not None), None)
         super().__init__(
             f"Nothing was published: {len(failures)} of {len(results)} messages cannot be published.",
             why="; ".join(f"{message_id}: {failure.what}" for message_id, failure in failures[:3]),
-            hint="'postroom explain' shows for a message which subscriptions it misses, and why."
-            if is_unroutable
+            hint=f"'postroom explain {report_id}' shows which subscriptions it misses, and why."
+            if report_id is not None
             else next((failure.hint for _, failure in failures if failure.hint), ""),
         )
         self.results = tuple(results)

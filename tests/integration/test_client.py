@@ -28,6 +28,7 @@ from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import migrate
 from postroom.operations.deployment.apply import apply
+from postroom.operations.explain.explanation import explain_message
 from postroom.operations.ports import send_ports
 
 Region = Property("Orders.Region", str)
@@ -88,9 +89,21 @@ def test_publish_many_publishes_all_or_none_with_a_result_per_message(client: Cl
     with pytest.raises(PublishFailed) as error:
         client.publish_many([good, Message.of(b"2")])
     assert [type(result.failure) for result in error.value.results] == [type(None), RoutingFailure]
+    assert [result.report_id is None for result in error.value.results] == [True, False]
     assert count(database, "work_queue") == 0
     published = client.publish_many([good, Message.of(b"2", promoted={Region: "US"})])
     assert [message.subscribers for message in published] == [("Audit", "Europe"), ("Audit",)]
+
+
+def test_explain_knows_the_message_that_had_no_subscriber(client: Client, database: str) -> None:
+    with pytest.raises(PublishFailed) as error:
+        client.publish(b"", written={Region: "MARS"})
+    [result] = error.value.results
+    assert f"postroom explain {result.report_id}" in error.value.hint
+    assert result.report_id is not None
+    with connect(database) as connection:
+        [explained] = explain_message(connection, result.report_id)
+    assert explained.context.get(Region) == "MARS"
 
 
 def test_properties_can_be_given_by_name(client: Client, database: str) -> None:

@@ -107,7 +107,7 @@ class DirectBatch(PublishBatch):
             return False
         self._bad_values = _find_bad_values(self._matcher.value_types(connection), self._messages)
         if any(not _is_suspended_on_failure(self._messages[row]) for row in self._bad_values):
-            raise PublishFailed(_build_results(self._messages, self._bad_values))
+            raise PublishFailed(_build_results(self._messages, self._bad_values, {}))
         if any(has_originator(message.context) for message in self._messages):
             self._login = self._matcher.login(connection)
             self._messages = [
@@ -211,12 +211,14 @@ class DirectBatch(PublishBatch):
 
     def _reject(self, failures: Mapping[int, RoutingFailure | BadValue]) -> UnroutableMessages:
         unit = uuid.uuid4()  # not that of the publish, which can be repeated and fail again
-        reports = [
-            self._build_report(row, failure, unit=unit, number=row, related=None)
+        reports = {
+            row: self._build_report(row, failure, unit=unit, number=row, related=None)
             for row, failure in failures.items()
             if isinstance(failure, RoutingFailure)
-        ]
-        return UnroutableMessages(PublishFailed(_build_results(self._messages, failures)), reports)
+        }
+        report_ids = {row: report.message_id for row, report in reports.items()}
+        results = _build_results(self._messages, failures, report_ids)
+        return UnroutableMessages(PublishFailed(results), list(reports.values()))
 
     def _build_reports(self) -> list[RoutingFailureReport]:
         """Return the reports about suspended messages without subscribers. A bad value needs no report: it cannot be
@@ -308,10 +310,13 @@ def _get_inline_data(part: Part) -> bytes | None:
 
 
 def _build_results(
-    messages: Sequence[Message], failures: Mapping[int, RoutingFailure | BadValue]
+    messages: Sequence[Message],
+    failures: Mapping[int, RoutingFailure | BadValue],
+    report_ids: Mapping[int, uuid.UUID],
 ) -> list[PublishResult]:
     return [
-        PublishResult(message_id=message.message_id, failure=failures.get(row)) for row, message in enumerate(messages)
+        PublishResult(message_id=message.message_id, failure=failures.get(row), report_id=report_ids.get(row))
+        for row, message in enumerate(messages)
     ]
 
 
