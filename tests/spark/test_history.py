@@ -75,7 +75,7 @@ def test_contexts_have_a_row_per_property_and_redact_sensitive_values(filled: Bo
     rows = rows_of(reader_of(filled, "contexts", where="kind == 'promoted'"))
     found = {(row["property"], row["value_type"], row["value"]) for row in rows}
     assert found >= {(Region.key, "str", "(hidden)"), (Priority.key, "int", "7")}
-    everybody = rows_of(reader_of(filled, "contexts", where="property == 'BTS#OriginatorPID'"))
+    everybody = rows_of(reader_of(filled, "contexts", where="property == 'BTS.OriginatorPID'"))
     assert [row["value"] for row in everybody] == ["Guest", "Guest"]
 
 
@@ -181,7 +181,7 @@ def test_a_notebook_reads_joins_and_filters(registered: SparkSession, filled: Bo
     small = table.where(table.size < 1000).where(table.published_at < soon).select("message_id", "size")
     assert [row["size"] for row in small.collect()] == [8]
     contexts = registered.read.format("postroom").option("url", filled.url).load("contexts")
-    regions = contexts.where("property = 'Orders#Region'").join(small, "message_id")
+    regions = contexts.where("property = 'Orders.Region'").join(small, "message_id")
     assert [row["value"] for row in regions.collect()] == ["EU"]
 
 
