@@ -60,6 +60,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "message": LazyCommand("postroom.cli.commands.messages:message", "List, show and save stored messages."),
     "queue": LazyCommand("postroom.cli.commands.queues:queue", "Show the queues of the hosts."),
     "jobs": LazyCommand("postroom.cli.commands.jobs:jobs", "List and run the housekeeping jobs."),
+    "database": LazyCommand(
+        "postroom.cli.commands.database:database", "Run the embedded PostgreSQL of a home folder alone."
+    ),
     "check": LazyCommand(
         "postroom.cli.commands.jobs:check", "Verify the invariants of the MessageBox and list violations."
     ),

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import click
 
 from postroom.cli.rendering.output import Format
-from postroom.errors import NotFound
+from postroom.errors import BadValue, NotFound
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -98,6 +98,22 @@ def _store_option(context: click.Context, parameter: click.Parameter, value: Any
         context.obj = replace(context.ensure_object(CommandOptions), **chosen)
         context.meta[_OUTPUT] = context.obj.output
 
+
+class _IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in later versions
+    """An id, or the start of an id. Converted to a ShortId."""
+
+    name = "id"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        from postroom.operations.short_ids import ShortId
+
+        try:
+            return value if isinstance(value, ShortId) else ShortId.parse(value)
+        except BadValue as error:
+            self.fail(error.join_sentences(), parameter, context)
+
+
+ID = _IdType()
 
 #: The names of the objects that a command changes.
 names_argument = click.argument("names", nargs=-1, required=True, metavar="NAME...")

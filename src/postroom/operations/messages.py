@@ -19,6 +19,7 @@ from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_messages import set_originator
 from postroom.operations.instances.listing import Instance, InstanceQuery, list_instances
 from postroom.operations.redaction import read_sensitive_keys, redact_context
+from postroom.operations.short_ids import ShortId, find_id
 from postroom.system_properties import BTS, ErrorReport
 
 _CHUNKS_PER_FETCH = 10
@@ -109,8 +110,9 @@ def get_message(connection: Connection, message_id: uuid.UUID) -> StoredMessage:
     )
 
 
-def resolve_message_id(connection: Connection, some_id: uuid.UUID) -> uuid.UUID:
+def resolve_message_id(connection: Connection, given: ShortId) -> uuid.UUID:
     """Return the message id for the id of a message or of an instance. Raise NotFound if it is neither."""
+    some_id = find_id(connection, given, "message")
     for query in (
         "SELECT message_id FROM spool WHERE message_id = %s",
         "SELECT message_id FROM instances WHERE instance_id = %s",

@@ -22,6 +22,7 @@ OTHERS = {
     "demo",
     "init",
     "up",
+    "database run",
     "host run",
     "location reset-stream",
     "pipeline run",

@@ -68,7 +68,7 @@ def test_ports_are_enlisted_started_stopped_and_unenlisted(applied: Run) -> None
     assert again.code == ExitCode.STATE
     assert again.err.splitlines() == [
         "Error: Port 'Europe' is already stopped.",
-        "   do: Possible operations: 'start' or 'unenlist'.",
+        " hint: Possible operations: 'start' or 'unenlist'.",
     ]
     assert "resumed" not in applied("port", "unenlist", "Europe").out
     assert applied("port", "enlist", "Europe").code == ExitCode.OK

@@ -97,7 +97,7 @@ def as_login(applied: Run, database: str, app: Path, tmp_path: Path) -> As:
 
 def is_rejected(ran: CommandResult) -> bool:
     lines = ran.err.splitlines()
-    return ran.code == ExitCode.STATE and [line.split(":")[0].strip() for line in lines] == ["Error", "why", "do"]
+    return ran.code == ExitCode.STATE and [line.split(":")[0].strip() for line in lines] == ["Error", "why", "hint"]
 
 
 def test_an_operator_can_list_and_operate_only(as_login: As) -> None:

@@ -147,7 +147,7 @@ def test_each_error_type_has_its_exit_code(
 
 def test_an_error_has_three_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     run_raising(StateError("The port is stopped.", why="It was stopped.", hint="Start it."), monkeypatch)
-    assert capsys.readouterr().err == "Error: The port is stopped.\n  why: It was stopped.\n   do: Start it.\n"
+    assert capsys.readouterr().err == "Error: The port is stopped.\n  why: It was stopped.\n hint: Start it.\n"
 
 
 def test_an_error_is_json_if_json_is_requested(

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import ID, CommandOptions, common_options, pass_options
 from postroom.cli.rendering.output import Format, to_json
+
+if TYPE_CHECKING:
+    from postroom.operations.short_ids import ShortId
 
 
 @click.command()
-@click.argument("message_id", required=False, type=click.UUID)
+@click.argument("message_id", required=False, type=ID)
 @click.option(
     "--file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -57,7 +60,7 @@ from postroom.cli.rendering.output import Format, to_json
 @pass_options
 def explain(
     options: CommandOptions,
-    message_id: uuid.UUID | None,
+    message_id: ShortId | None,
     file: Path | None,
     location: str | None,
     properties: tuple[str, ...],

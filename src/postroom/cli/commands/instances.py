@@ -12,12 +12,13 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.exit_codes import ExitCode
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import ID, CommandOptions, common_options, pass_options
 from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows, to_json
 
 if TYPE_CHECKING:
     from postroom.messagebox.connection import Connection
     from postroom.operations.instances.listing import GroupBy, Instance, InstanceQuery
+    from postroom.operations.short_ids import IdKind, ShortId
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -29,7 +30,7 @@ _STATES = {
     "resumable": ("SUSPENDED",),
     "not-resumable": ("SUSPENDED_NOT_RESUMABLE",),
 }
-_IDS = click.argument("ids", nargs=-1, type=click.UUID, metavar="[ID]...")
+_IDS = click.argument("ids", nargs=-1, type=ID, metavar="[ID]...")
 _ALL = click.option("--all", "everything", is_flag=True, help="All instances that match the options below.")
 _YES = click.option("--yes", is_flag=True, help="Skip the confirmation.")
 
@@ -50,10 +51,8 @@ def _condition_options(command: Command) -> Command:
                 "--port", metavar="NAME", help="Only instances of this send port, group, receive port or location."
             ),
             click.option("--error", metavar="CODE", help="Only instances with this error code, such as DELIVERY."),
-            click.option("--message", type=click.UUID, help="Only instances that refer to this message."),
-            click.option(
-                "--interchange", type=click.UUID, help="Only instances whose messages belong to this interchange."
-            ),
+            click.option("--message", type=ID, help="Only instances that refer to this message."),
+            click.option("--interchange", type=ID, help="Only instances whose messages belong to this interchange."),
         )
     ):
         command = option(command)
@@ -96,7 +95,7 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
     from postroom.operations.instances.listing import check_names, count_instances, list_instances
 
     with open_messagebox(options) as connection:
-        check_names(connection, _build_query(conditions))
+        check_names(connection, _build_query(connection, conditions))
         if group_by is not None:
             counts = [
                 {
@@ -106,12 +105,12 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
                     "oldest": count.oldest,
                     "newest": count.newest,
                 }
-                for count in count_instances(connection, _build_query(conditions), group_by)
+                for count in count_instances(connection, _build_query(connection, conditions), group_by)
             ]
             columns = [group_by, "state", "count", "oldest", "newest"]
             show_rows(counts, columns, options.output, empty="No instances.")
             return
-        found = list_instances(connection, _build_query(conditions, limit=limit + 1))
+        found = list_instances(connection, _build_query(connection, conditions, limit=limit + 1))
     columns = ["instance_id", "state", "service", "host", "attempt", "since", "error_code", "reason"]
     if any(instance.messages > 1 for instance in found):
         columns.insert(4, "messages")
@@ -120,15 +119,16 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
         columns,
         options.output,
         empty="No instances.",
+        optional=["attempt", "host", "since", "error_code", "messages"],
     )
     report_truncation(len(found), limit, options.output)
 
 
 @instance.command()
-@click.argument("instance_id", type=click.UUID, metavar="ID")
+@click.argument("instance_id", type=ID, metavar="ID")
 @common_options
 @pass_options
-def show(options: CommandOptions, instance_id: uuid.UUID) -> None:
+def show(options: CommandOptions, instance_id: ShortId) -> None:
     """Show an instance, why it is suspended, and what to do.
 
     \b
@@ -137,9 +137,10 @@ def show(options: CommandOptions, instance_id: uuid.UUID) -> None:
     """
     from postroom.operations.instances.advice import get_advice
     from postroom.operations.instances.listing import get_instance
+    from postroom.operations.short_ids import find_id
 
     with open_messagebox(options) as connection:
-        found = get_instance(connection, instance_id)
+        found = get_instance(connection, find_id(connection, instance_id, "instance"))
     row = {**_to_row(found, options.output), "what_to_do": get_advice(found)}
     if options.output is Format.TABLE:
         # The reason repeats the first line of the description. Empty fields are left out.
@@ -163,7 +164,7 @@ def show(options: CommandOptions, instance_id: uuid.UUID) -> None:
 def resume(
     options: CommandOptions,
     /,
-    ids: tuple[uuid.UUID, ...],
+    ids: tuple[ShortId, ...],
     body: Path | None,
     allow_empty: bool,
     everything: bool,
@@ -205,7 +206,7 @@ def resume(
 @common_options
 @pass_options
 def suspend(
-    options: CommandOptions, /, ids: tuple[uuid.UUID, ...], everything: bool, yes: bool, **conditions: Any
+    options: CommandOptions, /, ids: tuple[ShortId, ...], everything: bool, yes: bool, **conditions: Any
 ) -> None:
     """Suspend instances that are ready to run or wait for a retry, until they are resumed.
 
@@ -228,7 +229,7 @@ def suspend(
 @common_options
 @pass_options
 def terminate(
-    options: CommandOptions, /, ids: tuple[uuid.UUID, ...], everything: bool, yes: bool, **conditions: Any
+    options: CommandOptions, /, ids: tuple[ShortId, ...], everything: bool, yes: bool, **conditions: Any
 ) -> None:
     """Delete instances. Their messages are deleted too, unless other instances refer to them.
 
@@ -262,7 +263,7 @@ def _ask(question: str, done: str) -> None:
 
 def _operate(
     options: CommandOptions,
-    ids: tuple[uuid.UUID, ...],
+    ids: tuple[ShortId, ...],
     everything: bool,
     conditions: dict[str, Any],
     one: Callable[[Connection, uuid.UUID], None],
@@ -272,6 +273,7 @@ def _operate(
 ) -> None:
     from postroom.operations.all_or_none import all_or_none
     from postroom.operations.instances.listing import check_names
+    from postroom.operations.short_ids import find_id
 
     if bool(ids) == everything:
         raise click.UsageError("Give either ids or --all.")
@@ -281,19 +283,24 @@ def _operate(
         _ask(question, done)
     with open_messagebox(options) as connection:
         if everything:
-            query = _build_query(conditions)
+            query = _build_query(connection, conditions)
             check_names(connection, query)
             count = many(connection, query)
         else:
-            count = len(all_or_none(connection, ids, one))
+            found = [find_id(connection, given, "instance") for given in ids]
+            count = len(all_or_none(connection, found, one))
     if options.output is Format.JSON:
         click.echo(to_json({done: count}))
     else:
         click.echo(f"{count} {'instance' if count == 1 else 'instances'} {done}.")
 
 
-def _build_query(conditions: dict[str, Any], *, limit: int | None = None) -> InstanceQuery:
+def _build_query(connection: Connection, conditions: dict[str, Any], *, limit: int | None = None) -> InstanceQuery:
     from postroom.operations.instances.listing import InstanceQuery, InstanceState
+    from postroom.operations.short_ids import find_id
+
+    def find(given: ShortId | None, kind: IdKind) -> uuid.UUID | None:
+        return None if given is None else find_id(connection, given, kind)
 
     states = [InstanceState[name] for chosen in conditions["states"] for name in _STATES[chosen]]
     return InstanceQuery(
@@ -301,8 +308,8 @@ def _build_query(conditions: dict[str, Any], *, limit: int | None = None) -> Ins
         host=conditions["host"],
         port=conditions["port"],
         error_code=conditions["error"],
-        message_id=conditions["message"],
-        interchange_id=conditions["interchange"],
+        message_id=find(conditions["message"], "message"),
+        interchange_id=find(conditions["interchange"], "interchange"),
         limit=limit,
     )
 

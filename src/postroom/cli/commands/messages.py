@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import ID, CommandOptions, common_options, pass_options
 from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows, to_json
 
-_ID = click.argument("message_id", type=click.UUID)
+if TYPE_CHECKING:
+    from postroom.operations.short_ids import ShortId
+
+_ID = click.argument("message_id", type=ID)
 
 
 @click.group(cls=CommandGroup)
@@ -57,7 +60,7 @@ def list_(options: CommandOptions, message_type: str | None, limit: int) -> None
 @_ID
 @common_options
 @pass_options
-def show(options: CommandOptions, message_id: uuid.UUID) -> None:
+def show(options: CommandOptions, message_id: ShortId) -> None:
     """Show a message: its properties, message predicates, parts, and the instances that refer to it.
 
     \b
@@ -117,7 +120,7 @@ def show(options: CommandOptions, message_id: uuid.UUID) -> None:
 @click.option("--part", metavar="NAME", help="Name of another part, instead of the body.")
 @common_options
 @pass_options
-def body(options: CommandOptions, message_id: uuid.UUID, part: str | None) -> None:
+def body(options: CommandOptions, message_id: ShortId, part: str | None) -> None:
     """Write the body of a message to standard output, unchanged.
 
     \b
@@ -147,7 +150,7 @@ def body(options: CommandOptions, message_id: uuid.UUID, part: str | None) -> No
 )
 @common_options
 @pass_options
-def save(options: CommandOptions, message_id: uuid.UUID, folder: Path) -> None:
+def save(options: CommandOptions, message_id: ShortId, folder: Path) -> None:
     """Save the context and the parts of a message as files, in a folder named after the message id.
 
     \b

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import ID, CommandOptions, common_options, pass_options
 from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows, to_json
 
 if TYPE_CHECKING:
+    from postroom.operations.short_ids import ShortId
     from postroom.operations.subscriptions import Subscription
 
 
@@ -31,7 +31,7 @@ def subscription() -> None:
 @click.option(
     "--service", metavar="NAME", help="Only subscriptions of this service (such as a send port) or through this group."
 )
-@click.option("--instance", type=click.UUID, help="Only subscriptions of this service instance.")
+@click.option("--instance", type=ID, help="Only subscriptions of this service instance.")
 @click.option(
     "--limit", type=click.IntRange(min=1), metavar="N", default=200, show_default=True, help="Maximum number of rows."
 )
@@ -41,7 +41,7 @@ def list_(
     options: CommandOptions,
     type_: Literal["activation", "instance"] | None,
     service: str | None,
-    instance: uuid.UUID | None,
+    instance: ShortId | None,
     limit: int,
 ) -> None:
     """List the subscriptions.
@@ -50,11 +50,13 @@ def list_(
     Example:
       postroom subscription list --service Europe -o json
     """
+    from postroom.operations.short_ids import find_id
     from postroom.operations.subscriptions import list_subscriptions
 
     with open_messagebox(options) as connection:
+        instance_id = None if instance is None else find_id(connection, instance, "subscriber")
         found = list_subscriptions(
-            connection, subscription_type=type_, service=service, instance_id=instance, limit=limit + 1
+            connection, subscription_type=type_, service=service, instance_id=instance_id, limit=limit + 1
         )
     columns = ["subscription_id", "service_name", "group", "type", "state", "host", "priority", "filter"]
     if any(subscription.instance_id is not None for subscription in found[:limit]):

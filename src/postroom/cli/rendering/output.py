@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -19,6 +20,20 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+#: The colours of states in tables.
+_STATE_STYLES = {
+    "active": "green",
+    "started": "green",
+    "enabled": "green",
+    "receiving": "green",
+    "waiting to retry": "yellow",
+    "stopped": "yellow",
+    "disabled": "yellow",
+    "suspended": "red",
+    "suspended, not resumable": "red",
+}
+
+
 class Format(StrEnum):
     """The output format."""
 
@@ -26,8 +41,16 @@ class Format(StrEnum):
     JSON = "json"
 
 
-def show_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output: Format, *, empty: str = "") -> None:
-    """Write a listing. ``columns`` are the keys that a table shows, in order. JSON has every key of a row.
+def show_rows(
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str],
+    output: Format,
+    *,
+    empty: str = "",
+    optional: Sequence[str] = (),
+) -> None:
+    """Write a listing. ``columns`` are the keys that a table shows, in order. JSON has every key of a row. A terminal
+    that is too narrow does not show the ``optional`` columns, the first of them is left out first.
 
     >>> show_rows([{"name": "Europe", "state": "started"}], ["name", "state"], options.output, empty="No ports.")
     """
@@ -40,12 +63,18 @@ def show_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output:
     from rich.table import Table
     from rich.text import Text  # plain text: a value is not markup
 
+    columns = _fit(rows, columns, optional)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         is_numeric = bool(rows) and all(_is_number(row.get(column)) for row in rows)
-        table.add_column(column.replace("_", " "), justify="right" if is_numeric else "left", overflow="fold")
+        has_ids = any(isinstance(row.get(column), uuid.UUID) for row in rows)
+        justify: Literal["left", "right"] = "right" if is_numeric else "left"
+        table.add_column(column.replace("_", " "), justify=justify, overflow="fold", no_wrap=has_ids)
     for row in rows:
-        table.add_row(*(Text(to_text(row.get(column))) for column in columns))
+        texts = {column: Text(to_text(row.get(column))) for column in columns}
+        if "state" in texts:
+            texts["state"].stylize(_STATE_STYLES.get(texts["state"].plain, ""))
+        table.add_row(*texts.values())
     _write(table)
 
 
@@ -93,7 +122,7 @@ def show_error(error: PostroomError, output: Format) -> None:
         click.echo(to_json({"error": described}), err=True)
         return
     click.echo(f"{click.style('Error:', fg='red', bold=True)} {error.what}", err=True)
-    for label, text in (("  why: ", error.why), ("   do: ", error.hint)):
+    for label, text in (("  why: ", error.why), (" hint: ", error.hint)):
         if text:
             lines = text.splitlines()
             click.echo("\n".join([label + lines[0], *(" " * len(label) + line for line in lines[1:])]), err=True)
@@ -139,6 +168,20 @@ def format_duration(age: timedelta | None) -> str:
     units = [(days, "d"), (hours, "h"), (minutes, "min"), (whole % 60, "s")]
     first = next(number for number, (count, _) in enumerate(units) if count)
     return " ".join(f"{count} {unit}" for count, unit in units[first : first + 2] if count)
+
+
+def _fit(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], optional: Sequence[str]) -> list[str]:
+    """Leave out optional columns until the table fits the terminal. The last column is folded to a third of it."""
+    import shutil
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    kept = [*columns]
+    widths = {column: max(len(column), *(len(to_text(row.get(column))) for row in rows)) for column in columns if rows}
+    widths[columns[-1]] = width // 3
+    for column in optional:
+        if sum(widths[name] + 2 for name in kept) > width and column in kept:
+            kept.remove(column)
+    return kept
 
 
 def _is_number(value: object) -> bool:

@@ -69,7 +69,7 @@ END $$;
 GRANT EXECUTE ON FUNCTION
     messagebox.change_routing, messagebox.start_or_stop_subscription, messagebox.resume_stopped,
     messagebox.resume_stopped_group, messagebox.resume_instances, messagebox.suspend_instances,
-    messagebox.terminate_instances, messagebox.is_of_interchange
+    messagebox.terminate_instances, messagebox.is_of_interchange, messagebox.find_interchanges
     TO __OPERATORS_ROLE__;
 GRANT UPDATE (state) ON management.send_ports, management.send_port_groups TO __OPERATORS_ROLE__;
 GRANT UPDATE (enabled, schedule) ON management.receive_locations TO __OPERATORS_ROLE__;

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
-from datetime import timedelta
+import io
+import sys
+import uuid
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from postroom.cli.rendering.output import format_duration
+from postroom.cli.rendering.output import Format, format_duration, show_rows
 
 
 @pytest.mark.parametrize(
@@ -27,3 +30,46 @@ def test_a_duration_has_at_most_two_units(seconds: float, words: str) -> None:
 
 def test_no_duration_is_an_empty_text() -> None:
     assert format_duration(None) == ""
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+INSTANCES = [
+    {
+        "instance_id": uuid.UUID(int=1),
+        "state": "suspended, not resumable",
+        "service": "Europe",
+        "attempt": 1,
+        "since": datetime(2026, 1, 31, tzinfo=UTC),
+        "reason": "The published message could not be routed because no subscribers were found.",
+    }
+]
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_a_table_fits_the_terminal_without_breaking_ids(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "dumb")
+    show_rows(INSTANCES, list(INSTANCES[0]), Format.TABLE, optional=["attempt", "since"])
+    lines = terminal.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    assert str(uuid.UUID(int=1)) in lines[1]
+    assert ("attempt" in lines[0], "since" in lines[0]) == (width == 200, width == 200)
+
+
+def test_a_state_has_a_colour_only_in_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_rows(INSTANCES, ["state"], Format.TABLE)
+    assert capsys.readouterr().out.splitlines()[1] == "suspended, not resumable"
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    show_rows(INSTANCES, ["state"], Format.TABLE)
+    assert "\x1b[31msuspended, not resumable" in terminal.getvalue()

@@ -1,0 +1,63 @@
+"""Ids as users type them: whole, or shortened to a start that no other id has."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import dataclass
+from typing import Literal
+
+from postroom.errors import BadValue, NotFound
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.statements import statement
+
+_DIGITS = 32
+_MIN_DIGITS = 4
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class ShortId:
+    """The start of an id, or a whole id. All ids from ``first`` to ``last`` have this start."""
+
+    text: str
+    first: uuid.UUID
+    last: uuid.UUID
+
+    @classmethod
+    def parse(cls, text: str) -> ShortId:
+        """Parse hexadecimal digits, with or without hyphens. Raise BadValue for anything else."""
+        digits = text.strip().strip("{}").replace("-", "")
+        if not re.fullmatch(f"[0-9a-fA-F]{{{_MIN_DIGITS},{_DIGITS}}}", digits):
+            raise BadValue(
+                f"{text!r} is not an id.", hint=f"Give the id, or at least its first {_MIN_DIGITS} hexadecimal digits."
+            )
+        return cls(text, uuid.UUID(digits.ljust(_DIGITS, "0")), uuid.UUID(digits.ljust(_DIGITS, "f")))
+
+    @property
+    def is_whole(self) -> bool:
+        return self.first == self.last
+
+
+#: What a short id identifies. A message can be given by the id of one of its instances. A subscriber is an instance
+#: with subscriptions of its own.
+IdKind = Literal["message", "instance", "subscriber", "interchange"]
+
+
+def find_id(connection: Connection, given: ShortId, kind: IdKind) -> uuid.UUID:
+    """Return the whole id. Raise NotFound if none starts as given, BadValue if several do."""
+    if given.is_whole:
+        return given.first
+    parameters = {"kind": kind, "first": given.first, "last": given.last, "limit": _SHOWN + 1}
+    found = [found_id for (found_id,) in connection.execute(statement("queries/find_ids"), parameters)]
+    if not found:
+        raise NotFound(f"No {kind} has an id that starts with {given.text}.", hint="Give more digits, or the whole id.")
+    if len(found) > 1:
+        more = " and more" if len(found) > _SHOWN else ""
+        raise BadValue(
+            f"More than one {kind} has an id that starts with {given.text}.",
+            why=f"There are {', '.join(map(str, found[:_SHOWN]))}{more}.",
+            hint="Give more digits, or the whole id.",
+        )
+    result: uuid.UUID = found[0]
+    return result

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from postroom.cli.exit_codes import ExitCode
+from tests.integration.cli.conftest import Run
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_postgresql_runs_alone_until_it_is_stopped(home: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "postroom", "database", "run", "--home", str(home), "-o", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        assert process.stderr.readline() == "PostgreSQL is running. Press Ctrl-C to stop it.\n"
+        url = json.loads("".join(process.stdout.readline() for _ in range(3)))["url"]
+        with psycopg.connect(url) as connection:
+            assert connection.execute("SELECT count(*) FROM messagebox.spool").fetchone() == (0,)
+        process.send_signal(number)
+        assert process.wait() == ExitCode.OK
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(url)
+
+
+def test_a_server_of_its_own_is_not_run(run: Run) -> None:
+    refused = run("database", "run")
+    assert refused.code == ExitCode.USAGE
+    assert "The database of --database is a server of its own." in refused.err

@@ -1,0 +1,42 @@
+"""Ids that are shortened to a unique start."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from postroom import BTS, Message
+from postroom.errors import BadValue, NotFound
+from postroom.operations.messages import resolve_message_id
+from postroom.operations.short_ids import IdKind, ShortId, find_id
+from tests.support.box import Box, Region
+
+INTERCHANGE = uuid.UUID("5c0a7a5e-0000-4000-8000-000000000001")
+
+
+@pytest.mark.parametrize("text", ["", "abc", "xyz12", "5c0a7a5e-0000-4000-8000-0000000000012", "%'; --"])
+def test_text_that_is_no_id_is_rejected(text: str) -> None:
+    with pytest.raises(BadValue, match="is not an id"):
+        ShortId.parse(text)
+
+
+def test_an_id_can_be_shortened_to_a_unique_start(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    context = Message.of(promoted={Region: "EU"}, written={BTS.InterchangeID: str(INTERCHANGE)}).context
+    message = Message(context=context, message_id=uuid.UUID("aaaa1111-0000-4000-8000-000000000001"))
+    other = Message(context=context, message_id=uuid.UUID("aaaa1111-0000-4000-8000-000000000002"))
+    box.agent().publish([message, other])
+    instances = [row[0] for row in box.connection.execute("SELECT instance_id FROM instances ORDER BY 1")]
+
+    def find(text: str, kind: IdKind) -> uuid.UUID:
+        return find_id(box.connection, ShortId.parse(text), kind)
+
+    assert find("5c0a7A5E-0000", "interchange") == INTERCHANGE
+    assert find(str(instances[0]), "instance") == instances[0]
+    assert resolve_message_id(box.connection, ShortId.parse(str(other.message_id)[:36])) == other.message_id
+    with pytest.raises(BadValue, match="More than one message has an id that starts with aaaa1111") as several:
+        find("aaaa1111", "message")
+    assert str(message.message_id) in several.value.why
+    with pytest.raises(NotFound, match="No instance has an id that starts with bbbb"):
+        find("bbbb", "instance")
