@@ -167,3 +167,17 @@ def test_check_reports_a_login_that_counted_down_what_it_did_not_count_up(
     assert check(box.connection) == []
     _complete_an_own_reference(box, login)
     assert str(message_id) in str(check(box.connection))
+
+
+def test_no_login_can_delete_receipts_of_the_last_day(box: Box, login: Connection) -> None:
+    """A unit of work without its receipt could be published twice."""
+    box.connection.execute(
+        "INSERT INTO receipts (unit, published_at)"
+        " SELECT gen_random_uuid(), now() - age * interval '1 h' FROM unnest(ARRAY[0, 23, 25]) AS age"
+    )
+    if login.info.user == "olga":
+        with pytest.raises(NotAllowed):
+            login.execute("SELECT purge_receipts('0', 'infinity')")
+    else:
+        assert login.execute("SELECT purge_receipts('0', 'infinity')").fetchone() == (1,)
+        assert box.count("receipts") == 2

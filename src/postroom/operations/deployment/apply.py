@@ -78,27 +78,22 @@ def plan_first_deployment(definition: ApplicationDefinition, *, home: Path) -> P
 
 def find_deployment_problems(connection: Connection, part: ApplicationDefinition, *, home: Path) -> tuple[Problem, ...]:
     """Return the conflicts of the valid ``part`` of an invalid application with the MessageBox."""
-
-    def work(connection: Connection) -> tuple[Problem, ...]:
-        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        return find_problems(part, read_deployed(connection, part.name), home)
-
-    return transaction(connection, work)
+    return find_problems(part, _read_snapshot(connection, part.name), home)
 
 
 def plan(connection: Connection, definition: ApplicationDefinition, *, home: Path) -> Plan:
     """Return what ``apply`` would do now, including conflicts with the MessageBox. Nothing is changed."""
-    return _read_and_compare(connection, definition, home)[1]
+    return compare(definition, _read_snapshot(connection, definition.name), home)
 
 
-def _read_and_compare(connection: Connection, definition: ApplicationDefinition, home: Path) -> tuple[Deployed, Plan]:
+def _read_snapshot(connection: Connection, application: str) -> Deployed:
+    """Read the deployment in a transaction of its own, or in the snapshots of the caller's transaction."""
     is_outermost = connection.info.transaction_status is TransactionStatus.IDLE
 
-    def work(connection: Connection) -> tuple[Deployed, Plan]:
-        if is_outermost:  # otherwise the caller's transaction decides
+    def work(connection: Connection) -> Deployed:
+        if is_outermost:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        deployed = read_deployed(connection, definition.name)
-        return deployed, compare(definition, deployed, home)
+        return read_deployed(connection, application)
 
     return transaction(connection, work)
 
@@ -108,7 +103,8 @@ def apply(connection: Connection, definition: ApplicationDefinition, *, home: Pa
 
     Raise DefinitionRefused with all problems if there are any. An unchanged application changes nothing."""
     # Before the routing lock: publishers wait for whoever holds it, and a holder that computes for seconds is ended.
-    compared, plan_before = _read_and_compare(connection, definition, home)
+    compared = _read_snapshot(connection, definition.name)
+    plan_before = compare(definition, compared, home)
 
     def work(connection: Connection) -> Plan:
         # The lock of change_routing without its new version: applies are serialised, and no port changes its state
