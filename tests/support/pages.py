@@ -138,7 +138,7 @@ SET_BY = {
     "BTS.OutboundTransportType": f"{_SENDING}; for a dynamic send port the publisher",
     "BTS.OriginatorPID": "every message: `Guest`, or the party that a "
     "[trusted host](../how-to/authenticate-senders.md#trusted-hosts) names; "
-    "visible to filters only if a party resolver or a program promoted it",
+    "visible to filters only if an HTTP location with `api_keys` or `users`, a party resolver or a program promoted it",
     "BTS.OriginatorSID": "every message: the login that published it, or the account that a trusted host names; "
     "visible to filters like the party",
     "BTS.RetryInterval": f"{_SENDING}, in whole minutes",
@@ -157,7 +157,8 @@ SET_BY = {
     "HTTP.InboundHttpHeaders": "messages from an HTTP location, written: one line per header, without credentials",
     "HTTP.QueryString": "messages from an HTTP location, written, if the request had one",
     "HTTP.RemoteAddress": "messages from an HTTP location, written",
-    "HTTP.Username": "messages from an HTTP location, written: the user name of Basic authentication, not verified",
+    "HTTP.Username": "messages from an HTTP location, written: the user name of Basic authentication, verified only if "
+    "the location has `users`",
     "ErrorReport.Description": f"{_ERROR}, written: what, why and what to do",
     "ErrorReport.ErrorType": f"{_ERROR}, promoted: `FailedMessage`",
     "ErrorReport.FailureAdapter": f"{_ERROR}, written: the kind of the adapter",

@@ -35,7 +35,7 @@ def redact_adapter(adapter: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _redact_setting(key: str, value: Any) -> Any:
-    if key == "headers" and isinstance(value, Mapping):
+    if key in ("headers", "users") and isinstance(value, Mapping):
         return dict.fromkeys(value, HIDDEN)
     if key == "options" and isinstance(value, Mapping):
         return {name: HIDDEN if is_secret(name) else _redact_setting("url", text) for name, text in value.items()}

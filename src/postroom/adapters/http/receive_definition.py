@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from postroom.adapters.contract import AdapterDefinition
 from postroom.adapters.http.definition import find_timeout_problems
+from postroom.credentials import is_digest, is_password_hash, normalize_digest
 
 #: The default address to listen on. Only programs on the same machine can reach it.
 LOOPBACK = "127.0.0.1"
@@ -26,6 +28,10 @@ class HttpReceive(AdapterDefinition):
     body. ``timeout`` applies to the head of a request, and to each wait for more of its body. ``client_connections`` is
     the maximum number of connections from one address. With ``certificate`` and ``key`` (PEM files; a relative path is
     resolved against the home folder) the port accepts only TLS.
+
+    With ``api_keys`` (hashes of keys by ``components.key_hash``, with their parties) or ``users`` (user names, with
+    their ``adapters.password_hash``) a request needs the header X-API-Key or Basic authentication. Other requests get
+    a 401 before their body is read, and nothing of them is stored.
     """
 
     transport_type: ClassVar[str] = "HTTP"
@@ -42,6 +48,8 @@ class HttpReceive(AdapterDefinition):
     client_connections: int
     certificate: str | None
     key: str | None
+    api_keys: dict[str, str]
+    users: dict[str, str]
 
     def __init__(
         self,
@@ -54,6 +62,8 @@ class HttpReceive(AdapterDefinition):
         client_connections: int = 50,
         certificate: str | os.PathLike[str] | None = None,
         key: str | os.PathLike[str] | None = None,
+        api_keys: Mapping[str, str] | None = None,
+        users: Mapping[str, str] | None = None,
         kind: Literal["http_receive"] = "http_receive",
     ) -> None:
         super().__init__(
@@ -65,6 +75,8 @@ class HttpReceive(AdapterDefinition):
             client_connections=client_connections,
             certificate=os.fspath(certificate) if isinstance(certificate, os.PathLike) else certificate,
             key=os.fspath(key) if isinstance(key, os.PathLike) else key,
+            api_keys={normalize_digest(digest): party for digest, party in (api_keys or {}).items()},
+            users=dict(users or {}),
             kind=kind,
         )
 
@@ -82,6 +94,31 @@ class HttpReceive(AdapterDefinition):
             found.append(f"max_bytes is {self.max_bytes}, but must be at least 1.")
         if (self.certificate is None) != (self.key is None):
             found.append("certificate and key belong together: set both or neither.")
+        return found + self._authentication_problems()
+
+    @property
+    def needs_authentication(self) -> bool:
+        """True if a request needs an API key or a password."""
+        return bool(self.api_keys or self.users)
+
+    def _authentication_problems(self) -> list[str]:
+        # The wrong value may be a key or a password itself, so it is not shown.
+        found = [
+            f"api_keys: the entry of {party!r} is not the hash of a key; write components.key_hash(key)."
+            for digest, party in self.api_keys.items()
+            if not is_digest(digest)
+        ]
+        found += ["api_keys: a party has no name." for party in self.api_keys.values() if not party.strip()]
+        found += [
+            f"users: {user!r} is not a user name; it is empty or contains a colon."
+            for user in self.users
+            if not user.strip() or ":" in user
+        ]
+        found += [
+            f"users: the entry of {user!r} is not the hash of a password; write adapters.password_hash(password)."
+            for user, stored in self.users.items()
+            if not is_password_hash(stored)
+        ]
         return found
 
     def address(self, home: Path) -> str:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import logging
 import math
 import uuid
 from collections.abc import Iterator, Mapping
 
+from postroom.adapters.http.authentication import Authentication, parse_basic
 from postroom.adapters.http.connection import Request, RequestFailed, Response, build_error_response
 from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.agent.idempotency import interchange_for_key, start_request_digest
 from postroom.clock import Clock, system_clock
+from postroom.credentials import HASHED, KEY_HEADER, PasswordCheck, key_hash
 from postroom.errors import BadValue, KeyReused, MissingReference, NotAllowed, Unavailable
 from postroom.hosts.http.shared_connections import SharedConnections
 from postroom.message import Body, Context
@@ -20,9 +21,8 @@ from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.streams.throttle import Throttle, ThrottleWatch
-from postroom.pipelines.components.party import HASHED, KEY_HEADER, key_hash
 from postroom.pipelines.documents.temporary_bodies import Spool
-from postroom.system_properties import HTTP
+from postroom.system_properties import BTS, HTTP
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +43,7 @@ class HttpRequests:
         self._connections = connections
         self._clock = clock
         self._throttle = throttle
+        self._passwords = PasswordCheck()
         self.locations: Locations = {}
 
     def __call__(self, request: Request) -> Response:
@@ -51,6 +52,15 @@ class HttpRequests:
             return build_error_response(404, f"There is no receive location at {request.path}.")
         if request.method != "POST":
             return build_error_response(405, f"{request.method} is not allowed. Use POST.", {"Allow": "POST"})
+        assert isinstance(location.adapter, HttpReceive)
+        party: str | None = None
+        if location.adapter.needs_authentication:
+            authentication = Authentication(
+                api_keys=location.adapter.api_keys, users=location.adapter.users, passwords=self._passwords
+            )
+            party = authentication.authenticate(request)
+            if party is None:
+                return _reject_unauthenticated(location, request, authentication)
         if not location.enabled:
             return _retry_later("This receive location is disabled.", _DISABLED_RETRY_SECONDS)
         if not location.receives_at(self._clock()):
@@ -59,7 +69,7 @@ class HttpRequests:
             throttle = self._current_throttle(location.location_id)
             if throttle is not None:
                 return _retry_later(f"The MessageBox is busy: {throttle.reason}.", max(1, math.ceil(throttle.delay)))
-            return self._accept(location, request)
+            return self._accept(location, location.adapter.max_bytes, request, party)
         except Unavailable:
             return _retry_later("The MessageBox is unavailable.", _UNAVAILABLE_RETRY_SECONDS)
         except NotAllowed:
@@ -75,16 +85,14 @@ class HttpRequests:
         with self._connections.borrow(_CONNECTION_TIMEOUT) as connection:
             return self._throttle.current(connection, location_id)
 
-    def _accept(self, location: ReceiveLocation, request: Request) -> Response:
-        assert isinstance(location.adapter, HttpReceive)
-        max_bytes = location.adapter.max_bytes
+    def _accept(self, location: ReceiveLocation, max_bytes: int, request: Request, party: str | None) -> Response:
         announced = request.header("content-length")
         if announced is not None and int(announced) > max_bytes:
             raise RequestFailed(413, f"The body has {announced} bytes; the maximum is {max_bytes}.")
         interchange_id, has_key = _interchange_id(location, request)
         digest = start_request_digest(request.header("content-type"), request.query) if has_key else None
         try:
-            context = build_context(request)
+            context = build_context(request, party)
         except BadValue as error:
             raise RequestFailed(400, error.what) from None
         # Read the whole body first: a slow client must not block a connection and a transaction.
@@ -98,29 +106,31 @@ class HttpRequests:
         )
 
 
-def build_context(request: Request) -> Context:
-    """Return a context with the headers, the remote address and the user name. API keys are hashed."""
+def build_context(request: Request, party: str | None = None) -> Context:
+    """Return a context with the headers, the remote address, the user name and the authenticated party. API keys are
+    hashed."""
     headers = [(name, value) for name, value in request.headers if name not in _CREDENTIALS]
     lines = [f"{name}: {HASHED + key_hash(value) if name == KEY_HEADER else value}" for name, value in headers]
-    return (
+    given = parse_basic(request.header("authorization"))
+    context = (
         Context()
         .write(HTTP.InboundHttpHeaders, "\r\n".join(lines))
         .write(HTTP.RemoteAddress, request.remote)
         .write(HTTP.ContentType, request.header("content-type"))
         .write(HTTP.QueryString, request.query or None)
-        .write(HTTP.Username, _parse_user(request.header("authorization")))
+        .write(HTTP.Username, None if given is None else given[0])
     )
+    if party is None:
+        return context
+    # The MessageBox ignores both, unless the host is trusted.
+    return context.write(BTS.OriginatorSID, party).promote(BTS.OriginatorPID, party)
 
 
-def _parse_user(authorization: str | None) -> str | None:
-    """Return the user name of Basic authentication. It is not verified."""
-    scheme, _, credentials = (authorization or "").partition(" ")
-    if scheme.lower() != "basic":
-        return None
-    try:
-        return base64.b64decode(credentials.strip(), validate=True).decode().partition(":")[0] or None
-    except ValueError:  # not ASCII, not base64 or not UTF-8
-        return None
+def _reject_unauthenticated(location: ReceiveLocation, request: Request, authentication: Authentication) -> Response:
+    _log.info("%s: a request from %s has no valid credentials", location.name, request.remote)
+    return build_error_response(
+        401, f"This receive location needs {authentication.accepted}.", {"WWW-Authenticate": authentication.challenge}
+    )
 
 
 def _interchange_id(location: ReceiveLocation, request: Request) -> tuple[uuid.UUID, bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from postroom.credentials import key_hash
 from postroom.pipelines.components.compression import Gzip, Zip
 from postroom.pipelines.components.contract import (
     CONSUMED,
@@ -14,7 +15,7 @@ from postroom.pipelines.components.contract import (
 )
 from postroom.pipelines.components.json_schema import JsonSchema
 from postroom.pipelines.components.mime import Mime
-from postroom.pipelines.components.party import PartyByCertificate, PartyByKey, key_hash
+from postroom.pipelines.components.party import PartyByCertificate, PartyByKey
 from postroom.pipelines.components.smime import SMime
 from postroom.pipelines.components.text import Base64, Charset
 from postroom.pipelines.components.xsd import Xsd

@@ -13,52 +13,42 @@ If no resolver knows the sender, the party is Guest. The result is trusted only 
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import re
 from collections.abc import Mapping
 
+from postroom.credentials import (
+    HASHED,
+    KEY_HEADER,
+    find_by_digest,
+    is_digest,
+    key_hash,
+    normalize_digest,
+)
 from postroom.message import Message
 from postroom.pipelines.components.contract import PartyResolver
 from postroom.properties import Property
 from postroom.system_properties import BTS, HTTP
 from postroom.values import ValueType
 
-#: The HTTP header of an API key. The adapter writes only its hash into the context, with the prefix HASHED.
-KEY_HEADER = "x-api-key"
-HASHED = "sha256:"
-
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-
-
-def key_hash(key: str) -> str:
-    """Return the hash of an API key, which is stored instead of the key. Use keys of at least 128 random bits."""
-    return hashlib.sha256(key.encode()).hexdigest()
-
 
 class _ByDigest(PartyResolver):
     parties: Mapping[str, str]
 
     def __init__(self, parties: Mapping[str, str], **settings: object) -> None:
-        super().__init__(**{"parties": {_normalize(digest): party for digest, party in parties.items()}, **settings})
+        super().__init__(
+            **{"parties": {normalize_digest(digest): party for digest, party in parties.items()}, **settings}
+        )
 
     def problems(self) -> list[str]:
         found = [] if self.parties else ["There are no parties."]
         for digest, party in self.parties.items():
-            if not _DIGEST.fullmatch(digest):
+            if not is_digest(digest):
                 found.append(f"{digest[:20]!r} is not a SHA-256, which has 64 hexadecimal digits.")
             if not party.strip():
                 found.append(f"The party of {digest[:20]!r} has no name.")
         return found
 
     def _find_party(self, digest: str) -> str | None:
-        # All digests are compared in constant time, so that the duration reveals nothing.
-        matches = [party for known, party in self.parties.items() if hmac.compare_digest(known, _normalize(digest))]
-        return matches[0] if matches else None
-
-
-def _normalize(digest: str) -> str:
-    return re.sub(r"[\s:]", "", digest).lower()
+        return find_by_digest(self.parties, normalize_digest(digest))
 
 
 class PartyByCertificate(_ByDigest):

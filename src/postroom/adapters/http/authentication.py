@@ -1,0 +1,65 @@
+"""Authenticates HTTP requests by their head: API keys, and the passwords of Basic authentication.
+
+authentication = Authentication(api_keys={key_hash("…"): "Contoso"}, users={}, passwords=PasswordCheck())
+party = authentication.authenticate(request)          # None: respond with 401 and authentication.challenge
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from postroom.credentials import KEY_HEADER, PasswordCheck, find_by_digest, key_hash
+
+if TYPE_CHECKING:
+    from postroom.adapters.http.connection import Request
+
+
+def parse_basic(authorization: str | None) -> tuple[str, str] | None:
+    """Return the user name and the password of Basic authentication. They are not verified."""
+    scheme, _, credentials = (authorization or "").partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        user, _, password = base64.b64decode(credentials.strip(), validate=True).decode().partition(":")
+    except ValueError:  # not ASCII, not base64 or not UTF-8
+        return None
+    return (user, password) if user else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Authentication:
+    """What a location accepts: ``api_keys`` maps hashes to parties, ``users`` maps user names to password hashes."""
+
+    api_keys: Mapping[str, str]
+    users: Mapping[str, str]
+    passwords: PasswordCheck
+
+    def authenticate(self, request: Request) -> str | None:
+        """Return the party that sent the request: the owner of its API key, or its user. Return None if it has no
+        valid credentials."""
+        keys = [value.strip() for name, value in request.headers if name == KEY_HEADER]
+        # Several keys are ambiguous: a proxy may have checked a different one.
+        if len(keys) == 1 and (party := find_by_digest(self.api_keys, key_hash(keys[0]))) is not None:
+            return party
+        given = parse_basic(request.header("authorization")) if self.users else None
+        if given is not None and self.passwords.verify(self.users.get(given[0]), given[1]):
+            return given[0]
+        return None
+
+    @property
+    def challenge(self) -> str:
+        """The value of the header WWW-Authenticate."""
+        schemes = [*(["ApiKey"] if self.api_keys else []), *(["Basic"] if self.users else [])]
+        return ", ".join(f'{scheme} realm="Postroom"' for scheme in schemes)
+
+    @property
+    def accepted(self) -> str:
+        """The credentials that a request needs, for the error message."""
+        kinds = [
+            *(["an API key in the header X-API-Key"] if self.api_keys else []),
+            *(["a user name and a password (Basic)"] if self.users else []),
+        ]
+        return " or ".join(kinds)
