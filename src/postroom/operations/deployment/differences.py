@@ -7,11 +7,13 @@ from typing import Any
 from postroom.operations.deployment.plan import Difference
 from postroom.operations.describe import describe_value, format_type
 from postroom.operations.redaction import redact_adapter
+from postroom.pipelines.shipping.equal_code import runs_equal_code
 from postroom.properties import dotted_name, split_key
 
 
 def find_differences(declared: dict[str, Any], deployed: dict[str, Any]) -> tuple[Difference, ...]:
-    """Return the fields that differ, with descriptions of both values. Nested definitions are compared by field."""
+    """Return the fields that differ, with descriptions of both values. Nested definitions are compared by field,
+    and shipped files by the code that the components of the definition use."""
     found = []
     for field, after in declared.items():
         before = deployed[field]
@@ -22,7 +24,7 @@ def find_differences(declared: dict[str, Any], deployed: dict[str, Any]) -> tupl
         elif isinstance(after, dict):
             old, new = redact_adapter(before), redact_adapter(after)
             for key in sorted(after.keys() | before.keys()):
-                if before.get(key) != after.get(key):
+                if before.get(key) != after.get(key) and not (key == "files" and runs_equal_code(before, after)):
                     found += _find_nested_differences(f"{field} {key}", old.get(key), new.get(key))
         elif before != after:
             found.append(Difference(field=field, before=describe_value(before), after=describe_value(after)))
