@@ -22,6 +22,7 @@
     │   ├── DeliveryFailure    a send port could not transmit it this time
     │   └── DeliveryRefused    a send port can never transmit it
     │       └── AddressRefused     a dynamic send port cannot, or may not, send to its address
+    ├── ChangesNotTaken        changes are deployed, but running processes still use the previous definitions
     ├── PublishFailed          a publish was refused as a whole; carries a result per item
     ├── DatabaseError          PostgreSQL rejected a statement; a retry does not help
     └── Unavailable            something that is needed (Java, Spark, a file) is not available now; a retry may help
@@ -197,6 +198,14 @@ class ClaimLost(StateError):
 
     code = "CLAIM_LOST"
     fault = Fault.ENVIRONMENT
+
+
+class ChangesNotTaken(PostroomError):
+    """Changes are deployed, but running processes still use the previous definitions."""
+
+    code = "NOT_TAKEN"
+    fault = Fault.ENVIRONMENT
+    transient = True
 
 
 class MessageFailure(PostroomError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from psycopg import sql
 from postroom import Schedule, pipelines
 from postroom.errors import StateError, Unavailable
 from postroom.messagebox.connection import Login
+from postroom.operations.deployment.taken_changes import wait_until_taken
 from postroom.operations.ports import receive_locations as locations
 from postroom.spark import pipeline_process
 from postroom.spark.pipeline_once import PipelineOnce
@@ -22,7 +24,7 @@ from postroom.spark.pipeline_process import PipelineProcess
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
 from tests.support.file_location import add_file_location
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,6 +125,38 @@ def test_a_changed_location_is_restarted_with_its_new_configuration(
             return archive.exists() and bool(list(archive.iterdir()))
 
         wait_until(is_archived, what="an archived file")
+
+
+def test_what_arrives_after_a_change_is_taken_is_received_by_the_new_definition(
+    session: SparkSession, box: Box, login: Login, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No file is written while the change is being taken. The next one is never received by the old definition. The
+    other location continues without a restart."""
+    add_file_location(box, folder / "drop", name="drop")
+    add_file_location(box, folder / "other", name="other")
+    caplog.set_level(logging.INFO)
+    with running(session, box, login, tmp_path):
+        for name in ("drop", "other"):
+            wait_until((folder / name).exists, what="the folder of the location")
+            (folder / name / "a.json").write_bytes(ORDER)
+        wait_for_messages(box, 2)
+        for number in range(3):
+            archive = tmp_path / f"archive-{number}"
+            with box.connection.transaction():
+                box.connection.execute("SELECT change_routing()")
+                box.connection.execute(
+                    "UPDATE receive_locations SET adapter = adapter || jsonb_build_object('archive', %s::text)"
+                    " WHERE name = 'drop'",
+                    (str(archive),),
+                )
+            wait_until_taken(box.connection, ["Default"], timeout=PATIENCE)
+            (folder / "drop" / "b.json").write_bytes(ORDER)
+            wait_until(lambda: box.count("spool") == 3 + number, what="the file to be received")  # noqa: B023
+            wait_until(lambda: box.count("file_claims") == 0, what="an empty table of claims")
+            assert len(list(archive.iterdir())) == 1
+    assert box.count("host_instances") == 0
+    stopped = [record.getMessage() for record in caplog.records if "no longer receiving" in record.getMessage()]
+    assert sorted(stopped) == ["drop: no longer receiving"] * 4 + ["other: no longer receiving"]
 
 
 def test_a_failed_stream_is_restarted(

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from postroom.errors import DatabaseError, DefinitionError, NotFound, PostroomError, StateError, Unavailable
+from postroom.errors import (
+    ChangesNotTaken,
+    DatabaseError,
+    DefinitionError,
+    NotFound,
+    PostroomError,
+    StateError,
+    Unavailable,
+)
 
 
 class ExitCode(IntEnum):
@@ -18,6 +26,7 @@ class ExitCode(IntEnum):
       4  NOT_FOUND    nothing has this name or id
       5  STATE        the current state does not allow this
       6  UNAVAILABLE  the MessageBox, Java or Spark cannot be reached now; a retry may help
+      7  NOT_TAKEN    the changes are deployed, but a running process has not taken them yet
      70  BUG          an unexpected error; report it with the text on standard error
     130  INTERRUPTED  Ctrl-C
     ===  ===========  ==================================================================================
@@ -30,6 +39,7 @@ class ExitCode(IntEnum):
     NOT_FOUND = 4
     STATE = 5
     UNAVAILABLE = 6
+    NOT_TAKEN = 7
     BUG = 70
     INTERRUPTED = 130
 
@@ -47,6 +57,7 @@ _BY_TYPE: tuple[tuple[type[PostroomError], ExitCode], ...] = (
     (NotFound, ExitCode.NOT_FOUND),
     (DefinitionError, ExitCode.REFUSED),
     (StateError, ExitCode.STATE),
+    (ChangesNotTaken, ExitCode.NOT_TAKEN),
     (Unavailable, ExitCode.UNAVAILABLE),
     (DatabaseError, ExitCode.BUG),
 )

@@ -184,7 +184,9 @@ class HostInstance:
             self._jobs.loop.start()
         self._watchdog = SessionWatchdog(open_connection)
         self._watchdog.loop.start()
-        self._http = HttpLocations(connect=open_connection, host_id=host.host_id, home=self._home)
+        self._http = HttpLocations(
+            connect=open_connection, host_id=host.host_id, host_instance=host_instance, home=self._home
+        )
         self._http.loop.start()
         _log.info("host instance %d of %s has started", host_instance, host.name)
 

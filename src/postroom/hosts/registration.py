@@ -27,12 +27,10 @@ from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connect, Connection
 from postroom.messagebox.postgres_errors import translate_errors
 from postroom.messagebox.queues import HostQueues, wake_up_channel
+from postroom.messagebox.running_processes import PROCESS_LOCK, ProcessKind, deregister_process, register_process
 from postroom.messagebox.statements import statement
 
 _log = logging.getLogger(__name__)
-
-#: The class of the advisory locks of host instances. The object of a lock is the number of the instance.
-INSTANCE_LOCK = 7002
 
 _PROBES = 3
 
@@ -43,11 +41,6 @@ LOCK_SOCKET = {
     "keepalives_count": "3",
     "tcp_user_timeout": "6000",
 }
-
-_REGISTER = """
-    INSERT INTO management.host_instances (host_id, server, pid) VALUES (%s, %s, %s)
-    RETURNING id, pg_advisory_lock(%s, id)
-"""
 
 
 class Registration:
@@ -87,11 +80,7 @@ class Registration:
         try:
             with self._connect_other() as other:
                 check_own_session(connection, other)
-            row = connection.execute(
-                _REGISTER, (self._host.host_id, socket.gethostname(), os.getpid(), INSTANCE_LOCK)
-            ).fetchone()
-            assert row is not None
-            self.host_instance = int(row[0])
+            self.host_instance = register_process(connection, self._host.host_id, ProcessKind.HOST)
             self._listen(connection)
         except BaseException:
             connection.close()
@@ -107,7 +96,7 @@ class Registration:
         if connection is not None:
             with suppress(PostroomError), connection:
                 self._queues.release_claims(connection, self.host_instance)
-                connection.execute("DELETE FROM management.host_instances WHERE id = %s", (self.host_instance,))
+                deregister_process(connection, self.host_instance)
 
     def _interrupt(self) -> None:
         os.write(self._interrupt_writer, b"x")
@@ -148,13 +137,11 @@ class Registration:
     def _register_again(self) -> None:
         connection = self._connect()
         try:
-            connection.execute(
-                statement("queries/end_last_session"), (INSTANCE_LOCK, self.host_instance, self._session)
-            )
+            connection.execute(statement("queries/end_last_session"), (PROCESS_LOCK, self.host_instance, self._session))
             with connection.transaction():
                 # The job that finds dead instances may have locked it for a moment.
                 connection.execute("SET LOCAL lock_timeout = '5s'")
-                connection.execute("SELECT pg_advisory_lock(%s, %s)", (INSTANCE_LOCK, self.host_instance))
+                connection.execute("SELECT pg_advisory_lock(%s, %s)", (PROCESS_LOCK, self.host_instance))
                 arguments = (self.host_instance, self._host.host_id, socket.gethostname(), os.getpid())
                 connection.execute(statement("queries/register_host_instance_again"), arguments)
             unfinished = [seq for subservice in self.subservices for seq in subservice.unfinished_seqs]

@@ -81,7 +81,7 @@ def list_host_instances(connection: Connection, name: str) -> list[HostInstanceL
     with connection.cursor(row_factory=class_row(HostInstanceListing)) as cursor:
         return cursor.execute(
             "SELECT id AS host_instance_id, server, pid, started_at, dead_since FROM host_instances"
-            " WHERE host_id = %s ORDER BY id",
+            " WHERE host_id = %s AND kind = 'host' ORDER BY id",
             (host.host_id,),
         ).fetchall()
 

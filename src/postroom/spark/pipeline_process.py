@@ -8,12 +8,22 @@ import threading
 import time
 import uuid
 from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.errors import DefinitionError, Unavailable
+from postroom.errors import DefinitionError, PostroomError, Unavailable
 from postroom.messagebox.configuration import Host, ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
+from postroom.messagebox.heartbeat import keep_alive
+from postroom.messagebox.running_processes import (
+    ProcessKind,
+    deregister_process,
+    read_routing_version,
+    register_process,
+    report_configuration,
+)
 from postroom.messagebox.streams.throttle import Load, read_load
 from postroom.spark.bulk.row_stream import RunningRowStream
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
@@ -46,6 +56,7 @@ class PipelineProcess:
         self._sinks = Sinks(session, host, login=login, home=home)
         self._counts: Counter[str] = Counter()
         self._connection: Connection | None = None
+        self._process_id = 0
         self._read_at = 0.0
 
     def run(self, stopping: threading.Event) -> Counter[str]:
@@ -80,15 +91,35 @@ class PipelineProcess:
             return
         self._read_at = time.monotonic() + _CONFIGURATION_SECONDS
         try:
-            if self._connection is None:
-                self._connection = self._login.connect("pipeline")
-            locations = find_locations_to_serve(self._connection, self._host)
+            connection = self._get_connection()
+            version = read_routing_version(connection)
+            locations = find_locations_to_serve(connection, self._host)
             wanted = {location.location_id: location for location in locations}
-            load = read_load(self._connection, self._host.host_id)
+            load = read_load(connection, self._host.host_id)
+            self._apply_locations(wanted)
+            if not any(running.takes_input for running, _ in self._stopping.values()):
+                report_configuration(connection, self._process_id, version)
         except Unavailable as error:
             _log.warning("the configuration cannot be read: %s", str(error).strip().replace("\n", " "))
-            self._connection = None
+            self._close_connection()
             return
+        self._report_throttles(load)
+
+    def _get_connection(self) -> Connection:
+        """Return the connection that registers this process. A new one registers it before it is used."""
+        if self._connection is None:
+            connection = self._login.connect("pipeline")
+            keep_alive(connection)
+            self._process_id = register_process(connection, self._host.host_id, ProcessKind.PIPELINE)
+            self._connection = connection
+        return self._connection
+
+    def _close_connection(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()  # which releases the lock of this process
+
+    def _apply_locations(self, wanted: Mapping[uuid.UUID, ReceiveLocation]) -> None:
         for location_id, running in list(self._running.items()):
             if wanted.get(location_id) != running.location:
                 self._stop(location_id, drain=True)
@@ -97,7 +128,6 @@ class PipelineProcess:
                 running_class = choose_running_class(location)
                 self._running[location_id] = running_class(self._session, location, login=self._login, home=self._home)
                 self._running[location_id].start()
-        self._report_throttles(load)
 
     def _check_locations(self) -> None:
         """Check all locations, and start only a few streams at a time. Each starts a Python process that has to answer
@@ -113,7 +143,7 @@ class PipelineProcess:
             self._sinks.check(self._connection)
         except Unavailable as error:
             _log.warning("the sinks cannot be read: %s", str(error).strip().replace("\n", " "))
-            self._connection = None
+            self._close_connection()
 
     def _report_throttles(self, load: Load | None) -> None:
         """Log the start and the end of throttling. The sources of the streams slow down by themselves."""
@@ -159,7 +189,9 @@ class PipelineProcess:
         self._remove_stopped()
         self._sinks.stop()
         if self._connection is not None:
-            self._connection.close()
+            with suppress(PostroomError):
+                deregister_process(self._connection, self._process_id)
+            self._close_connection()
 
 
 def choose_running_class(location: ReceiveLocation) -> type[RunningLocation]:

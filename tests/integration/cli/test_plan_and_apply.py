@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from postroom.cli.exit_codes import ExitCode
 from postroom.cli.main import main
+from postroom.messagebox.configuration import find_host
+from postroom.messagebox.connection import connect
+from postroom.messagebox.running_processes import ProcessKind, register_process
+from postroom.operations.deployment import taken_changes
 from tests.integration.cli.conftest import APP, Run
 
 
@@ -41,6 +49,44 @@ def test_a_change_shows_before_and_after(applied: Run, app: Path) -> None:
     ]
     assert applied("apply", app, "-o", "json").json["changed"] is True
     assert applied("port", "show", "Europe", "-o", "json").json["filter"] == "Orders.Region == 'UK'"
+
+
+COMPONENT = """
+def accept(message):
+    return message
+"""
+
+
+def test_a_location_is_not_changed_by_other_lines_of_the_file_of_its_component(run: Run, app: Path) -> None:
+    pipeline = r"pipeline=pipelines.Receive(validate=[accept], disassemble=[\1]),"
+    source = re.sub(r"pipeline=(pipelines.Json\(.*\)),", pipeline, APP).replace("app = ", f"{COMPONENT}\napp = ")
+    app.write_text(source)
+    assert run("apply", app).code == ExitCode.OK
+    app.write_text(source.replace('Region == "EU"', 'Region == "UK"'))
+    steps = {step["name"]: step["action"] for step in run("apply", app, "--all", "-o", "json").json["steps"]}
+    assert (steps["drop"], steps["Europe"]) == ("keep", "change")
+    app.write_text(source.replace("return message", "return None"))
+    described = run("apply", app, "-o", "json").json
+    (step,) = (step for step in described["steps"] if step["name"] == "drop")
+    assert [difference["field"] for difference in step["differences"]] == ["pipeline file app.py"]
+
+
+def test_apply_names_a_process_that_has_not_taken_the_changes(
+    run: Run, app: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taken_changes, "wait_until_taken", partial(taken_changes.wait_until_taken, timeout=0))
+    assert run("apply", app).code == ExitCode.OK
+    with closing(connect(database)) as process:
+        register_process(process, find_host(process, "Main").host_id, ProcessKind.PIPELINE)
+        app.write_text(APP.replace('Region == "EU"', 'Region == "UK"'))
+        pending = run("apply", app)
+        assert pending.code == ExitCode.NOT_TAKEN
+        assert "orders: 2 changed" in pending.out
+        assert f"the pipeline Main (process {os.getpid()} on" in pending.err
+        again = run("apply", app)
+        assert (again.code, again.out) == (ExitCode.NOT_TAKEN, "Nothing to change: orders is up to date.\n")
+        assert run("apply", app, "--no-wait").code == ExitCode.OK
+    assert run("apply", app).code == ExitCode.OK
 
 
 def test_every_problem_is_listed_and_nothing_is_changed(applied: Run, app: Path, tmp_path: Path) -> None:

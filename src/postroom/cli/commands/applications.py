@@ -53,24 +53,32 @@ def plan(options: CommandOptions, app: Path, everything: bool) -> None:
 @click.command()
 @_APP
 @_ALL
+@click.option("--no-wait", is_flag=True, help="Do not wait until running processes have taken the changes.")
 @common_options
 @pass_options
-def apply(options: CommandOptions, app: Path, everything: bool) -> None:
+def apply(options: CommandOptions, app: Path, everything: bool, no_wait: bool) -> None:
     """Deploy an application: all of it or nothing.
 
     Existing ports keep their state, and locations stay enabled or disabled. The MessageBox is created if it does not
     exist, and upgraded if it has an older version.
+
+    The command waits up to 30 seconds until the running hosts and pipelines of the application have taken the changes.
+    What arrives afterwards is processed by the new definitions. If a process has not taken them, the command names it
+    and ends with exit code 7. The changes are deployed then, too.
 
     \b
     Example:
       postroom apply examples/orders/app.py --home ./orders-home
     """
     from postroom.operations.deployment import apply as deployment
+    from postroom.operations.deployment.taken_changes import wait_until_taken
 
     definition = _load(options, app)
     with open_messagebox(options, create=True) as connection:
         applied = deployment.apply(connection, definition, home=options.home.absolute())
-    _show(applied, options.output, everything=everything, done=True)
+        _show(applied, options.output, everything=everything, done=True)
+        if not no_wait:
+            wait_until_taken(connection, applied.hosts)
 
 
 @click.group(cls=CommandGroup)

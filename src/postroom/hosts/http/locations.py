@@ -17,6 +17,7 @@ from postroom.hosts.http.requests import HttpRequests, Locations
 from postroom.hosts.http.shared_connections import SharedConnections
 from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Connect, LazyConnection
+from postroom.messagebox.running_processes import read_routing_version, report_configuration
 from postroom.messagebox.streams.throttle import ThrottleWatch
 
 _log = logging.getLogger(__name__)
@@ -59,8 +60,9 @@ class HttpLocations:
     A disabled location responds with 503, so that its senders retry later.
     """
 
-    def __init__(self, *, connect: Connect, host_id: int, home: Path) -> None:
+    def __init__(self, *, connect: Connect, host_id: int, host_instance: int, home: Path) -> None:
         self._host_id = host_id
+        self._host_instance = host_instance
         self._home = home
         self._throttle = ThrottleWatch(host_id)
         self._configuration = LazyConnection(connect)
@@ -82,7 +84,12 @@ class HttpLocations:
         return sorted(opened.server.port for opened in self._open.values())
 
     def _step(self) -> float:
-        self.follow(read_receive_locations(self._configuration.get(), host_id=self._host_id))
+        connection = self._configuration.get()
+        version = read_routing_version(connection)
+        self.follow(read_receive_locations(connection, host_id=self._host_id))
+        # The send ports of the host need no report: they are read again with the first message that is claimed after
+        # a change.
+        report_configuration(connection, self._host_instance, version)
         return _POLL_SECONDS
 
     def follow(self, deployed: list[ReceiveLocation]) -> None:

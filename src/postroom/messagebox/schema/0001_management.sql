@@ -53,14 +53,17 @@ CREATE UNIQUE INDEX ON management.hosts (lower(name));
 -- At most one host is the default host.
 CREATE UNIQUE INDEX ON management.hosts (is_default) WHERE is_default;
 
--- A host instance is one process. It holds a session advisory lock on its id. If nothing holds the lock, the process is dead.
+-- A host instance is one process of a host: it delivers messages (host), or receives them and writes sinks (pipeline). It holds
+-- a session advisory lock on its id. If nothing holds the lock, the process is dead.
 CREATE TABLE management.host_instances (
-    id          integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    host_id     smallint NOT NULL REFERENCES management.hosts,
-    server      text NOT NULL,
-    pid         integer NOT NULL,
-    started_at  timestamptz NOT NULL DEFAULT now(),
-    dead_since  timestamptz                                          -- when a job first found that its lock is gone
+    id               integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    host_id          smallint NOT NULL REFERENCES management.hosts,
+    kind             text NOT NULL DEFAULT 'host' CHECK (kind IN ('host', 'pipeline')),
+    server           text NOT NULL,
+    pid              integer NOT NULL,
+    started_at       timestamptz NOT NULL DEFAULT now(),
+    routing_version  bigint NOT NULL DEFAULT 0,                      -- it uses the configuration of this version or a later one
+    dead_since       timestamptz                                     -- when a job first found that its lock is gone
 );
 
 -- The deployed applications with their definitions.

@@ -71,7 +71,23 @@ def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path) -
             *plan_groups(definition, deployed),
         ),
         problems=(*find_problems(definition, deployed, home), *find_removal_problems(definition, deployed)),
+        hosts=_find_hosts(definition, deployed),
     )
+
+
+def _find_hosts(definition: ApplicationDefinition, deployed: Deployed) -> tuple[str, ...]:
+    """Return the hosts that the application uses as declared or as deployed."""
+    declared = [
+        *(host.name for host in definition.hosts),
+        *(location.host for port in definition.receive_ports for location in port.locations),
+        *(port.host for port in definition.send_ports),
+    ]
+    host_ids = {
+        *(location.host_id for location in deployed.locations.values()),
+        *(port.host_id for port in deployed.send_ports.values()),
+    }
+    names = (*declared, *map(deployed.host_name, host_ids))
+    return tuple(sorted({name.lower(): name for name in names}.values()))
 
 
 # -- problems ------------------------------------------------------------------------------------------------------

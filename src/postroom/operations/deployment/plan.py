@@ -53,6 +53,8 @@ class Plan:
     application: str
     steps: tuple[PlanStep, ...]
     problems: tuple[Problem, ...] = ()
+    hosts: tuple[str, ...] = ()
+    """The hosts of the application, before and after. Their running processes have to take the changes."""
 
     @property
     def changes(self) -> tuple[PlanStep, ...]:

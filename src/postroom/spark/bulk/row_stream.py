@@ -131,3 +131,8 @@ class RunningRowStream(RunningLocation):
 
     def _start_query(self) -> StreamingQuery:
         return start_row_stream(self._session, self.location, login=self._login, home=self._home, trigger=self._trigger)
+
+    @property
+    def takes_input(self) -> bool:
+        """Return True until ``stop`` has stopped the query, which reads the stream itself."""
+        return super().takes_input or self._query is not None

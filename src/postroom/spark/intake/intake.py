@@ -90,6 +90,14 @@ def select_location_to_serve(
     return replace(location, enabled=True) if inbox.has_rows(connection, location.location_id) else None
 
 
+def is_served_as_configured(connection: Connection, location: ReceiveLocation, clock: Clock = system_clock) -> bool:
+    """Return True if the location has to be served now as given. It may have changed while this process was frozen or
+    cut off from the MessageBox."""
+    locations = read_receive_locations(connection, host_id=location.host_id)
+    found = next((found for found in locations if found.location_id == location.location_id), None)
+    return found is not None and select_location_to_serve(connection, found, clock()) == location
+
+
 def is_drained(connection: Connection, location: ReceiveLocation) -> bool:
     """Return True if the stream has published all numbered rows. A row stream keeps its rows in its source."""
     if location.adapter.is_row_stream:

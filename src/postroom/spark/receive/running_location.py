@@ -23,7 +23,7 @@ from postroom.messagebox.connection import Connection, LazyConnection, Login
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.streams.throttle import Throttle
 from postroom.spark.error_reasons import format_reason
-from postroom.spark.intake.intake import Intake, is_drained, make_intake
+from postroom.spark.intake.intake import Intake, is_drained, is_served_as_configured, make_intake
 from postroom.spark.receive.stream import TRIGGER, start_stream
 from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC, format_tally
 
@@ -67,6 +67,7 @@ class RunningLocation:
         self._clock = clock
         self._trigger = trigger
         self._drain_stopped = threading.Event()
+        self._intake_stopped = threading.Event()
         self._active = threading.Event()
         self._intake_loop = BackgroundLoop(f"intake of {location.name}", self._run_intake, backoff=_INTAKE_BACKOFF)
         self._intake_connection = LazyConnection(partial(login.connect, "claims"))
@@ -90,6 +91,12 @@ class RunningLocation:
     def is_starting(self) -> bool:
         """Return True if the query was started and has not answered yet."""
         return self._query is not None and not self._has_answered
+
+    @property
+    def takes_input(self) -> bool:
+        """Return True until ``stop`` has stopped the intake. What is received afterwards is received by another
+        definition."""
+        return not self._intake_stopped.is_set()
 
     def check(self, *, may_start: bool = True) -> None:
         """Start the query if it may start, restart it after a failure, and read its progress."""
@@ -211,6 +218,9 @@ class RunningLocation:
     def _scan(self, connection: Connection) -> float:
         try:
             if self._intake is None:
+                if not is_served_as_configured(connection, self.location, self._clock):
+                    self._active.clear()
+                    return _STANDBY_SECONDS  # it is about to be replaced
                 self._intake = make_intake(connection, self.location, self._home, self._clock)
             scan = self._intake.scan()
         except MessageBoxUnavailable:
@@ -236,6 +246,7 @@ class RunningLocation:
                 self._intake.release()
         self._intake = None
         self._intake_connection.close()
+        self._intake_stopped.set()
 
     def _progress(self) -> LocationProgress:
         state, reason = LocationState.RECEIVING if self._has_answered else LocationState.STARTING, None

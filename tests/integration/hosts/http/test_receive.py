@@ -50,7 +50,7 @@ def location(box: Box) -> ReceiveLocation:
 @contextmanager
 def serve(box: Box, *served: ReceiveLocation, url: str | None = None) -> Iterator[HttpLocations]:
     login = partial(connect, url or box.url, user=box.host().role_name)
-    http = HttpLocations(connect=login, host_id=box.host().host_id, home=Path("/nowhere"))
+    http = HttpLocations(connect=login, host_id=box.host().host_id, host_instance=0, home=Path("/nowhere"))
     http.follow(list(served))
     try:
         yield http

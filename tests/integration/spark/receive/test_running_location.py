@@ -19,6 +19,7 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.errors import StateError, Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Login
+from postroom.messagebox.running_processes import read_routing_version
 from postroom.messagebox.streams.location_progress import LocationReport
 from postroom.operations.ports.receive_locations import LocationListing, list_locations
 from postroom.operations.ports.sinks import list_sinks
@@ -193,6 +194,7 @@ class SlowLocation:
         self.location = location
         self.counts = Counter(published=1)
         self.is_starting = False
+        self.takes_input = True
         self.throttle = None
         self.checks = 0
         self.may_end = threading.Event()
@@ -254,6 +256,31 @@ def test_other_locations_continue_while_a_changed_location_stops(
     assert slow_locations[2].location.name == "one"
     process._stop_all()
     assert process._counts["published"] == 3
+
+
+def test_a_change_is_taken_when_the_old_location_takes_no_more_input(
+    box: Box, login: Login, tmp_path: Path, slow_locations: list[SlowLocation]
+) -> None:
+    """The old location still publishes what it has received."""
+    for name in ("one", "two"):
+        add_file_location(box, tmp_path / name, name=name)
+    process = PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path)
+    taken = "SELECT routing_version FROM host_instances WHERE kind = 'pipeline'"
+    process._apply_configuration()
+    version = read_routing_version(box.connection)
+    assert box.one(taken) == version
+    with box.connection.transaction():
+        box.connection.execute("SELECT change_routing()")
+        box.connection.execute("UPDATE receive_locations SET maps = '[{}]' WHERE name = 'one'")
+    process._apply_configuration()
+    process._apply_configuration()
+    assert box.one(taken) == version
+    slow_locations[0].takes_input = False
+    process._apply_configuration()
+    assert box.one(taken) == version + 1
+    assert len(slow_locations) == 2, "the location still drains"
+    process._stop_all()
+    assert box.count("host_instances") == 0
 
 
 def test_the_end_of_the_process_does_not_wait_for_a_location_that_drains(

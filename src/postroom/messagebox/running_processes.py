@@ -1,0 +1,84 @@
+"""The running processes of hosts: a row and a session lock for each, and the version of the configuration that it uses.
+
+    process_id = register_process(connection, host_id, ProcessKind.PIPELINE)     # before the configuration is read
+    version = read_routing_version(connection)
+    ...                                                                          # read the configuration, and apply it
+    report_configuration(connection, process_id, version)
+
+A process registers before it reads the configuration. So whoever changes the configuration either finds the process,
+or the process reads the changed configuration. PostgreSQL releases the lock of a process that is dead or frozen.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from enum import StrEnum
+
+from psycopg.rows import class_row
+
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.statements import statement
+
+#: The class of the advisory locks of processes. The object of a lock is the id of the process.
+PROCESS_LOCK = 7002
+
+_REGISTER = """
+    INSERT INTO management.host_instances (host_id, kind, server, pid) VALUES (%s, %s, %s, %s)
+    RETURNING id, pg_advisory_lock(%s, id)
+"""
+
+
+class ProcessKind(StrEnum):
+    HOST = "host"
+    PIPELINE = "pipeline"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningProcess:
+    """A process that holds its lock. It uses the configuration of ``routing_version`` or a later one."""
+
+    process_id: int
+    kind: str
+    host: str
+    server: str
+    pid: int
+    routing_version: int
+
+    def __str__(self) -> str:
+        return f"the {self.kind} {self.host} (process {self.pid} on {self.server})"
+
+
+def register_process(connection: Connection, host_id: int, kind: ProcessKind) -> int:
+    """Insert the row of this process and acquire its lock for the rest of the session. Return the id of the process."""
+    arguments = (host_id, kind.value, socket.gethostname(), os.getpid(), PROCESS_LOCK)
+    row = connection.execute(_REGISTER, arguments).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def deregister_process(connection: Connection, process_id: int) -> None:
+    """Delete the row of a process."""
+    connection.execute("DELETE FROM management.host_instances WHERE id = %s", (process_id,))
+
+
+def read_routing_version(connection: Connection) -> int:
+    """Return the routing version, which each change of the configuration increments."""
+    row = connection.execute("SELECT version FROM messagebox.routing_version").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def report_configuration(connection: Connection, process_id: int, version: int) -> None:
+    """Report that a process uses the configuration of this routing version or a later one."""
+    connection.execute(
+        "UPDATE management.host_instances SET routing_version = %s WHERE id = %s AND routing_version < %s",
+        (version, process_id, version),
+    )
+
+
+def list_running_processes(connection: Connection) -> list[RunningProcess]:
+    """Return the processes that hold their lock, sorted by host."""
+    with connection.cursor(row_factory=class_row(RunningProcess)) as cursor:
+        return cursor.execute(statement("queries/list_running_processes"), (PROCESS_LOCK,)).fetchall()
