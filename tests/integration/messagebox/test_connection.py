@@ -78,6 +78,19 @@ def test_a_lost_connection_is_unavailable_now_and_at_the_next_call(box: Box) -> 
                 call()
 
 
+def test_the_server_detects_a_client_machine_that_is_gone(box: Box) -> None:
+    """A Unix socket has no keepalives, but the setting of the session is the same as for other machines."""
+    with connect(box.url) as connection:
+        settings = connection.execute(
+            "SELECT name, reset_val FROM pg_settings WHERE name LIKE 'tcp_keepalives%' AND source = 'client'"
+        ).fetchall()
+    assert dict(settings) == {
+        "tcp_keepalives_idle": "5",
+        "tcp_keepalives_interval": "2",
+        "tcp_keepalives_count": "3",
+    }
+
+
 def test_a_lock_that_is_not_free_in_time_raises_lock_timeout(box: Box) -> None:
     box.connection.execute("SELECT pg_advisory_lock(42, 42)")
     with connect(box.url, server_settings={"lock_timeout": "20ms"}) as other, pytest.raises(LockTimeout):
