@@ -147,7 +147,78 @@ def test_bad_rows_are_suspended_with_their_text(box: Box, folder: Path, receive:
     kept = box.connection.execute(
         "SELECT p.body FROM suspended_queue q JOIN spool USING (message_id) JOIN parts p ON p.part_id = body_part_id"
     )
-    assert sorted(body for (body,) in kept) == sorted([*bad[:3], b"20,%s,12.00,1" % (b"x" * 300)])
+    assert sorted(body for (body,) in kept) == sorted(bad)
+
+
+@pytest.mark.usefixtures("small_splits")
+def test_the_reason_of_a_bad_row_names_the_line_the_file_and_the_column(
+    box: Box, folder: Path, receive: Receive
+) -> None:
+    """The lines are counted from the start of the file, in every split, with header, blank lines and comments."""
+    box.add_port("Everything", "exists(Total)")
+    options = {"header": True, "sep": ";", "comment": "#", "encoding": "ISO-8859-1"}
+    location = add_bulk_location(box, folder, options=options)
+    lines = [b"id;region;total;priority", b"", b"# comment", *csv(0, 1_000).replace(b",", b";").splitlines()]
+    bad = {
+        3: (b"17;EU", "It has 2 values, but the schema has 4 columns (id, region, total, priority)."),
+        400: (b"M\xfcnchen;EU;12;1", "The column 'id' is bigint, but has 'München'."),
+        700: (b'1;"a;12;1', 'A value starts with ", and the closing " is missing.'),
+        990: (
+            b"1;EU;x;99999999999",
+            "The column 'total' is decimal(12,2), but has 'x'. The column 'priority' is int, but has '99999999999'.",
+        ),
+        # It is valid for Spark, but not for the property.
+        995: (b"1;%s;+1;1" % (b"x" * 300), "It cannot be the value of a str property. It is '%s'." % ("x" * 100)),
+    }
+    for index, (line, _) in bad.items():
+        lines[index] = line
+    (folder / "big.csv").write_bytes(b"\r\n".join(lines))
+    counts = receive(location)
+    assert (counts["rows"], counts["bad"], counts["published"]) == (1_000, 5, 995)
+    found = box.connection.execute(
+        "SELECT p.body, error_description FROM suspended_queue q JOIN spool USING (message_id)"
+        "  JOIN parts p ON p.part_id = body_part_id"
+    ).fetchall()
+    said = {bytes(body): description.split("\n") for body, description in found}
+    assert {line: said[line][:2] for line, _ in bad.values()} == {
+        line: [
+            f"Line {index + 1} of big.csv"
+            + (": Orders.Region cannot be promoted from 'region'." if index == 995 else " does not fit the schema."),
+            why,
+        ]
+        for index, (line, why) in bad.items()
+    }
+    assert said[b"17;EU"][2] == "Resume the instance with the corrected line, or terminate it."
+
+
+def test_bad_rows_of_json_and_xml_are_explained(box: Box, folder: Path, receive: Receive) -> None:
+    box.add_port("Everything", "exists(BTS.ReceivePortName)")
+    good = b'{"id": 1, "region": "EU", "total": 1.5, "priority": 1}'
+    json_lines = [good, b"", b"[%b,%b]" % (good, good), b'{"id": "x", "region": "EU"}', b'{"id": 1', good]
+    expected = {
+        "json": [
+            ("Line 4 of a.json does not fit the schema.", "The column 'id' is bigint, but has '\"x\"'."),
+            ("Line 5 of a.json does not fit the schema.", "It is not valid JSON: "),
+        ],
+        "xml": [("Row 2 of a.xml does not fit the schema.", "The column 'id' is bigint, but has 'x'.")],
+    }
+    made = {
+        "json": b"\n".join(json_lines),
+        "xml": b"<all><order><id>1</id></order>\n<order><id>x</id></order></all>",
+    }
+    for format, content in made.items():
+        options = {"rowTag": "order"} if format == "xml" else {}
+        location = add_bulk_location(box, folder / format, format=format, name=format, options=options)
+        (folder / format).mkdir()
+        (folder / format / f"a.{format}").write_bytes(content)
+        receive(location)
+        found = box.connection.execute(
+            "SELECT error_description FROM suspended_queue WHERE service_id = %s ORDER BY seq", (location.location_id,)
+        ).fetchall()
+        for (description,), (what, why) in zip(found, expected[format], strict=True):
+            first, second, *_ = description.split("\n")
+            assert (first, second[: len(why)]) == (what, why)
+    assert (b"<order><id>x</id></order>", "Row 2 of a.xml does not fit the schema.") in suspended_bodies(box)
 
 
 def suspended_bodies(box: Box) -> list[tuple[bytes, str]]:

@@ -8,6 +8,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from postroom import adapters, pipelines
+from postroom.application.define import complete_rows
 from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
 from tests.support.box import PROMOTE, Box
 
@@ -27,8 +28,7 @@ def add_bulk_location(
     """Add a location of the default host that reads rows of the files in `folder`."""
     reader = adapters.SparkReader(format, folder, schema=schema, settle=0.0, **settings)
     assert reader.problems() == []
-    columns = tuple(column.name for column in reader.known_columns or ())
-    rows = (pipeline or pipelines.Rows(promote=PROMOTE)).with_columns(columns, reader.body_column)
+    rows = complete_rows(pipeline or pipelines.Rows(promote=PROMOTE), reader)
     location = box.add_location(rows, port=f"{name}In", name=name)
     box.connection.execute(
         "UPDATE receive_locations SET adapter = %s, uri = %s WHERE id = %s",

@@ -28,6 +28,7 @@ from postroom.filters.expression import Filter
 from postroom.filters.text import parse
 from postroom.maps.port_maps import PortMaps
 from postroom.pipelines import PassThrough, Receive, ReceivePipeline, Rows
+from postroom.pipelines.rows.source import RowSource
 from postroom.properties import Property
 
 
@@ -100,10 +101,16 @@ def _pipeline(location: DeclaredLocation) -> ReceivePipeline:
     if isinstance(location.adapter, SparkReader):
         rows = location.pipeline or Rows()
         assert isinstance(rows, Rows)
-        columns = tuple(column.name for column in location.adapter.known_columns or ())
-        return rows.with_columns(columns, location.adapter.body_column)
+        return complete_rows(rows, location.adapter)
     pipeline = location.pipeline or PassThrough()
     return pipeline.pack(location.position.folder) if isinstance(pipeline, Receive) else pipeline
+
+
+def complete_rows(rows: Rows, reader: SparkReader) -> Rows:
+    """Return the pipeline with the columns of its reader, and with what is needed to correct bad rows."""
+    columns = reader.known_columns or ()
+    source = RowSource.create(reader.format, ((column.name, column.type) for column in columns), reader.options)
+    return rows.with_columns(tuple(column.name for column in columns), reader.body_column, source)
 
 
 def _send_port_definition(

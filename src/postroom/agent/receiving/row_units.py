@@ -24,7 +24,7 @@ from postroom.message import Body, Bytes, Context
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.pipelines import Rows
 from postroom.pipelines.documents.disassembled_batch import DecodedInterchange
-from postroom.pipelines.rows.batch import read_rows
+from postroom.pipelines.rows.batch import RowOrigin, read_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,8 @@ class RowUnit:
 
     unit_id: uuid.UUID
     context: Context = field(default_factory=Context)
+    origin: RowOrigin | None = None
+    """The file that the rows come from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +130,7 @@ def receive_rows(
 
 
 def _read_chunk(pipeline: Rows, unit: RowUnit, batch: pa.RecordBatch, first: int, number: int, is_last: bool) -> Chunk:
-    read = read_rows(pipeline, batch, first)
+    read = read_rows(pipeline, batch, first, unit.origin)
     source: Body = Bytes(read.large)
     return Chunk(
         interchange=Interchange(interchange_id=unit.unit_id, body=Bytes(b""), context=unit.context),

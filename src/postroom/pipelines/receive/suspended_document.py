@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import PrivateAttr
 
-from postroom.errors import PipelineFailure
+from postroom.errors import PipelineFailure, format_count
 from postroom.message import Body, Bytes, Context, Message, Part
 from postroom.pipelines.components.contract import Disassembler
 from postroom.pipelines.definition import FORMAT_SECONDS, Format, PassThrough
@@ -76,11 +76,7 @@ def get_external_values(pipeline: ReceivePipeline, disassembler: int, bad: BadDo
 
 def can_resume(pipeline: ReceivePipeline, bad: BadDocument) -> bool:
     """Return True if the document can be resumed after it is corrected."""
-    return (
-        bad.form is not Form.RECEIVED
-        or not isinstance(pipeline, Rows)
-        or row_document.has_all_promoted_values(pipeline)
-    )
+    return bad.form is not Form.RECEIVED or not isinstance(pipeline, Rows) or row_document.can_correct(pipeline)
 
 
 def _read_document(source: XmlReceive, body: bytes) -> Mapping[str, Value]:
@@ -198,7 +194,7 @@ def _original_disassemblers(pipeline: ReceivePipeline, suspended: SuspendedDocum
     if suspended.disassembler > len(disassemblers):
         raise PipelineFailure(
             f"The pipeline has no disassembler {suspended.disassembler}, which made this document.",
-            why=f"The pipeline was changed and has {len(disassemblers)} disassemblers now.",
+            why=f"The pipeline was changed and has {format_count(len(disassemblers), 'disassembler')} now.",
             hint="Apply an application whose pipeline has this disassembler and resume, or terminate the instance.",
         )
     return [disassemblers[suspended.disassembler - 1]]
@@ -218,6 +214,8 @@ def _document_reader(source: Any, suspended: SuspendedDocument) -> Any:
             case FlatFile() if not is_received:
                 return FlatDocument.model_construct(**dict(source))
             case Rows():
+                if is_received and source.source is not None:
+                    return row_document.CorrectedRow(promote=source.promote, rows=source)
                 return row_document.row_format(source) or _row_reader(source, suspended)
         if isinstance(source, Format) or is_received:
             return source
@@ -227,7 +225,7 @@ def _document_reader(source: Any, suspended: SuspendedDocument) -> Any:
 def _row_reader(source: Rows, suspended: SuspendedDocument) -> _UnparsedDocument:
     if suspended.form is not Form.RECEIVED:
         return _unparsed_document(suspended, source.message_type)
-    row_document.check_has_all_promoted_values(source)
+    row_document.check_can_correct(source)
     return _UnparsedDocument(content_type=source.body_content_type, message_type=source.message_type)
 
 

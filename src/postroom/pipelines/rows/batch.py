@@ -3,12 +3,14 @@
 The input has a column ``body`` and columns ``value0``, ``value1``, … for the promotions in their order. An optional
 column ``bad`` has the bytes of the rows that the reader could not read, and null for the others. An optional column
 ``undecoded`` has the name of the encoding for rows with bytes that are not valid in it. Then ``bad`` has the row's
-original bytes, unless they are lost.
+original bytes, unless they are lost. An optional column ``nulls`` has the names of the columns that are null in a row
+that could not be read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,13 +23,17 @@ from postroom.filters.columns import to_arrow_type
 from postroom.message import FRAGMENT_SIZE
 from postroom.pipelines.documents.disassembled_batch import BadDocument, arrow_schema
 from postroom.pipelines.promotions import promotion_failure
+from postroom.pipelines.rows.bad_row import UNKNOWN_REASON, explain_bad_row, find_xml_row, read_texts
 from postroom.pipelines.rows.definition import Rows
-from postroom.pipelines.rows.document import has_all_promoted_values
+from postroom.pipelines.rows.document import can_correct, is_corrected_as_line
+from postroom.pipelines.rows.source import RowSource
 from postroom.properties import Property
 from postroom.values import MAX_PROMOTED_LENGTH, ValueType
 
-BODY, BAD, UNDECODED = "body", "bad", "undecoded"
+BODY, BAD, UNDECODED, NULLS = "body", "bad", "undecoded", "nulls"
 
+#: The types of columns whose values are compared to find the line of a row.
+_COMPARED_TYPES = ("string", "int", "integer", "bigint", "long")
 #: The first and last instants of Python's years, 1 to 9999, in microseconds since 1970.
 _FIRST_INSTANT, _LAST_INSTANT = -62_135_596_800_000_000, 253_402_300_799_999_999
 
@@ -47,29 +53,46 @@ class RowMessages:
     large: bytes
 
 
-def read_rows(pipeline: Rows, batch: pa.RecordBatch, first_number: int) -> RowMessages:
+@dataclass(frozen=True, kw_only=True)
+class SourceLine:
+    """A line of a file."""
+
+    number: int
+    data: bytes
+    text: str | None
+    """None if the bytes are not in the encoding of the file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowOrigin:
+    """The file that rows come from. ``find_line`` returns the line of a row by its number, or None."""
+
+    file: str
+    start: int = 0
+    """The position in the file at which the numbers of the rows start."""
+    find_line: Callable[[int], SourceLine | None] = lambda number: None
+
+
+def read_rows(pipeline: Rows, batch: pa.RecordBatch, first_number: int, origin: RowOrigin | None = None) -> RowMessages:
     """Convert the rows of ``batch``, numbered from ``first_number``."""
     numbers = np.arange(first_number, first_number + batch.num_rows)
     reasons: dict[int, PipelineFailure] = {}
     for row in find_rows_with_value(batch, UNDECODED):
-        reasons[row] = _encoding_failure(
-            pipeline, int(numbers[row]), batch[UNDECODED][row].as_py(), batch[BAD][row].is_valid
-        )
+        reasons[row] = _encoding_failure(pipeline, batch[UNDECODED][row].as_py(), batch[BAD][row].is_valid)
     for row in find_rows_with_value(batch, BAD):
-        reasons.setdefault(row, _unreadable_failure(pipeline, int(numbers[row])))
+        reasons.setdefault(row, _unreadable_failure(pipeline, batch, row, int(numbers[row])))
     columns = []
     for position, (prop, path) in enumerate(pipeline.promotions.entries):
         column, wrong = _convert_column(prop, batch[value_name(position)])
         columns.append(column)
         for row in np.flatnonzero(wrong).tolist():
-            reasons.setdefault(row, _value_failure(prop, path, int(numbers[row]), batch[value_name(position)][row]))
+            reasons.setdefault(row, _value_failure(prop, path, batch[value_name(position)][row]))
     bodies = batch[BODY].cast(pa.binary())
     if bodies.null_count:
         for row in np.flatnonzero(pc.is_null(bodies).to_numpy(zero_copy_only=False)).tolist():
-            reasons.setdefault(row, _missing_body_failure(pipeline, int(numbers[row])))
+            reasons.setdefault(row, _missing_body_failure(pipeline))
     failures = tuple(
-        BadDocument(number=int(numbers[row]), body=_original_bytes(batch, row), failure=reasons[row])
-        for row in sorted(reasons)
+        _build_bad_row(pipeline, batch, row, int(numbers[row]), reasons[row], origin) for row in sorted(reasons)
     )
     if reasons:
         good = pa.array(np.setdiff1d(np.arange(batch.num_rows), list(reasons)))
@@ -145,37 +168,107 @@ def _decode_text(column: pa.Array) -> tuple[pa.Array, pa.Array]:
         return pa.array(texts, pa.string()), pa.array(undecoded, pa.bool_())
 
 
-def _original_bytes(batch: pa.RecordBatch, row: int) -> bytes:
-    if BAD in batch.schema.names and (text := batch[BAD][row].as_py()) is not None:
-        return bytes(text) if isinstance(text, bytes) else str(text).encode()
-    return bytes(batch[BODY][row].as_py() or b"")
+# -- bad rows ------------------------------------------------------------------------------------------------------
 
 
-def _unreadable_failure(pipeline: Rows, number: int) -> PipelineFailure:
-    correct = "Resume the instance with the correct message, or terminate it."
-    resend = "Terminate the instance and send the row again. Its message does not contain the promoted values."
-    return PipelineFailure(
-        f"Row {number} does not fit the schema.",
-        why="It has too few or too many columns, a value of the wrong type, or is malformed.",
-        hint=correct if has_all_promoted_values(pipeline) else resend,
+def _build_bad_row(
+    pipeline: Rows, batch: pa.RecordBatch, row: int, number: int, reason: PipelineFailure, origin: RowOrigin | None
+) -> BadDocument:
+    """Return a bad row with its bytes in the file, and the position in the reason. If the line is not found, the row is
+    kept as Spark read it."""
+    line = None if origin is None else origin.find_line(number)
+    if line is not None and not _is_line_of(pipeline, line, batch, row):
+        line = None
+    where = f"Row {number}"
+    if line is not None and origin is not None:
+        where = f"Line {line.number} of {origin.file}"
+    elif origin is not None:
+        where = f"Row {number}{f' after byte {origin.start}' if origin.start else ''} of {origin.file}"
+    return BadDocument(
+        number=number,
+        body=_read_bytes(pipeline, batch, row, number) if line is None else line.data,
+        failure=PipelineFailure(f"{where}{reason.what}", why=reason.why, hint=reason.hint),
     )
 
 
-def _encoding_failure(pipeline: Rows, number: int, encoding: str, has_original: bool) -> PipelineFailure:
+def _is_line_of(pipeline: Rows, line: SourceLine, batch: pa.RecordBatch, row: int) -> bool:
+    """Return True if a line is the one of a row. Spark may have divided the file into other lines."""
+    if (bad := _get_bad_text(pipeline, batch, row, line.number)) is not None:
+        return bad == line.data or bad.decode(errors="replace") == line.text
+    if pipeline.source is None or line.text is None:
+        return False
+    try:
+        values = _read_comparable(pipeline.source, line.text)
+        body = bytes(batch[BODY][row].as_py() or b"").decode()
+        if pipeline.column is not None:
+            return values[pipeline.column] == body
+        written = _read_comparable(pipeline.source.for_messages(pipeline.body), body)
+    except (ValueError, KeyError):
+        return False
+    names = [name for name, column_type in pipeline.source.types.items() if column_type in _COMPARED_TYPES]
+    return bool(names) and all(values[name] == written[name] for name in names)
+
+
+def _read_comparable(source: RowSource, text: str) -> dict[str, str | None]:
+    """Return the texts of a row by column, in the same form for CSV and JSON."""
+    values = read_texts(source, text)
+    if source.format != "json":
+        return dict(values)
+    return {name: str(json.loads(value)) if value and value[0] == '"' else value for name, value in values.items()}
+
+
+def _read_bytes(pipeline: Rows, batch: pa.RecordBatch, row: int, number: int) -> bytes:
+    """Return a row as Spark read it: its text in the encoding of the file, or its message."""
+    bad = _get_bad_text(pipeline, batch, row, number)
+    if bad is None:
+        return bytes(batch[BODY][row].as_py() or b"")
+    encoding = "utf-8" if pipeline.source is None else pipeline.source.encoding
+    try:
+        return bad if encoding == "utf-8" else bad.decode().encode(encoding)
+    except UnicodeError:
+        return bad
+
+
+def _get_bad_text(pipeline: Rows, batch: pa.RecordBatch, row: int, number: int) -> bytes | None:
+    text = batch[BAD][row].as_py() if BAD in batch.schema.names else None
+    text = text.encode() if isinstance(text, str) else text
+    if text is not None and pipeline.source is not None and pipeline.source.format == "xml":
+        return find_xml_row(pipeline.source, text, number) or text
+    return text
+
+
+def _unreadable_failure(pipeline: Rows, batch: pa.RecordBatch, row: int, number: int) -> PipelineFailure:
+    why = UNKNOWN_REASON
+    if pipeline.source is not None and NULLS in batch.schema.names:
+        text = (_get_bad_text(pipeline, batch, row, number) or b"").decode(errors="replace")
+        nulls = batch[NULLS][row].as_py() or ()
+        why = explain_bad_row(pipeline.source, text, nulls, pipeline.hidden_columns)
+    return PipelineFailure(" does not fit the schema.", why=why, hint=_correction_hint(pipeline))
+
+
+def _correction_hint(pipeline: Rows) -> str:
+    if is_corrected_as_line(pipeline):
+        return "Resume the instance with the corrected line, or terminate it."
+    if can_correct(pipeline):
+        form = f" as {pipeline.body.upper()}" if pipeline.body else ""
+        return f"Resume the instance with the correct message{form}, or terminate it."
+    return "Terminate the instance and send the row again. Its message does not contain the promoted values."
+
+
+def _encoding_failure(pipeline: Rows, encoding: str, has_original: bool) -> PipelineFailure:
     lost = " The original bytes are lost; this is the row as Spark read it, with U+FFFD for these bytes."
-    correct = ", or resume the instance with the correct message" if has_all_promoted_values(pipeline) else ""
     return PipelineFailure(
-        f"Row {number} is not {encoding}.",
+        f" is not {encoding}.",
         why=f"It has bytes that are not valid in this encoding.{'' if has_original else lost}",
-        hint=f"Set the encoding of the reader, options={{'encoding': ...}}, and send the row again{correct}.",
+        hint=f"Set the encoding of the reader, options={{'encoding': ...}}. {_correction_hint(pipeline)}",
     )
 
 
-def _value_failure(prop: Property, path: str, number: int, value: pa.Scalar) -> PipelineFailure:
+def _value_failure(prop: Property, path: str, value: pa.Scalar) -> PipelineFailure:
     # Arrow can format instants that Python cannot.
     text = "" if prop.sensitive else f" It is {_format_value(value)[:100]!r}."
     failure = promotion_failure(prop, path, f"It cannot be the value of {prop.value_type.noun} property.{text}")
-    return PipelineFailure(f"Row {number}: {failure.what}", why=failure.why, hint=failure.hint)
+    return PipelineFailure(f": {failure.what}", why=failure.why, hint=failure.hint)
 
 
 def _format_value(value: pa.Scalar) -> str:
@@ -184,8 +277,8 @@ def _format_value(value: pa.Scalar) -> str:
     return str(text.cast(pa.binary()).as_py().decode(errors="replace"))
 
 
-def _missing_body_failure(pipeline: Rows, number: int) -> PipelineFailure:
+def _missing_body_failure(pipeline: Rows) -> PipelineFailure:
     return PipelineFailure(
-        f"Row {number} has no value in the column {pipeline.column!r}, which is the body.",
+        f" has no value in the column {pipeline.column!r}, which is the body.",
         hint="Terminate the instance, or send the row again with a body.",
     )

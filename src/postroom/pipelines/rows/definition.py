@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from postroom.pipelines.definition import Promoting, type_problems
+from postroom.pipelines.rows.source import RowSource
 
 if TYPE_CHECKING:
     from postroom.message import Body, Context
@@ -30,7 +31,8 @@ class Rows(Promoting):
     without its line end; or the value of one ``column``, byte for byte. The default is the line of a text file, the
     content of a binary file, the value of a Kafka record, and JSON for everything else.
 
-    A bad row is suspended alone, in its original form. Bulk files are always recoverable.
+    A bad row is suspended alone, in its original form. Bulk files are always recoverable. ``columns`` and ``source``
+    are those of the reader.
     """
 
     kind: Literal["rows"] = "rows"
@@ -42,6 +44,7 @@ class Rows(Promoting):
     #: The reader has a limit for the rows of a file. This pipeline itself reads only a bad row that is resumed.
     bad_documents: ClassVar[int | None] = None
     columns: tuple[str, ...] = ()
+    source: RowSource | None = None
 
     @property
     def body_content_type(self) -> str:
@@ -59,13 +62,21 @@ class Rows(Promoting):
             )
         return found
 
-    def with_columns(self, columns: tuple[str, ...], default_column: str | None) -> Rows:
-        """Return a copy with the columns of the reader. ``default_column`` is the body if the definition has none."""
+    @property
+    def hidden_columns(self) -> frozenset[str]:
+        """The columns whose values are not shown in failures (SEC-14)."""
+        return frozenset(path for prop, path in self.promotions.entries if prop.sensitive)
+
+    def with_columns(
+        self, columns: tuple[str, ...], default_column: str | None, source: RowSource | None = None
+    ) -> Rows:
+        """Return a copy with the columns of the reader, and the source of its rows if they are text.
+        ``default_column`` is the body if the definition has none."""
         column = self.column
         if self.body is None and column is None:
             column = default_column
         body = self.body or (None if column is not None else "json")
-        return self.model_copy(update={"body": body, "column": column, "columns": columns})
+        return self.model_copy(update={"body": body, "column": column, "columns": columns, "source": source})
 
     def _run(self, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:
         from postroom.pipelines.rows.document import disassemble

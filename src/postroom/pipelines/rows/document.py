@@ -1,20 +1,64 @@
-"""Reads a bad row that was corrected and resumed. It has the form of the message."""
+"""Reads a bad row that was corrected and resumed: as a line of its file, or as the message that it should have become.
+
+The text is read without Spark. A line of a CSV file is converted to the message by the schema and the options of the
+reader. A text that is a JSON object is the message.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from functools import partial
+from typing import Any, ClassVar, Literal
 
-from postroom.errors import PipelineFailure
+from postroom.errors import BadValue, PipelineFailure
 from postroom.message import Body
+from postroom.pipelines.definition import Disassemble, Format, Promoting
 from postroom.pipelines.documents.disassembled_batch import BatchBuilder, BatchSize, DisassembledBatch, read_whole
 from postroom.pipelines.flat.definition import Csv
 from postroom.pipelines.json.definition import Json
-from postroom.pipelines.promotions import Promotions
+from postroom.pipelines.promotions import Promotions, bad_value_failure
+from postroom.pipelines.rows.bad_row import read_texts
+from postroom.pipelines.rows.cell_values import BadCell, check_json_value, parse_cell, write_json_value, write_text
 from postroom.pipelines.rows.definition import Rows
+from postroom.pipelines.rows.source import RowSource
+from postroom.properties import Property
+from postroom.values import Value, ValueType, check_promoted
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_QUOTED = frozenset(',"\r\n')
+
+
+class CorrectedRow(Promoting, Format):
+    """Reads a corrected row of a file of text. Never stored."""
+
+    kind: Literal["corrected-row"] = "corrected-row"
+    content_type: ClassVar[str] = "text/plain"
+    recoverable: ClassVar[bool] = False
+    bad_documents: ClassVar[int | None] = None
+    rows: Rows
+
+    def get_document_type(self, interchange_type: str) -> str:
+        return self.rows.body_content_type
+
+    def _load_disassembler(self) -> Disassemble:
+        return partial(disassemble, self.rows)
 
 
 def disassemble(pipeline: Rows, body: Body, size: BatchSize) -> Iterator[DisassembledBatch]:
-    """Yield one message, read in the format in which the bodies of the other rows are written."""
+    """Yield one message. Raise PipelineFailure if it does not fit the schema."""
+    content = read_whole(body, "row")
+    source = pipeline.source
+    if pipeline.body == "json" and content.removeprefix(_BYTE_ORDER_MARK).lstrip().startswith(b"{"):
+        _check_message(source, content)
+    elif source is not None and source.format == "csv":
+        try:
+            return iter([_read_line(pipeline, source, content)])
+        except PipelineFailure:
+            # It may be the message, which has commas and the quotes of RFC 4180.
+            if pipeline.body != "csv" or not _is_csv_message(source, content):
+                raise
     format = row_format(pipeline)
     return _pass_through(pipeline, body) if format is None else format.disassembler(body, size)
 
@@ -30,14 +74,20 @@ def row_format(pipeline: Rows) -> Json | Csv | None:
     return None
 
 
-def has_all_promoted_values(pipeline: Rows) -> bool:
-    """Return True if the message of a row contains all promoted values, so that a bad row can be corrected."""
-    return row_format(pipeline) is not None or not pipeline.promotes
+def can_correct(pipeline: Rows) -> bool:
+    """Return True if a bad row can be corrected: its line or its message contains all promoted values."""
+    return is_corrected_as_line(pipeline) or row_format(pipeline) is not None or not pipeline.promotes
 
 
-def check_has_all_promoted_values(pipeline: Rows) -> None:
-    """Raise PipelineFailure if the message of a row does not contain all promoted values."""
-    if not has_all_promoted_values(pipeline):
+def is_corrected_as_line(pipeline: Rows) -> bool:
+    """Return True if a bad row is corrected in the form that it has in its file."""
+    source = pipeline.source
+    return source is not None and (source.format == "csv" or (source.format == "json" and pipeline.body == "json"))
+
+
+def check_can_correct(pipeline: Rows) -> None:
+    """Raise PipelineFailure if a bad row cannot be corrected."""
+    if not can_correct(pipeline):
         raise PipelineFailure(
             "A bad row cannot be resumed if its message is one column and properties are promoted from others.",
             hint="Publish the message and its properties with 'postroom publish', and terminate the instance.",
@@ -45,7 +95,98 @@ def check_has_all_promoted_values(pipeline: Rows) -> None:
 
 
 def _pass_through(pipeline: Rows, body: Body) -> Iterator[DisassembledBatch]:
-    check_has_all_promoted_values(pipeline)
+    check_can_correct(pipeline)
     builder = BatchBuilder(promotes=())
     builder.add(1, read_whole(body, "row"), (), offset=0, message_type=pipeline.message_type)
     yield builder.build()
+
+
+# -- lines ---------------------------------------------------------------------------------------------------------
+
+
+def _read_line(pipeline: Rows, source: RowSource, content: bytes) -> DisassembledBatch:
+    hidden = pipeline.hidden_columns
+    values = _read_values(source, content, hidden)
+    promoted = [_promote(prop, path, values.get(path)) for prop, path in pipeline.promotions.entries]
+    builder = BatchBuilder(promotes=pipeline.promotes)
+    builder.add(1, _write_body(pipeline, values), promoted, offset=0, message_type=pipeline.message_type)
+    return builder.build()
+
+
+def _read_values(source: RowSource, content: bytes, hidden: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Return the values of a CSV line by column. Raise PipelineFailure if it does not fit the schema."""
+    try:
+        text = content.removeprefix(_BYTE_ORDER_MARK).decode(source.encoding)
+        texts = read_texts(source, text.removesuffix("\n").removesuffix("\r"))
+    except UnicodeDecodeError:
+        raise _misfit(f"It is not {source.encoding}.") from None
+    except ValueError as error:
+        raise _misfit(str(error)) from None
+    values: dict[str, Any] = {}
+    for name, column_type in source.types.items():
+        cell = texts[name]
+        try:
+            values[name] = None if cell is None else parse_cell(column_type, cell, source.options)
+        except BadCell as error:
+            shown = f"is {column_type}, but has a value (hidden) of another type" if name in hidden else str(error)
+            raise _misfit(f"The column {name!r} {shown}.") from None
+    return values
+
+
+def _promote(prop: Property, path: str, value: Any) -> Value | None:
+    if value is None:
+        return None
+    try:
+        return check_promoted(prop.check(Decimal(value) if prop.value_type is ValueType.DECIMAL else value))
+    except BadValue as error:
+        raise bad_value_failure(prop, path, error) from None
+
+
+def _write_body(pipeline: Rows, values: Mapping[str, Any]) -> bytes:
+    if pipeline.column is not None:
+        value = values[pipeline.column]
+        if value is None:
+            raise _misfit(f"The column {pipeline.column!r}, which is the body, has no value.")
+        return write_text(value).encode()
+    if pipeline.body == "csv":
+        return ",".join(map(_write_cell, values.values())).encode()
+    members = (f"{json.dumps(name, ensure_ascii=False)}:{write_json_value(value)}" for name, value in values.items())
+    return f"{{{','.join(members)}}}".encode()
+
+
+def _write_cell(value: Any) -> str:
+    if value is None:
+        return ""
+    text = write_text(value)
+    return f'"{text.replace(chr(34), chr(34) * 2)}"' if not text or _QUOTED & set(text) else text
+
+
+# -- messages ------------------------------------------------------------------------------------------------------
+
+
+def _check_message(source: RowSource | None, content: bytes) -> None:
+    """Raise PipelineFailure if a value of a JSON message does not fit its column."""
+    try:
+        document = json.loads(content.removeprefix(_BYTE_ORDER_MARK), parse_float=Decimal)
+    except ValueError:
+        return  # the reader of the message explains it
+    for name, column_type in source.types.items() if source is not None and isinstance(document, dict) else ():
+        try:
+            if document.get(name) is not None:
+                check_json_value(column_type, document[name])
+        except BadCell as error:
+            raise _misfit(f"The column {name!r} {error}.") from None
+
+
+def _is_csv_message(source: RowSource, content: bytes) -> bool:
+    try:
+        _read_values(source.for_messages("csv"), content)
+    except PipelineFailure:
+        return False
+    return True
+
+
+def _misfit(why: str) -> PipelineFailure:
+    return PipelineFailure(
+        "The corrected row does not fit the schema.", why=why, hint="Correct it and resume the instance again."
+    )

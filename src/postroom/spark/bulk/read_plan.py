@@ -19,7 +19,7 @@ from postroom.adapters.spark_reader.definition import CORRUPT
 from postroom.agent.receiving.interchange import CHUNK_BYTES, CHUNK_ROWS
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.pipelines import Rows
-from postroom.pipelines.rows.batch import BAD, BODY, value_name
+from postroom.pipelines.rows.batch import BAD, BODY, NULLS, value_name
 from postroom.spark.intake.file_claims import FileClaim
 from postroom.spark.intake.watched_folder import ID_LENGTH
 
@@ -181,8 +181,12 @@ def row_columns(frame: DataFrame, pipeline: Rows) -> list[Column]:
         body = f.to_json(row, _JSON_OPTIONS)
     columns = [body.cast("binary").alias(BODY)]
     columns += [quote_column(path).alias(value_name(i)) for i, (_, path) in enumerate(pipeline.promotions.entries)]
+    if CORRUPT not in frame.columns:
+        return columns
+    corrupt = quote_column(CORRUPT)
+    nulls = f.array_compact(f.array(*(f.when(quote_column(name).isNull(), f.lit(name)) for name in names)))
     # As bytes, because an unreadable row may not be text.
-    return [*columns, quote_column(CORRUPT).cast("binary").alias(BAD)] if CORRUPT in frame.columns else columns
+    return [*columns, corrupt.cast("binary").alias(BAD), f.when(corrupt.isNotNull(), nulls).alias(NULLS)]
 
 
 def quote_column(name: str) -> Column:

@@ -36,20 +36,38 @@ def can_find_lines(path: Path) -> bool:
     return path.suffix == ".gz" or path.suffix not in _COMPRESSED
 
 
-def read_split_lines(path: Path, start: int, length: int, separator: bytes | None) -> Iterator[bytes]:
-    """Yield the lines without their ends. ``separator`` is one byte, or None for every kind of line end. Raise OSError,
-    EOFError or zlib.error."""
+def read_split_lines(path: Path, start: int, length: int, separator: bytes | None) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines without their ends, each with its index after the start of the split. ``separator`` is one byte,
+    or None for every kind of line end. Raise OSError, EOFError or zlib.error."""
     with open_decompressed(path) as stream:
         if path.suffix in _COMPRESSED:
             start, length = 0, 1 << 62  # the file is one split, and Spark reports its compressed length
         stream.seek(start)
-        for position, line in _read_lines(stream, separator):
+        for index, (position, line) in enumerate(_read_lines(stream, separator)):
             if position > length:
                 return
             if start == 0 and position == 0:
-                yield line.removeprefix(_BYTE_ORDER_MARK)
+                yield index, line.removeprefix(_BYTE_ORDER_MARK)
             elif start == 0 or position > 0:
-                yield line
+                yield index, line
+
+
+def count_line_ends(path: Path, start: int, end: int, separator: bytes | None) -> int:
+    """Return the number of line ends between two positions. A carriage return at ``end`` - 1 counts only if no line
+    feed follows it."""
+    count = 0
+    with path.open("rb") as stream:
+        stream.seek(start)
+        while start < end and (block := stream.read(min(_BLOCK, end - start))):
+            start += len(block)
+            if separator is not None:
+                count += block.count(separator)
+                continue
+            count += block.count(b"\n") + block.count(b"\r") - block.count(b"\r\n")
+            if block.endswith(b"\r") and stream.read(1) == b"\n":
+                count -= 1  # the line feed is counted with the next block
+            stream.seek(start)
+    return count
 
 
 def _read_lines(stream: IO[bytes], separator: bytes | None) -> Iterator[tuple[int, bytes]]:

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +21,12 @@ from postroom.agent.receiving.row_units import ReceivedRows, RowUnit, receive_ro
 from postroom.message import Context
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
+from postroom.pipelines.rows.batch import RowOrigin
 from postroom.properties import Property
-from postroom.spark.bulk.decoding_errors import TextEncoding, mark_undecoded
+from postroom.spark.bulk.decoding_errors import mark_undecoded
 from postroom.spark.bulk.read_plan import FILE, LENGTH, START, rows_pipeline, rows_reader
+from postroom.spark.bulk.row_lines import RowLines
+from postroom.spark.bulk.text_encoding import TextEncoding
 from postroom.spark.intake import file_claims
 from postroom.spark.worker import close_worker, get_worker, make_pace
 from postroom.system_properties import BTS
@@ -104,12 +107,13 @@ class BulkTask:
             )
             reader = rows_reader(self.location)
             limit = FileLimit(worker.connection, reader, split.interchange_id)
+            lines = self._open_lines(split)
             received = receive_rows(
                 worker.receiver,
                 self.location,
                 rows_pipeline(self.location),
-                RowUnit(unit_id=unit_id, context=context),
-                self._check_encoding(split),
+                RowUnit(unit_id=unit_id, context=context, origin=self._make_origin(split, lines)),
+                split.batches if lines is None else mark_undecoded(lines, split.batches),
                 progress=progress,
                 bad_content_type=_BAD_CONTENT_TYPES.get(reader.format, "application/octet-stream"),
                 limit=limit,
@@ -122,11 +126,17 @@ class BulkTask:
             close_worker(self.login)
             raise
 
-    def _check_encoding(self, split: Split) -> Iterator[pa.RecordBatch]:
+    def _open_lines(self, split: Split) -> RowLines | None:
+        """Return the lines of a split of a text file. Return None if the file is not text."""
         if self.encoding is None or split.interchange_id not in self.paths:
-            return split.batches
-        path = self.paths[split.interchange_id]
-        return mark_undecoded(self.encoding, path, split.start, split.length, split.batches)
+            return None
+        return RowLines(self.encoding, self.paths[split.interchange_id], split.start, split.length)
+
+    def _make_origin(self, split: Split, lines: RowLines | None) -> RowOrigin:
+        file = PurePath(self.origins[split.interchange_id]).name
+        if lines is None:
+            return RowOrigin(file=file, start=split.start)
+        return RowOrigin(file=file, start=split.start, find_line=lines.find)
 
     def _start_split(self, connection: Connection, unit_id: uuid.UUID, split: Split) -> bool:
         row = connection.execute(

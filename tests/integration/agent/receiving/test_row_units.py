@@ -17,19 +17,23 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.receiving.row_units import BadRowLimit, ReceivedRows, RowUnit, receive_rows
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PipelineFailure, StateError
+from postroom.filters.columns import to_arrow_type
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
+from postroom.pipelines.rows.batch import RowOrigin
 from postroom.spark.bulk.row_counts import RowCounts
 from postroom.spark.bulk.row_stream_task import PartitionLimit
 from postroom.spark.bulk.task import BulkTask, Split
 from postroom.spark.worker import close_worker
 from postroom.system_properties import BTS
-from tests.support.box import Box, Priority, Region, interchange
-from tests.support.bulk_location import add_bulk_location
+from tests.support.box import PROMOTE, Box, Priority, Region, interchange
+from tests.support.bulk_location import SCHEMA, add_bulk_location
 from tests.support.dequeue import resume_now
 
 ROWS = pipelines.Rows(promote={Region: "region", Priority: "priority"}).with_columns(("region", "priority"), None)
 UNIT = RowUnit(unit_id=uuid.UUID(int=7))
+#: The Arrow types of the promoted columns.
+TYPES = [to_arrow_type(prop.value_type) for prop in PROMOTE]
 
 
 class Unlimited:
@@ -287,6 +291,41 @@ def test_a_corrected_row_is_received_without_spark(box: Box, connection: Connect
         Receiver(connection, RoutingTable()).receive_again(location, still_bad, lambda _: None)
 
 
+def test_a_corrected_line_of_a_csv_file_becomes_the_message(box: Box, connection: Connection, tmp_path: Path) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    location = add_bulk_location(box, tmp_path, options={"sep": ";", "encoding": "ISO-8859-1"}, schema=SCHEMA)
+    assert isinstance(location.pipeline, pipelines.Rows)
+    bad = pa.RecordBatch.from_pydict(
+        {
+            "body": [b"{}"],
+            **{f"value{n}": pa.nulls(1, kind) for n, kind in enumerate(TYPES)},
+            "bad": ["17;EU;zwölf;3"],
+            "nulls": [["total"]],
+        }
+    )
+    unit = RowUnit(unit_id=uuid.UUID(int=7), origin=RowOrigin(file="big.csv", start=4096))
+    receive_rows(
+        *(Receiver(connection, RoutingTable()), location, location.pipeline, unit, [bad]),
+        progress=Progress(),
+        bad_content_type="text/csv",
+        limit=Unlimited(),
+    )
+    instance_id, description = box.connection.execute(
+        "SELECT instance_id, error_description FROM suspended_queue"
+    ).fetchone() or (None, "")
+    assert description.split("\n") == [
+        "Row 1 after byte 4096 of big.csv does not fit the schema.",
+        "The column 'total' is decimal(12,2), but has 'zwölf'.",
+        "Resume the instance with the corrected line, or terminate it.",
+    ]
+    assert box.one("SELECT body FROM parts WHERE content_type = 'text/csv'") == "17;EU;zwölf;3".encode("iso-8859-1")
+    [resumed] = resume_now(box, instance_id, body="17;EU;12.5;3\n".encode("iso-8859-1"))
+    assert resumed.data == b'{"id":17,"region":"EU","total":12.50,"priority":3}'
+    assert (resumed.context[Region], resumed.context[Priority]) == ("EU", 3)
+    assert resumed.body is not None
+    assert resumed.body.content_type == "application/json"
+
+
 @pytest.mark.parametrize(
     ("rows", "body", "content_type"),
     [
@@ -328,7 +367,7 @@ def test_a_bad_row_cannot_be_resumed_if_its_body_does_not_contain_the_promoted_v
     box: Box, connection: Connection, tmp_path: Path, column: str | None, resumable: bool
 ) -> None:
     rows = ROWS.model_copy(update={"body": "json" if column is None else None, "column": column})
-    location = add_bulk_location(box, tmp_path, pipeline=rows, bad_rows=2)
+    location = add_bulk_location(box, tmp_path, pipeline=rows, bad_rows=2, format="json")
     receive_rows(
         Receiver(connection, RoutingTable()),
         location,

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from postroom import Property, pipelines
 from postroom.pipelines.rows.batch import RowMessages, read_rows
-from postroom.spark.bulk.decoding_errors import TextEncoding, mark_undecoded
-from postroom.spark.bulk.split_lines import read_split_lines
+from postroom.spark.bulk.decoding_errors import mark_undecoded
+from postroom.spark.bulk.row_lines import RowLines
+from postroom.spark.bulk.split_lines import count_line_ends, read_split_lines
+from postroom.spark.bulk.text_encoding import TextEncoding
 
 Note = Property("Orders.Note", str)
 ROWS = pipelines.Rows(promote={Note: "note"}, body="csv").with_columns(("note",), None)
@@ -36,7 +38,7 @@ def read_rows_of(
 ) -> RowMessages:
     assert encoding is not None
     length = path.stat().st_size if length is None else length
-    checked = list(mark_undecoded(encoding, path, start, length, iter(batches)))
+    checked = list(mark_undecoded(RowLines(encoding, path, start, length), iter(batches)))
     assert [batch.num_rows for batch in checked] == [batch.num_rows for batch in batches]
     tables = [pa.Table.from_batches([batch]) for batch in checked]
     table = pa.concat_tables(tables, promote_options="default").combine_chunks()
@@ -158,13 +160,17 @@ def _raw(values: list[bytes | None]) -> pa.Array:
     size=st.integers(1, 12),
     separator=st.sampled_from([None, b"c"]),
 )
-def test_every_line_belongs_to_one_split(
+def test_every_line_belongs_to_one_split_and_has_its_number_in_the_file(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, size: int, separator: bytes | None
 ) -> None:
     path = tmp_path_factory.mktemp("lines") / "a"
     path.write_bytes(content)
-    splits = [list(read_split_lines(path, start, size, separator)) for start in range(0, len(content), size)]
+    numbered = [
+        (count_line_ends(path, 0, start, separator) + index + 1, line)
+        for start in range(0, len(content), size)
+        for index, line in read_split_lines(path, start, size, separator)
+    ]
     expected = content.splitlines() if separator is None else content.split(separator)
     if separator is not None and expected[-1] == b"":
         expected.pop()
-    assert [line for lines in splits for line in lines] == expected
+    assert numbered == list(enumerate(expected, 1))
