@@ -57,17 +57,25 @@ def store_in_inbox(
 ) -> bool:
     """Store an interchange for the stream of its location. Return after the commit.
 
-    ``content`` is read and stored one fragment at a time. An exception of it rolls everything back. Return False if the
-    interchange is already in the inbox. ``digest`` is stored for an interchange with an idempotency key.
+    ``content`` is read and stored one fragment at a time. An exception of it rolls everything back. ``digest`` is
+    stored for an interchange with an idempotency key. Return False if the interchange is already in the inbox, or if it
+    has a key and was published.
     """
     fragments = _fragments(content)
     first = next(fragments, b"")
     second = next(fragments, None)
-    row = (interchange_id, location_id, context.to_json(), len(first), digest)
+    row = {
+        "id": interchange_id,
+        "location_id": location_id,
+        "context": context.to_json(),
+        "size": len(first),
+        "digest": digest,
+        "body": first if second is None else None,
+    }
     if second is None:
-        return connection.execute(_INSERT, (*row, first)).rowcount == 1
+        return connection.execute(_INSERT, row).rowcount == 1
     with connection.transaction():
-        if connection.execute(_INSERT, (*row, None)).rowcount == 0:
+        if connection.execute(_INSERT, row).rowcount == 0:
             return False
         size = _insert_fragments(connection, interchange_id, chain((first, second), fragments))
         connection.execute("UPDATE inbox SET size = %s WHERE interchange_id = %s", (size, interchange_id))
