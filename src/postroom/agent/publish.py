@@ -341,8 +341,12 @@ class StoredMessageBatch(PublishBatch):
         self._unit = unit
         self._matcher = matcher
 
+    def find_subscribers(self, connection: Connection) -> MatchResult:
+        """Return the subscribers that get the message."""
+        return self._matcher.match(connection, [self.message])
+
     def match(self, connection: Connection) -> int | None:
-        self.matches = self._matcher.match(connection, [self.message])
+        self.matches = self.find_subscribers(connection)
         self.routed = RoutedMessages([self.message], self.matches, [self._unit])
         self.hosts = self.routed.routes.hosts
         return self.matches.version if len(self.matches.rows) else None

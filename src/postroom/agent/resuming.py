@@ -1,4 +1,4 @@
-"""Publish resumed inbound messages: through the receive pipeline again, or directly.
+"""Publish resumed inbound messages: through the receive pipeline again, or directly. Publish rerouted messages.
 
 The host that dequeued the row calls this module. The row is completed in the transaction that publishes. A failure is
 raised, and the host suspends the row again with the new reason.
@@ -10,10 +10,13 @@ import threading
 import uuid
 from collections.abc import Callable, Collection
 
+import numpy as np
+
 from postroom.agent.publish import Publisher, StoredMessageBatch, lock_current
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.receiving.suspended_documents import resume_interchange
-from postroom.agent.routing.matching import routing_failure
+from postroom.agent.routing.batch_matches import MatchResult
+from postroom.agent.routing.matching import Matcher, routing_failure
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.routing_failure_reports import RoutingFailureReport, Unroutable, publish_reports
 from postroom.errors import PipelineFailure
@@ -21,6 +24,7 @@ from postroom.message import Context, Message
 from postroom.messagebox.configuration import ReceiveLocation, find_host, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
+from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.system_properties import BTS
 
@@ -29,7 +33,7 @@ Complete = Callable[[Connection], None]
 
 
 class ResumedInbound:
-    """Publishes resumed inbound messages, one at a time because they share a routing table."""
+    """Publishes resumed and rerouted messages, one at a time because they share a routing table."""
 
     def __init__(self, host_name: str) -> None:
         self._host_name = host_name
@@ -45,9 +49,10 @@ class ResumedInbound:
                     self._receive(connection, claimed, message, complete)
                 else:
                     publisher = Publisher(connection, self._routing)
-                    publisher.run(lambda matcher: ResumedMessage(message, uuid.uuid4(), matcher), before=complete)
+                    publisher.run(lambda matcher: _build_batch(claimed, message, matcher), before=complete)
         except Unroutable as failure:
-            failure.report_id = self._get_or_write_report(connection, claimed.instance_id, failure)
+            if claimed.task != QueueTask.REROUTE:
+                failure.report_id = self._get_or_write_report(connection, claimed.instance_id, failure)
             raise
 
     def _get_or_write_report(self, connection: Connection, instance_id: uuid.UUID, failure: Unroutable) -> uuid.UUID:
@@ -84,8 +89,45 @@ class ResumedMessage(StoredMessageBatch):
     def match(self, connection: Connection) -> int:
         if super().match(connection) is None:
             lock_current(connection, self.matches.version)
-            raise _still_unroutable(self.message.context, self.matches.unauthorised_hosts.get(0, ()))
+            raise self._build_failure()
         return self.matches.version
+
+    def _build_failure(self) -> Unroutable:
+        return _still_unroutable(self.message.context, self.matches.unauthorised_hosts.get(0, ()))
+
+
+class ReroutedMessage(ResumedMessage):
+    """The message of one subscriber, published again. Subscribers that it was routed to before do not get it again:
+    it goes to subscriptions that were created since, and to the subscriptions of its own service."""
+
+    def __init__(self, claimed: ClaimedMessage, message: Message, matcher: Matcher) -> None:
+        super().__init__(message, uuid.uuid4(), matcher)
+        self._seq = claimed.seq
+        self._service_id = claimed.service_id
+
+    def find_subscribers(self, connection: Connection) -> MatchResult:
+        matches = super().find_subscribers(connection)
+        matched = matches.subscription_ids
+        new = connection.execute(
+            statement("queries/find_new_subscriptions"),
+            {"ids": matched.tolist(), "seq": self._seq, "service": self._service_id},
+        ).fetchall()
+        return matches.select(np.isin(matched, np.array([id for (id,) in new], dtype=np.int64)))
+
+    def _build_failure(self) -> Unroutable:
+        if self.matches.unauthorised_hosts:
+            return super()._build_failure()
+        return Unroutable(
+            "The message was not rerouted: no subscription matches it that it was not routed to before.",
+            self.message.context,
+            hint="Enlist a port whose filter matches it, and resume the instance. Or terminate it.",
+        )
+
+
+def _build_batch(claimed: ClaimedMessage, message: Message, matcher: Matcher) -> ResumedMessage:
+    if claimed.task == QueueTask.REROUTE:
+        return ReroutedMessage(claimed, message, matcher)
+    return ResumedMessage(message, uuid.uuid4(), matcher)
 
 
 def _still_unroutable(context: Context, unauthorised_hosts: Collection[str]) -> Unroutable:

@@ -125,12 +125,14 @@ class Application(Declarations):
         route_failures: bool = False,
         description: str = "",
         maps: Sequence[Map] = (),
+        renamed_from: str | None = None,
     ) -> DeclaredSendPort:
         """Declare a send port. It receives every message that matches ``filter`` (a Python expression or text) and
         every message that is directed to it.
 
         ``priority`` is from 1 (first) to 10. With ``route_failures`` a message that cannot be sent is published as an
-        error message instead of being suspended. ``maps`` run before the adapter, each for one message type."""
+        error message instead of being suspended. ``maps`` run before the adapter, each for one message type.
+        ``renamed_from`` is the old name of the port, which keeps its messages and its state."""
         port = DeclaredSendPort(
             name=name,
             adapter=adapter,
@@ -142,6 +144,7 @@ class Application(Declarations):
             route_failures=route_failures,
             description=description,
             maps=maps,
+            renamed_from=renamed_from,
             position=get_caller_position(),
         )
         self.send_ports.append(port)
@@ -162,6 +165,7 @@ class Application(Declarations):
         route_failures: bool = False,
         description: str = "",
         maps: Sequence[Map] = (),
+        renamed_from: str | None = None,
     ) -> DeclaredSendPort:
         """Declare a dynamic send port: the address is in each message, in BTS.OutboundTransportLocation.
 
@@ -181,6 +185,7 @@ class Application(Declarations):
             route_failures=route_failures,
             description=description,
             maps=maps,
+            renamed_from=renamed_from,
             position=get_caller_position(),
         )
         self.send_ports.append(port)

@@ -44,6 +44,7 @@ class DeclaredLocation:
     host: str
     enabled: bool
     schedule: Schedule | None
+    renamed_from: str | None
     position: SourcePosition
 
 
@@ -59,6 +60,7 @@ class DeclaredSendPort:
     route_failures: bool
     description: str
     maps: Sequence[Map]
+    renamed_from: str | None
     position: SourcePosition
 
 
@@ -92,9 +94,10 @@ class ReceivePort:
         host: str = DEFAULT_HOST,
         enabled: bool = True,
         schedule: Schedule | None = None,
+        renamed_from: str | None = None,
     ) -> ReceivePort:
         """Add a receive location. Without a pipeline its messages pass through unread. With a ``schedule`` it receives
-        messages only at these times."""
+        messages only at these times. ``renamed_from`` is the old name of the location, which keeps its messages."""
         self.locations.append(
             DeclaredLocation(
                 name=name,
@@ -103,6 +106,7 @@ class ReceivePort:
                 host=host,
                 enabled=enabled,
                 schedule=schedule,
+                renamed_from=renamed_from,
                 position=get_caller_position(),
             )
         )

@@ -91,6 +91,7 @@ def _location_definition(location: DeclaredLocation, spelling: dict[str, str]) -
         host=spelling[location.host.lower()],
         enabled=location.enabled,
         schedule=location.schedule,
+        renamed_from=location.renamed_from,
         position=location.position,
     )
 
@@ -127,6 +128,7 @@ def _send_port_definition(
         route_failures=port.route_failures,
         description=port.description,
         maps=PortMaps.pack(port.maps, port.position.folder),
+        renamed_from=port.renamed_from,
         position=port.position,
     )
 

@@ -94,6 +94,7 @@ class ReceiveLocationDefinition(_Positioned):
     enabled: bool = True
     schedule: Schedule | None = None
     """None keeps the schedule that the operator has set."""
+    renamed_from: str | None = None
 
 
 class ReceivePortDefinition(_Positioned):
@@ -117,6 +118,7 @@ class SendPortDefinition(_Positioned):
     route_failures: bool = False
     description: str = ""
     maps: PortMaps = NO_MAPS
+    renamed_from: str | None = None
 
     @field_serializer("filter")
     def _filter_as_text(self, filter: Filter | None) -> str | None:

@@ -55,7 +55,7 @@ COMMANDS: dict[str, LazyCommand] = {
         "postroom.cli.commands.subscriptions:subscription", "List subscriptions and test messages against them."
     ),
     "instance": LazyCommand(
-        "postroom.cli.commands.instances:instance", "List, resume, suspend and terminate service instances."
+        "postroom.cli.commands.instances:instance", "List, resume, suspend, reroute and terminate service instances."
     ),
     "message": LazyCommand("postroom.cli.commands.messages:message", "List, show and save stored messages."),
     "queue": LazyCommand("postroom.cli.commands.queues:queue", "Show the queues of the hosts."),
@@ -75,7 +75,9 @@ COMMANDS: dict[str, LazyCommand] = {
         "Restore a backup into a home folder without a MessageBox, or into an empty database.",
     ),
     "role": LazyCommand("postroom.cli.commands.roles:role", "List, grant and revoke roles."),
-    "application": LazyCommand("postroom.cli.commands.applications:application", "List the deployed applications."),
+    "application": LazyCommand(
+        "postroom.cli.commands.applications:application", "List and remove the deployed applications."
+    ),
     "version": LazyCommand(
         "postroom.cli.commands.version:version",
         "Show the versions of Postroom, Python, Spark, the embedded PostgreSQL and Java.",

@@ -225,6 +225,12 @@ def read_hosts(connection: Connection) -> list[Host]:
     ]
 
 
+def read_removed_name(connection: Connection, service_id: uuid.UUID | None) -> str | None:
+    """Return the name of a removed send port or receive location. Return None if there was none with this id."""
+    row = connection.execute("SELECT name FROM removed_services WHERE id = %s", (service_id,)).fetchone()
+    return None if row is None else str(row[0])
+
+
 def read_application_properties(connection: Connection) -> dict[int, ApplicationProperties]:
     """Return the application properties of each host, by host id."""
     values: defaultdict[int, set[tuple[str, str]]] = defaultdict(set)

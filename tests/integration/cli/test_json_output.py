@@ -141,12 +141,14 @@ def shown(run: Run, app: Path, tmp_path: Path) -> dict[str, list[Any]]:
     run_json("instance show", suspended["instance_id"])
     run_json("instance resume", suspended["instance_id"])
     run_json("instance suspend", suspended["instance_id"])
+    run_json("instance reroute", suspended["instance_id"])
     run_json("instance terminate", suspended["instance_id"])
 
     run_json("jobs run")
     run_json("jobs list")
     run_json("check")
     run_json("version")
+    run_json("application remove", "orders", "--backlog", "terminate", "--yes")
     return found
 
 

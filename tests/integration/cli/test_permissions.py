@@ -46,6 +46,8 @@ OPERATORS_DO: Commands = [
     ("location", "enable", "drop"),
     ("instance", "suspend", "INSTANCE"),
     ("instance", "resume", "INSTANCE"),
+    ("instance", "suspend", "INSTANCE"),
+    ("instance", "reroute", "INSTANCE"),
     ("instance", "terminate", "INSTANCE", "--yes"),
 ]
 ADMINISTRATORS_DO: Commands = [
@@ -122,6 +124,26 @@ def test_an_administrator_can_do_everything_except_create_hosts(as_login: As) ->
         assert ran.code == ExitCode.OK, (command, ran)
     for command in ONLY_THE_OWNER_DOES:
         assert is_rejected(as_login("adam", *command)), command
+
+
+def test_a_plan_refuses_what_an_administrator_may_not_apply(as_login: As) -> None:
+    planned = as_login("adam", "plan", "NEW_HOST")
+    assert is_rejected(planned)
+    assert "The login may not create the host 'Second'." in planned.err
+    assert as_login("postgres", "plan", "NEW_HOST").code == ExitCode.OK
+
+
+def test_an_administrator_renames_ports_and_removes_applications(as_login: As, app: Path) -> None:
+    app.write_text(
+        app.read_text().replace('app.send_port("Europe",', 'app.send_port("EU", renamed_from="Europe", adapter=')
+    )
+    for command in (
+        ("apply", str(app)),
+        ("application", "remove", "orders", "--backlog", "reroute", "--yes"),
+        ("apply", str(app)),
+    ):
+        ran = as_login("adam", *command)
+        assert ran.code == ExitCode.OK, (command, ran)
 
 
 def test_an_administrator_changes_and_removes_what_is_deployed(as_login: As, app: Path, tmp_path: Path) -> None:

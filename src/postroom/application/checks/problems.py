@@ -79,6 +79,8 @@ def find_declaration_problems(application: Declarations) -> list[Problem]:
     found += _duplicate_names("locations", locations, "The name of a location is unique among all receive ports.")
     found += _duplicate_names("send ports", application.send_ports, "Give one of them another name.")
     found += _duplicate_names("send port groups", application.send_port_groups, "Give one of them another name.")
+    found += _renaming_problems("location", locations)
+    found += _renaming_problems("send port", application.send_ports)
     found += property_problems(application)
     return sorted(dict.fromkeys(found), key=lambda problem: (problem.file, problem.line))
 
@@ -134,6 +136,24 @@ def _duplicate_names(
         if other is not each:
             where = f"{other.position.file}:{other.position.line}"
             yield each.position.problem(f"there are two {what} named {each.name!r}; the other is in {where}. {advice}")
+
+
+def _renaming_problems(what: str, declared: Iterable[DeclaredLocation | DeclaredSendPort]) -> Iterator[Problem]:
+    """Yield old names that are no names, that are the new name, or that two objects claim."""
+    first: dict[str, DeclaredLocation | DeclaredSendPort] = {}
+    for each in declared:
+        old = each.renamed_from
+        if old is None:
+            continue
+        label = _label(what, each)
+        if not isinstance(old, str) or not old:
+            yield each.position.problem(f"{label}: renamed_from is {old!r}, but must be the old name.")
+        elif old == each.name:
+            yield each.position.problem(f"{label}: renamed_from is its own name. Write its old name, or leave it out.")
+        elif (other := first.setdefault(old, each)) is not each:
+            yield each.position.problem(
+                f"{label}: renamed_from is {old!r}, but {other.name!r} is renamed from it too. One of them keeps it."
+            )
 
 
 def _location_problems(location: DeclaredLocation, hosts: Collection[str]) -> Iterator[str]:

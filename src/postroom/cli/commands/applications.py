@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from postroom.cli.command_groups import CommandGroup
+from postroom.cli.confirmation import confirm
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.rendering.output import Format, show_rows, to_json
@@ -16,47 +19,57 @@ from postroom.cli.rendering.output import Format, show_rows, to_json
 if TYPE_CHECKING:
     from postroom.application.definition import ApplicationDefinition
     from postroom.errors import Problem
+    from postroom.operations.deployment.backlog import Backlog, SettledBacklog
     from postroom.operations.deployment.plan import Difference, Plan, PlanStep
 
 _APP = click.argument("app", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 _ALL = click.option("--all", "everything", is_flag=True, help="Also show what does not change.")
+_BACKLOG = click.option(
+    "--backlog",
+    type=click.Choice(["keep", "reroute", "terminate"]),
+    help="What becomes of the instances of removed ports and locations: they stay, are published again by the current "
+    "subscriptions, or are deleted. Required if there are any.",
+)
 
 
 @click.command()
 @_APP
 @_ALL
+@_BACKLOG
 @common_options
 @pass_options
-def plan(options: CommandOptions, app: Path, everything: bool) -> None:
+def plan(options: CommandOptions, app: Path, everything: bool, backlog: str | None) -> None:
     """Show what applying an application would change. Changes nothing.
 
     All problems are listed together, with file and line. If there is no MessageBox yet, everything is new.
 
     \b
-    Example:
+    Examples:
       postroom plan examples/orders/app.py --home ./orders-home
+      postroom plan examples/orders/app.py --home ./orders-home --backlog reroute
     """
-    from postroom.errors import DefinitionRefused
     from postroom.operations.deployment import apply as deployment
 
     definition = _load(options, app)
     if options.has_messagebox:
         with open_messagebox(options) as connection:
-            planned = deployment.plan(connection, definition, home=options.home.absolute())
+            planned = deployment.plan(
+                connection, definition, home=options.home.absolute(), backlog=_to_backlog(backlog)
+            )
     else:
         planned = deployment.plan_first_deployment(definition, home=options.home.absolute())
     _show(planned, options.output, everything=everything, done=False)
-    if planned.problems:
-        raise DefinitionRefused(f"The application {definition.name!r}", planned.problems)
+    planned.check()
 
 
 @click.command()
 @_APP
 @_ALL
+@_BACKLOG
 @click.option("--no-wait", is_flag=True, help="Do not wait until running processes have taken the changes.")
 @common_options
 @pass_options
-def apply(options: CommandOptions, app: Path, everything: bool, no_wait: bool) -> None:
+def apply(options: CommandOptions, app: Path, everything: bool, backlog: str | None, no_wait: bool) -> None:
     """Deploy an application: all of it or nothing.
 
     Existing ports keep their state, and locations stay enabled or disabled. The MessageBox is created if it does not
@@ -66,24 +79,30 @@ def apply(options: CommandOptions, app: Path, everything: bool, no_wait: bool) -
     What arrives afterwards is processed by the new definitions. If a process has not taken them, the command names it
     and ends with exit code 7. The changes are deployed then, too.
 
+    A port or location that still has instances is removed only with --backlog. If it is renamed, declare its old name
+    with renamed_from. It then keeps its instances and its state.
+
     \b
-    Example:
+    Examples:
       postroom apply examples/orders/app.py --home ./orders-home
+      postroom apply examples/orders/app.py --home ./orders-home --backlog reroute
     """
     from postroom.operations.deployment import apply as deployment
+    from postroom.operations.deployment.backlog import settle_backlogs
     from postroom.operations.deployment.taken_changes import wait_until_taken
 
     definition = _load(options, app)
     with open_messagebox(options, create=True) as connection:
-        applied = deployment.apply(connection, definition, home=options.home.absolute())
-        _show(applied, options.output, everything=everything, done=True)
+        applied = deployment.apply(connection, definition, home=options.home.absolute(), backlog=_to_backlog(backlog))
+        settled = settle_backlogs(connection, definition.name)
+        _show(applied, options.output, everything=everything, done=True, settled=settled)
         if not no_wait:
             wait_until_taken(connection, applied.hosts)
 
 
 @click.group(cls=CommandGroup)
 def application() -> None:
-    """List the deployed applications.
+    """List and remove the deployed applications.
 
     \b
     Example:
@@ -101,14 +120,51 @@ def list_(options: CommandOptions) -> None:
     Example:
       postroom application list -o json
     """
-    from dataclasses import asdict
-
     from postroom.operations.deployment.applications import list_applications
 
     with open_messagebox(options) as connection:
         rows = [asdict(application) for application in list_applications(connection)]
     columns = ["name", "receive_ports", "locations", "send_ports", "send_port_groups", "applied_at"]
     show_rows(rows, columns, options.output, empty="No applications. Apply one: postroom apply APP")
+
+
+@application.command()
+@click.argument("name")
+@_BACKLOG
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
+@common_options
+@pass_options
+def remove(options: CommandOptions, name: str, backlog: str | None, yes: bool) -> None:
+    """Remove an application with its ports, groups and locations: all of it or nothing.
+
+    Shows what is removed and asks for confirmation first. Hosts and properties stay. An application that still has
+    instances is removed only with --backlog.
+
+    \b
+    Examples:
+      postroom application remove orders
+      postroom application remove orders --backlog terminate --yes
+    """
+    from postroom.operations.deployment import apply as deployment
+    from postroom.operations.deployment.backlog import settle_backlogs
+
+    decision, home = _to_backlog(backlog), options.home.absolute()
+    with open_messagebox(options) as connection:
+        planned = deployment.plan_removal(connection, name, home=home, backlog=decision)
+        planned.check()
+        if not yes:
+            if options.output is Format.TABLE:
+                _show(planned, options.output, everything=False, done=False)
+            confirm(f"Remove the application {name!r}?", refused=f"The application {name!r} was not removed.")
+        removed = deployment.remove(connection, name, home=home, backlog=decision)
+        settled = settle_backlogs(connection, name)
+    _show(removed, options.output, everything=False, done=True, settled=settled)
+
+
+def _to_backlog(choice: str | None) -> Backlog | None:
+    from postroom.operations.deployment.backlog import Backlog
+
+    return None if choice is None else Backlog(choice)
 
 
 def _load(options: CommandOptions, app: Path) -> ApplicationDefinition:
@@ -129,12 +185,20 @@ def _load(options: CommandOptions, app: Path) -> ApplicationDefinition:
     raise loaded.build_error(conflicts)
 
 
+def _format_backlog(backlog: SettledBacklog) -> str:
+    done = "rerouted" if backlog.decision == "reroute" else "terminated"
+    instances = f"{backlog.count:,} {'instance' if backlog.count == 1 else 'instances'} of {backlog.name} {done}."
+    if not backlog.active:
+        return instances
+    return f"{instances} {backlog.active:,} could not be {done} because a host is sending them: apply again."
+
+
 def _format_difference(step: PlanStep, difference: Difference) -> str:
     before = "" if step.action == "create" else f"{difference.before} → "
     return f"{difference.field}: {before}{difference.after}"
 
 
-def _show(plan: Plan, output: Format, *, everything: bool, done: bool) -> None:
+def _show(plan: Plan, output: Format, *, everything: bool, done: bool, settled: Sequence[SettledBacklog] = ()) -> None:
     steps = [step for step in plan.steps if everything or step in plan.changes or step.note]
     rows = [
         {
@@ -170,12 +234,15 @@ def _show(plan: Plan, output: Format, *, everything: bool, done: bool) -> None:
                     "problems": [
                         {"text": problem.text, "file": problem.file, "line": problem.line} for problem in plan.problems
                     ],
+                    **({"backlog": [asdict(backlog) for backlog in settled]} if done else {}),
                 }
             )
         )
         return
     if rows:
         show_rows(rows, ["action", "kind", "name", "what"], output)
+    for backlog in settled:
+        click.echo(_format_backlog(backlog))
     if not plan.changes:
         click.echo(f"Nothing to change: {plan.application} is up to date.")
         return

@@ -1,17 +1,18 @@
-"""`postroom instance`: list, resume, suspend and terminate service instances."""
+"""`postroom instance`: list, resume, suspend, reroute and terminate service instances."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from postroom.cli.command_groups import CommandGroup
+from postroom.cli.confirmation import confirm
 from postroom.cli.connection import open_messagebox
-from postroom.cli.exit_codes import ExitCode
 from postroom.cli.options import ID, CommandOptions, common_options, pass_options
 from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows, to_json
 
@@ -61,7 +62,7 @@ def _condition_options(command: Command) -> Command:
 
 @click.group(cls=CommandGroup)
 def instance() -> None:
-    """List, resume, suspend and terminate service instances.
+    """List, resume, suspend, reroute and terminate service instances.
 
     An instance is a message on its way to one subscriber, or a received message that could not be published. An
     instance of a convoy, or one with its own subscription, can have several messages.
@@ -194,8 +195,14 @@ def resume(
     def one(connection: Connection, instance_id: uuid.UUID) -> None:
         instance_changes.resume(connection, instance_id, body=content)
 
-    question = "" if yes or any(conditions.values()) else "Resume every suspended instance, of every port?"
-    _operate(options, ids, everything, conditions, one, instance_changes.resume_all, "resumed", question)
+    operation = Operation(
+        done="resumed",
+        one=one,
+        many=instance_changes.resume_all,
+        restrict=instance_changes.restrict_to_resumable,
+        asks=not yes and not any(conditions.values()),
+    )
+    _operate(options, ids, everything, conditions, operation)
 
 
 @instance.command()
@@ -216,9 +223,47 @@ def suspend(
     """
     from postroom.operations.instances import changes as instance_changes
 
-    question = "" if yes or any(conditions.values()) else "Suspend every instance that is not active?"
-    one, many = instance_changes.suspend, instance_changes.suspend_all
-    _operate(options, ids, everything, conditions, one, many, "suspended", question)
+    operation = Operation(
+        done="suspended",
+        one=instance_changes.suspend,
+        many=instance_changes.suspend_all,
+        restrict=instance_changes.restrict_to_suspendable,
+        asks=not yes and not any(conditions.values()),
+    )
+    _operate(options, ids, everything, conditions, operation)
+
+
+@instance.command()
+@_IDS
+@_ALL
+@_condition_options
+@_YES
+@common_options
+@pass_options
+def reroute(
+    options: CommandOptions, /, ids: tuple[ShortId, ...], everything: bool, yes: bool, **conditions: Any
+) -> None:
+    """Publish the messages of suspended instances again, by the current subscriptions.
+
+    Use it for the messages of a port that was removed or whose filter changed. A message goes to the subscribers that
+    did not get it when it was published: ports that were enlisted or got another filter since, and its own port. If
+    there is none, the instance is suspended again. A host publishes the messages.
+
+    \b
+    Examples:
+      postroom instance reroute 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
+      postroom instance reroute --all --port Europe
+    """
+    from postroom.operations.instances import changes as instance_changes
+
+    operation = Operation(
+        done="rerouted",
+        one=instance_changes.reroute,
+        many=instance_changes.reroute_all,
+        restrict=instance_changes.restrict_to_reroutable,
+        asks=not yes and not any(conditions.values()),
+    )
+    _operate(options, ids, everything, conditions, operation)
 
 
 @instance.command()
@@ -233,6 +278,8 @@ def terminate(
 ) -> None:
     """Delete instances. Their messages are deleted too, unless other instances refer to them.
 
+    With --all the number of instances is shown first, and the command asks for confirmation.
+
     \b
     Examples:
       postroom instance terminate 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
@@ -241,24 +288,27 @@ def terminate(
     """
     from postroom.operations.instances import changes as instance_changes
 
-    question = "" if yes else "Terminate every instance that matches the conditions?"
-    one, many = instance_changes.terminate, instance_changes.terminate_all
-    _operate(options, ids, everything, conditions, one, many, "terminated", question)
+    operation = Operation(
+        done="terminated",
+        one=instance_changes.terminate,
+        many=instance_changes.terminate_all,
+        restrict=instance_changes.restrict_to_terminable,
+        asks=not yes,
+    )
+    _operate(options, ids, everything, conditions, operation)
 
 
-def _ask(question: str, done: str) -> None:
-    """Ask for confirmation. Exit with an error unless the answer is yes."""
-    import sys
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """A change of one instance or of all that match a query."""
 
-    try:
-        if click.confirm(question, err=True):
-            return
-    except click.Abort:
-        if sys.stdin.isatty():
-            raise  # Ctrl-C
-        click.echo(err=True)  # standard input is closed
-    click.echo(f"No instance was {done}. Use --yes to skip the confirmation.", err=True)
-    raise click.exceptions.Exit(ExitCode.FAILED)
+    done: str
+    one: Callable[[Connection, uuid.UUID], None]
+    many: Callable[[Connection, InstanceQuery], int]
+    restrict: Callable[[InstanceQuery], InstanceQuery]
+    """Returns the query for the instances that ``many`` changes."""
+    asks: bool
+    """True if --all asks for confirmation."""
 
 
 def _operate(
@@ -266,10 +316,7 @@ def _operate(
     ids: tuple[ShortId, ...],
     everything: bool,
     conditions: dict[str, Any],
-    one: Callable[[Connection, uuid.UUID], None],
-    many: Callable[[Connection, InstanceQuery], int],
-    done: str,
-    question: str,
+    operation: Operation,
 ) -> None:
     from postroom.operations.all_or_none import all_or_none
     from postroom.operations.instances.listing import check_names
@@ -279,20 +326,29 @@ def _operate(
         raise click.UsageError("Give either ids or --all.")
     if ids and any(conditions.values()):
         raise click.UsageError("Conditions need --all, not ids.")
-    if everything and question:
-        _ask(question, done)
     with open_messagebox(options) as connection:
         if everything:
             query = _build_query(connection, conditions)
             check_names(connection, query)
-            count = many(connection, query)
+            _announce(connection, query, operation)
+            count = operation.many(connection, query)
         else:
             found = [find_id(connection, given, "instance") for given in ids]
-            count = len(all_or_none(connection, found, one))
+            count = len(all_or_none(connection, found, operation.one))
     if options.output is Format.JSON:
-        click.echo(to_json({done: count}))
+        click.echo(to_json({operation.done: count}))
     else:
-        click.echo(f"{count} {'instance' if count == 1 else 'instances'} {done}.")
+        click.echo(f"{count} {'instance' if count == 1 else 'instances'} {operation.done}.")
+
+
+def _announce(connection: Connection, query: InstanceQuery, operation: Operation) -> None:
+    """Show how many instances an operation changes, and ask for confirmation if it asks."""
+    from postroom.operations.instances.listing import count_states, format_counts
+
+    counts = count_states(connection, operation.restrict(query))
+    click.echo(f"{format_counts(counts)} will be {operation.done}.", err=True)
+    if operation.asks and counts:
+        confirm("Continue?", refused=f"No instance was {operation.done}.")
 
 
 def _build_query(connection: Connection, conditions: dict[str, Any], *, limit: int | None = None) -> InstanceQuery:

@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -16,11 +17,11 @@ from pathlib import Path
 from postroom.adapters import Attempt, PortAdapter, SendAdapter, build
 from postroom.agent.resuming import ResumedInbound
 from postroom.clock import Clock, system_clock
-from postroom.errors import ClaimLost, ReadInterrupted
+from postroom.errors import ClaimLost, PostroomError, ReadInterrupted
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
 from postroom.hosts.messaging.failures import MessagingFailures
 from postroom.message import Message
-from postroom.messagebox.configuration import SendPort, read_send_ports
+from postroom.messagebox.configuration import SendPort, read_removed_name, read_send_ports
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Suspension
 from postroom.messagebox.storage.copy_rows import QueueTask
@@ -70,7 +71,7 @@ class EndpointManager:
     def _deliver(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         port = self._ports.borrow(claimed.service)
         if port is None:
-            return _suspend_for_deleted_port(claimed)
+            return _suspend_for_removed_port(claimed, connections)
         try:
             message = build_message(claimed, connections, port.get_context_values(claimed.attempt))
             attempt = Attempt(instance_id=claimed.instance_id, number=claimed.attempt + 1, group=claimed.group)
@@ -99,11 +100,15 @@ class EndpointManager:
         return Disposition.FINISHED
 
 
-def _suspend_for_deleted_port(claimed: ClaimedMessage) -> Suspension:
+def _suspend_for_removed_port(claimed: ClaimedMessage, connections: ThreadConnections) -> Suspension:
+    name = None
+    with suppress(PostroomError):
+        name = read_removed_name(connections.get_writing(), claimed.service_id)
+    port = repr(name) if name is not None else f"with the id {claimed.service_id}"
     return Suspension(
         code="PORT_GONE",
-        description=f"The send port {claimed.service_id} was deleted after the message was queued for it.\n"
-        "Terminate the instance, or deploy the port again and resume the instance.",
+        description=f"The send port {port} was removed after the message was queued for it.\n"
+        "Reroute the instance, terminate it, or apply an application that has the port again and resume it.",
     )
 
 

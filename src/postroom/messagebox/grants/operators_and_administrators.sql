@@ -12,7 +12,7 @@ GRANT SELECT ON ALL TABLES IN SCHEMA messagebox, management TO __ADMINISTRATORS_
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA messagebox TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT, UPDATE, DELETE ON management.applications, management.properties, management.receive_ports,
     management.receive_locations, management.send_ports, management.send_port_groups, management.send_port_group_members,
-    messagebox.application_properties TO __ADMINISTRATORS_ROLE__;
+    management.removed_services, messagebox.application_properties TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (throttle_messages, throttle_spool_multiplier, throttle_longest_delay) ON management.hosts
     TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (polling_interval, dequeue_threads) ON management.service_classes TO __ADMINISTRATORS_ROLE__;
@@ -40,7 +40,7 @@ GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.file_claim_number,
 -- configuration of adapters, and the definitions of applications.
 GRANT SELECT ON management.message_box, management.schema_version, management.service_classes, management.hosts,
     management.properties, management.receive_ports, management.send_port_groups, management.send_port_group_members,
-    management.host_instances, management.job_runs, management.running_locations, management.running_sinks, messagebox.routing_version, messagebox.correlation_types,
+    management.removed_services, management.host_instances, management.job_runs, management.running_locations, management.running_sinks, messagebox.routing_version, messagebox.correlation_types,
     messagebox.convoy_sets, messagebox.predicate_groups, messagebox.predicates, messagebox.application_properties, messagebox.file_claims,
     messagebox.work_queue, messagebox.scheduled_queue, messagebox.suspended_queue, messagebox.instances
     TO __OPERATORS_ROLE__;
@@ -64,12 +64,13 @@ BEGIN
     END LOOP;
 END $$;
 
--- Operators start, stop, resume, suspend and terminate. They do not enlist: enlisting creates subscriptions, which is
+-- Operators start, stop, resume, suspend, reroute and terminate. They do not enlist: enlisting creates subscriptions, which is
 -- configuration.
 GRANT EXECUTE ON FUNCTION
     messagebox.change_routing, messagebox.start_or_stop_subscription, messagebox.resume_stopped,
     messagebox.resume_stopped_group, messagebox.resume_instances, messagebox.suspend_instances,
-    messagebox.terminate_instances, messagebox.is_of_interchange, messagebox.find_interchanges
+    messagebox.reroute_instances, messagebox.terminate_instances, messagebox.is_of_interchange,
+    messagebox.find_interchanges
     TO __OPERATORS_ROLE__;
 GRANT UPDATE (state) ON management.send_ports, management.send_port_groups TO __OPERATORS_ROLE__;
 GRANT UPDATE (enabled, schedule) ON management.receive_locations TO __OPERATORS_ROLE__;

@@ -21,9 +21,10 @@ BEGIN
     the_type := correlation_type(the_ids);
     INSERT INTO subscriptions (host_id, service_class, service_id, service_name, filter, priority, instance_id, state,
                                ordered, request_response, created_at, correlation_type_id, correlation_values,
-                               correlation_hash)
+                               correlation_hash, first_seq)
     VALUES (p_host_id, p_service_class, p_service_id, p_service_name, '', p_priority, p_instance_id, 1,
-            p_ordered, p_request_response, p_now, the_type, the_values, correlation_hash(the_type, the_values))
+            p_ordered, p_request_response, p_now, the_type, the_values, correlation_hash(the_type, the_values),
+            coalesce(pg_sequence_last_value('messagebox.queue_sequence'), 0) + 1)
     RETURNING id INTO the_subscription;
     RETURN the_subscription;
 END $$;

@@ -2,7 +2,7 @@
 -- Reads all rows of the queues.
 SELECT i.state,
        CASE %(by)s WHEN 'host' THEN h.name
-                   WHEN 'port' THEN coalesce(p.name, r.name, s.service_name)
+                   WHEN 'port' THEN coalesce(p.name, r.name, v.port_name, s.service_name)
                    WHEN 'error' THEN i.error_code
                    -- One group for all rows with the same error, at any position.
                    WHEN 'reason' THEN regexp_replace(split_part(i.error_description, E'\n', 1),
@@ -15,10 +15,13 @@ SELECT i.state,
   LEFT JOIN send_ports p ON p.id = i.service_id
   LEFT JOIN receive_locations l ON l.id = i.service_id
   LEFT JOIN receive_ports r ON r.id = l.receive_port_id
+  LEFT JOIN removed_services v ON v.id = i.service_id
   LEFT JOIN subscriptions s ON s.id = i.subscription_id
  WHERE (%(states)s::smallint[] IS NULL OR i.state = ANY (%(states)s))
+   AND (%(services)s::uuid[] IS NULL OR i.service_id = ANY (%(services)s))
+   AND (%(tasks)s::smallint[] IS NULL OR i.task = ANY (%(tasks)s))
    AND (%(host)s::text IS NULL OR lower(h.name) = lower(%(host)s))
-   AND (%(port)s::text IS NULL OR %(port)s IN (p.name, l.name, r.name, s.service_name, s.group_name))
+   AND (%(port)s::text IS NULL OR %(port)s IN (p.name, l.name, r.name, v.name, v.port_name, s.service_name, s.group_name))
    AND (%(error)s::text IS NULL OR i.error_code = %(error)s)
    AND (%(message)s::uuid IS NULL OR i.message_id = %(message)s)
    AND (%(interchange)s::uuid IS NULL OR is_of_interchange(i.message_id, %(interchange)s))

@@ -2,10 +2,11 @@
 -- service. A row keeps its number (range_key) when it moves between the queues, so it is in one range of numbers only.
 -- Reads all rows of the three queues for each range of numbers.
 SELECT i.seq AS range_key, i.seq, i.instance_id, i.message_id, h.name AS host, c.name AS service_class,
-       coalesce(p.name, l.name, s.service_name) AS service,
+       coalesce(p.name, l.name, v.name, s.service_name) AS service,
        CASE i.state WHEN 1 THEN 'ready to run' WHEN 2 THEN 'active' WHEN 4 THEN 'suspended' WHEN 8 THEN 'waiting to retry'
                     ELSE 'suspended, not resumable' END AS state,
-       CASE i.task WHEN 1 THEN 'deliver' WHEN 2 THEN 'receive' WHEN 3 THEN 'publish' ELSE 'join' END AS task,
+       CASE i.task WHEN 1 THEN 'deliver' WHEN 2 THEN 'receive' WHEN 3 THEN 'publish' WHEN 4 THEN 'join'
+                   ELSE 'reroute' END AS task,
        i.attempt, i.priority::integer AS priority, i.enqueued_at, i.valid_from, i.suspended_at, i.error_code,
        i.error_description, i.adapter, i.uri
   FROM instances i
@@ -13,4 +14,5 @@ SELECT i.seq AS range_key, i.seq, i.instance_id, i.message_id, h.name AS host, c
   JOIN service_classes c ON c.id = i.service_class
   LEFT JOIN send_ports p ON p.id = i.service_id
   LEFT JOIN receive_locations l ON l.id = i.service_id
+  LEFT JOIN removed_services v ON v.id = i.service_id
   LEFT JOIN subscriptions s ON s.id = i.subscription_id

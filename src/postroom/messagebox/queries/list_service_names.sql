@@ -3,4 +3,6 @@ SELECT name FROM send_ports
  UNION SELECT name FROM send_port_groups
  UNION SELECT name FROM receive_ports
  UNION SELECT name FROM receive_locations
+ UNION SELECT name FROM removed_services
+ UNION SELECT port_name FROM removed_services
  UNION SELECT service_name FROM subscriptions

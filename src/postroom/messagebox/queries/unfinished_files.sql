@@ -1,7 +1,7 @@
 -- The number of unfinished files and interchanges of each receive location: not published yet, quarantined, or published
 -- and not removable.
-SELECT l.name, count(*)
+SELECT l.id, count(*)
   FROM (SELECT location_id FROM file_claims WHERE state IN (1, 2, 5) OR state = 3 AND path !~ '/kept/[^/]*$'
          UNION ALL SELECT location_id FROM inbox) AS waiting
   JOIN receive_locations l ON l.id = waiting.location_id
- GROUP BY l.name
+ GROUP BY l.id

@@ -151,6 +151,19 @@ CREATE TABLE management.send_port_group_members (
 -- The groups of a port, when it is enlisted or deleted.
 CREATE INDEX ON management.send_port_group_members (port_id);
 
+-- The removed send ports and receive locations. Their instances keep the name. A port or location that the same application
+-- declares again gets its id back, and with it its instances.
+CREATE TABLE management.removed_services (
+    id           uuid PRIMARY KEY,
+    kind         text NOT NULL CHECK (kind IN ('send port', 'location')),
+    application  text NOT NULL,
+    name         text NOT NULL,
+    port_name    text NOT NULL,                                     -- the receive port of a location; the name of a send port
+    removed_at   timestamptz NOT NULL DEFAULT now(),
+    -- What is still to be done with its instances. A command that dies half-way leaves it, and the next one continues.
+    backlog      text NOT NULL DEFAULT 'keep' CHECK (backlog IN ('keep', 'reroute', 'terminate'))
+);
+
 -- The last run of each job. Operators read it, and it decides which job is due.
 CREATE TABLE management.job_runs (
     name         text PRIMARY KEY,

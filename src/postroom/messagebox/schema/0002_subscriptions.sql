@@ -63,6 +63,9 @@ CREATE TABLE messagebox.subscriptions (
     correlation_hash     bigint,
     convoy_set_id        integer REFERENCES messagebox.convoy_sets,
     created_in           xid8,                         -- activation subscription: only this transaction may add predicates
+    -- The next number of the queues when it was created, or when its predecessor with the same filter was. Messages with a lower
+    -- number were not routed to it.
+    first_seq            bigint NOT NULL DEFAULT 1,
     group_id             uuid,                         -- the send port group whose filter it has; the service is the member
     group_name           text,
     CONSTRAINT instance_or_activation CHECK (

@@ -15,7 +15,7 @@ CREATE TABLE messagebox.work_queue (
     instance_id      uuid NOT NULL,
     priority         smallint NOT NULL,
     -- 1 deliver to the send port, 2 run the receive pipeline again, 3 publish (the pipeline has run already), 4 deliver to an
-    -- instance that has other messages too.
+    -- instance that has other messages too, 5 publish again, to subscriptions that were created after the message was routed.
     task             smallint NOT NULL DEFAULT 1,
     attempt          integer NOT NULL DEFAULT 0,
     enqueued_at      timestamptz NOT NULL DEFAULT now(),

@@ -59,6 +59,8 @@ class QueueTask(IntEnum):
     PUBLISH = 3
     #: Deliver to an existing instance, which has a subscription of its own or belongs to a convoy.
     JOIN_INSTANCE = 4
+    #: Publish the message of one subscriber again, to subscriptions that were created after it was routed.
+    REROUTE = 5
 
 
 class Cause(IntEnum):

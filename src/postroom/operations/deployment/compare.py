@@ -19,6 +19,7 @@ from postroom.application.checks.shared_endpoints import shared_endpoint_problem
 from postroom.errors import Problem
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
 from postroom.filters.text import format_filter
+from postroom.operations.deployment.backlog import Backlog, build_backlog_problem, describe_backlog
 from postroom.operations.deployment.compare_groups import find_group_problems, plan_groups
 from postroom.operations.deployment.declared_fields import (
     AUTHENTICATION,
@@ -32,6 +33,7 @@ from postroom.operations.deployment.declared_fields import (
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.differences import find_differences
 from postroom.operations.deployment.plan import Action, ChangeKind, Difference, Plan, PlanStep
+from postroom.operations.deployment.renames import Renames
 from postroom.properties import dotted_name, split_key
 from postroom.system_properties import SYSTEM_PROPERTIES
 from postroom.values import ValueType
@@ -48,6 +50,8 @@ def find_problems(definition: ApplicationDefinition, deployed: Deployed, home: P
 
     Removals are not checked: what is missing in a part may be declared in the rest."""
     return (
+        *deployed.port_renames.find_problems("send port"),
+        *deployed.location_renames.find_problems("location"),
         *conflicts(definition, deployed.others),
         *shared_endpoint_problems(definition, deployed.others, home),
         *_find_type_problems(definition, deployed),
@@ -57,20 +61,30 @@ def find_problems(definition: ApplicationDefinition, deployed: Deployed, home: P
     )
 
 
-def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Plan:
-    """Return the plan that deploys ``definition``. Relative paths in it are relative to ``home``."""
+def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path, backlog: Backlog | None = None) -> Plan:
+    """Return the plan that deploys ``definition``. Relative paths in it are relative to ``home``. ``backlog`` is what
+    becomes of the instances of removed ports and locations. Without it they may have none."""
+    steps = (
+        *_plan_hosts(definition, deployed),
+        *_plan_properties(definition, deployed),
+        *_plan_receive_ports(definition, deployed),
+        *_plan_locations(definition, deployed, home, backlog),
+        *_plan_send_ports(definition, deployed, home, backlog),
+        *plan_groups(definition, deployed),
+    )
     return Plan(
         application=definition.name,
-        steps=(
-            _plan_application(definition, deployed),
-            *_plan_hosts(definition, deployed),
-            *_plan_properties(definition, deployed),
-            *_plan_receive_ports(definition, deployed),
-            *_plan_locations(definition, deployed, home),
-            *_plan_send_ports(definition, deployed, home),
-            *plan_groups(definition, deployed),
+        steps=(_plan_application(definition, deployed, steps), *steps),
+        problems=(
+            *find_problems(definition, deployed, home),
+            *find_removal_problems(definition, deployed),
+            *(find_backlog_problems(definition, deployed) if backlog is None else ()),
         ),
-        problems=(*find_problems(definition, deployed, home), *find_removal_problems(definition, deployed)),
+        forbidden_hosts=tuple(
+            step.name
+            for step in steps
+            if step.kind is ChangeKind.HOST and step.action is Action.CREATE and not deployed.can_create_hosts
+        ),
         hosts=_find_hosts(definition, deployed),
     )
 
@@ -135,7 +149,7 @@ def find_removed_locations(definition: ApplicationDefinition, deployed: Deployed
 def find_removal_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
     """Yield the removed locations with files that only their own pipeline can publish."""
     for name, new_kind in find_removed_locations(definition, deployed).items():
-        count = deployed.unfinished_files.get(name, 0)
+        count = deployed.unfinished_files.get(deployed.locations[name].location_id, 0)
         if count:
             change = "removed" if new_kind is None else f"changed to the kind {new_kind!r}"
             unit = deployed.locations[name].adapter_type.intake_unit
@@ -144,6 +158,17 @@ def find_removal_problems(definition: ApplicationDefinition, deployed: Deployed)
                 f"location {name!r} cannot be {change}: {received} not published yet. Let the pipeline finish first; "
                 "'postroom pipeline show' shows what is quarantined."
             )
+
+
+def find_backlog_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
+    """Yield the removed ports and locations that have instances."""
+    removed = [
+        *((ChangeKind.LOCATION, name, location.location_id) for name, location in deployed.locations.items()),
+        *((ChangeKind.SEND_PORT, name, port.port_id) for name, port in deployed.send_ports.items()),
+    ]
+    for kind, name, service_id in removed:
+        if counts := deployed.backlog.get(service_id):
+            yield definition.position.problem(build_backlog_problem(kind, name, counts))
 
 
 def _find_kind_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
@@ -184,12 +209,17 @@ def _format_type(value_type: ValueType) -> str:
 # -- steps ---------------------------------------------------------------------------------------------------------
 
 
-def _plan_application(definition: ApplicationDefinition, deployed: Deployed) -> PlanStep:
+def _plan_application(definition: ApplicationDefinition, deployed: Deployed, steps: tuple[PlanStep, ...]) -> PlanStep:
+    note = ""
     if deployed.definition is None:
         action = Action.CREATE
+    elif deployed.definition == definition.to_stored():
+        action = Action.KEEP
     else:
-        action = Action.KEEP if deployed.definition == definition.to_stored() else Action.CHANGE
-    return PlanStep(kind=ChangeKind.APPLICATION, name=definition.name, action=action)
+        action = Action.CHANGE
+        changed = sum(step.action is not Action.KEEP for step in steps)
+        note = f"{changed} of its objects, see below" if changed else "only the stored definition; everything runs on"
+    return PlanStep(kind=ChangeKind.APPLICATION, name=definition.name, action=action, note=note)
 
 
 def _plan_hosts(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[PlanStep]:
@@ -286,17 +316,20 @@ def _plan_receive_ports(definition: ApplicationDefinition, deployed: Deployed) -
         yield PlanStep(kind=ChangeKind.RECEIVE_PORT, name=port.name, action=action, differences=differences)
 
 
-def _plan_locations(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Iterator[PlanStep]:
+def _plan_locations(
+    definition: ApplicationDefinition, deployed: Deployed, home: Path, backlog: Backlog | None
+) -> Iterator[PlanStep]:
     declared = {location.name: (port, location) for port in definition.receive_ports for location in port.locations}
     for name in sorted(deployed.locations.keys() - declared.keys()):
-        yield PlanStep(kind=ChangeKind.LOCATION, name=name, action=Action.REMOVE)
+        note = describe_backlog(deployed.backlog.get(deployed.locations[name].location_id), backlog)
+        yield PlanStep(kind=ChangeKind.LOCATION, name=name, action=Action.REMOVE, note=note)
     for name, (port, location) in declared.items():
         known = deployed.locations.get(name)
         if known is None:
             state = "enabled" if location.enabled else "disabled"
             yield PlanStep(kind=ChangeKind.LOCATION, name=name, action=Action.CREATE, note=state)
             continue
-        differences = find_differences(
+        differences = _describe_rename(name, deployed.location_renames) + find_differences(
             location_fields(port, location, home), deployed_location_fields(known, deployed.host_name(known.host_id))
         )
         state = "enabled" if known.enabled else "disabled"
@@ -309,11 +342,15 @@ def _plan_locations(definition: ApplicationDefinition, deployed: Deployed, home:
         )
 
 
-def _plan_send_ports(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Iterator[PlanStep]:
+def _plan_send_ports(
+    definition: ApplicationDefinition, deployed: Deployed, home: Path, backlog: Backlog | None
+) -> Iterator[PlanStep]:
     declared = {port.name for port in definition.send_ports}
     for name in sorted(deployed.send_ports.keys() - declared):
-        state = deployed.send_ports[name].state.name.lower()
-        note = "" if state == "bound" else f"is {state} and will be unenlisted; its instances stay"
+        removed = deployed.send_ports[name]
+        state = removed.state.name.lower()
+        unenlisted = "" if state == "bound" else f"is {state} and will be unenlisted"
+        note = "; ".join(filter(None, (unenlisted, describe_backlog(deployed.backlog.get(removed.port_id), backlog))))
         yield PlanStep(kind=ChangeKind.SEND_PORT, name=name, action=Action.REMOVE, note=note)
     for port in definition.send_ports:
         known = deployed.send_ports.get(port.name)
@@ -326,7 +363,7 @@ def _plan_send_ports(definition: ApplicationDefinition, deployed: Deployed, home
             note = "; ".join(filter(None, new))
             yield PlanStep(kind=ChangeKind.SEND_PORT, name=port.name, action=Action.CREATE, note=note)
             continue
-        differences = find_differences(
+        differences = _describe_rename(port.name, deployed.port_renames) + find_differences(
             send_port_fields(port, home), deployed_send_port_fields(known, deployed.host_name(known.host_id))
         )
         state = known.state.name.lower()
@@ -341,6 +378,11 @@ def _plan_send_ports(definition: ApplicationDefinition, deployed: Deployed, home
             differences=differences,
             note="; ".join([*notes, *filter(None, (loop, port.adapter.guarantee))]),
         )
+
+
+def _describe_rename(name: str, renames: Renames) -> tuple[Difference, ...]:
+    old = renames.old_names.get(name)
+    return () if old is None else (Difference(field="name", before=old, after=name),)
 
 
 def _describe_loop(port: SendPortDefinition, definition: ApplicationDefinition, deployed: Deployed, home: Path) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from postroom.application import ApplicationDefinition
@@ -21,6 +22,9 @@ from postroom.messagebox.configuration import (
 )
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
+from postroom.operations.deployment.backlog import count_backlog
+from postroom.operations.deployment.renames import NO_RENAMES, Renames, find_location_renames, find_port_renames
+from postroom.operations.instances.listing import InstanceState
 from postroom.operations.redaction import read_sensitive_keys
 from postroom.values import ValueType
 
@@ -51,8 +55,15 @@ class Deployed:
     locations: dict[str, ReceiveLocation]
     send_ports: dict[str, SendPort]
     send_port_groups: dict[str, SendPortGroup]
-    unfinished_files: dict[str, int]
-    """The number of received but unpublished files by location."""
+    unfinished_files: dict[uuid.UUID, int]
+    """The number of received but unpublished files by the id of the location."""
+    can_create_hosts: bool
+    """True if the login may create hosts. Only the owner of the MessageBox may."""
+    port_renames: Renames = NO_RENAMES
+    location_renames: Renames = NO_RENAMES
+    """Renames that are still to be done. Ports, locations and members have their new names here."""
+    backlog: Mapping[uuid.UUID, Mapping[InstanceState, int]] = field(default_factory=dict)
+    """The instances of ports and locations that are no longer declared, by id."""
 
     def host_name(self, host_id: int) -> str:
         return next(host.name for host in self.hosts.values() if host.host_id == host_id)
@@ -72,6 +83,7 @@ def create_empty_deployment() -> Deployed:
         send_ports={},
         send_port_groups={},
         unfinished_files={},
+        can_create_hosts=True,
     )
 
 
@@ -110,4 +122,52 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
             group.name: group for group in read_send_port_groups(connection) if group.application == application
         },
         unfinished_files=dict(connection.execute(statement("queries/unfinished_files")).fetchall()),
+        can_create_hosts=_can_create_hosts(connection),
     )
+
+
+def _can_create_hosts(connection: Connection) -> bool:
+    row = connection.execute("SELECT has_table_privilege('management.hosts', 'INSERT')").fetchone()
+    return row == (True,)
+
+
+def read_deployed_for(connection: Connection, definition: ApplicationDefinition) -> Deployed:
+    """Read the deployment that ``definition`` is compared with: objects that it renames have their new names, and the
+    backlog of what it removes is counted. The caller's transaction must guarantee a consistent snapshot."""
+    deployed = rename_objects(read_deployed(connection, definition.name), definition)
+    removed = find_removed_services(definition, deployed)
+    return replace(deployed, backlog=count_backlog(connection, removed))
+
+
+def rename_objects(deployed: Deployed, definition: ApplicationDefinition) -> Deployed:
+    """Return the deployment with the new names of ports and locations that ``definition`` renames."""
+    ports = find_port_renames(definition, deployed.definition, deployed.send_ports)
+    locations = find_location_renames(definition, deployed.definition, deployed.locations)
+    send_ports = ports.apply(deployed.send_ports)
+    names = {port.port_id: port.name for port in send_ports.values()}
+    return replace(
+        deployed,
+        send_ports=send_ports,
+        locations=locations.apply(deployed.locations),
+        send_port_groups={
+            name: replace(
+                group,
+                members=tuple(
+                    replace(member, port_name=names.get(member.port_id, member.port_name)) for member in group.members
+                ),
+            )
+            for name, group in deployed.send_port_groups.items()
+        },
+        port_renames=ports,
+        location_renames=locations,
+    )
+
+
+def find_removed_services(definition: ApplicationDefinition, deployed: Deployed) -> list[uuid.UUID]:
+    """Return the ids of the send ports and receive locations that are no longer declared."""
+    ports = {port.name for port in definition.send_ports}
+    locations = {location.name for port in definition.receive_ports for location in port.locations}
+    return [
+        *(port.port_id for name, port in deployed.send_ports.items() if name not in ports),
+        *(location.location_id for name, location in deployed.locations.items() if name not in locations),
+    ]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from postroom.errors import Problem
+from postroom.errors import DefinitionRefused, NotAllowed, Problem
 
 
 class Action(StrEnum):
@@ -55,11 +55,33 @@ class Plan:
     problems: tuple[Problem, ...] = ()
     hosts: tuple[str, ...] = ()
     """The hosts of the application, before and after. Their running processes have to take the changes."""
+    forbidden_hosts: tuple[str, ...] = ()
+    """New hosts that the login may not create. Only the owner of the MessageBox may."""
 
     @property
     def changes(self) -> tuple[PlanStep, ...]:
         """The steps that change something."""
         return tuple(step for step in self.steps if step.action is not Action.KEEP)
+
+    def to_removal(self) -> Plan:
+        """Return the plan that removes the application too. This plan applies it without any objects."""
+        removal = PlanStep(kind=ChangeKind.APPLICATION, name=self.application, action=Action.REMOVE)
+        others = (step for step in self.steps if step.kind is not ChangeKind.APPLICATION)
+        return replace(self, steps=(removal, *others))
+
+    def check(self) -> None:
+        """Raise DefinitionRefused with all problems if there are any, or NotAllowed if the login lacks a right."""
+        if self.problems:
+            removes = any(self.select(ChangeKind.APPLICATION, Action.REMOVE))
+            what = "The removal of the application" if removes else "The application"
+            raise DefinitionRefused(f"{what} {self.application!r}", self.problems)
+        if self.forbidden_hosts:
+            hosts = ", ".join(map(repr, self.forbidden_hosts))
+            raise NotAllowed(
+                f"The login may not create the host {hosts}.",
+                why="Only the owner of the MessageBox creates hosts, which have their own role and queues.",
+                hint="Let the owner apply the application once. After that an administrator can change it.",
+            )
 
     def select(self, kind: ChangeKind, *actions: Action) -> Iterator[PlanStep]:
         """Yield the steps for one kind of object with one of these actions."""

@@ -32,6 +32,8 @@ def get_advice(instance: Instance) -> str | None:
         return f"It is the report about instance {about}, and is deleted with that instance."
     if instance.state is InstanceState.SUSPENDED_NOT_RESUMABLE:
         return f"It cannot be resumed. If its message is needed: postroom message save {instance_id}\nThen: {terminate}"
+    if instance.service_removed:
+        return _advise_about_removed_service(instance, resume, terminate)
     match instance.error_code:
         case "PIPELINE":
             return f"Correct the message: {correct}\nOr correct the pipeline and apply it, then: {resume}"
@@ -42,6 +44,8 @@ def get_advice(instance: Instance) -> str | None:
                 "On a trusted host, let a decoder write BTS.OriginatorSID and a party resolver find the party. Apply"
                 f" the application, then: {resume}\nOr: {terminate}"
             )
+        case "ROUTING" if instance.task is QueueTask.REROUTE:
+            return f"Enlist or correct a port whose filter matches the message, then: {resume}\nOr: {terminate}"
         case "ROUTING":
             return (
                 f"See which subscribers nearly match: postroom explain {instance_id}\n"
@@ -56,8 +60,22 @@ def get_advice(instance: Instance) -> str | None:
         case "PORT_STOPPED":
             return f"Start the port or group that is stopped, which resumes it. Or send it while stopped: {resume}"
         case "PORT_GONE":
-            return f"Apply an application that has the port again, then: {resume}\nOr: {terminate}"
+            return f"The port is declared again: {resume}\nOr: {terminate}"
         case _ if instance.task is QueueTask.RECEIVE:
             return f"{resume}\nOr correct the message: {correct}"
         case _:
             return f"{resume}\nOr: {terminate}"
+
+
+def _advise_about_removed_service(instance: Instance, resume: str, terminate: str) -> str:
+    """Return what to do about an instance whose send port or receive location was removed."""
+    removed = f"{instance.service!r} was removed."
+    if instance.task in (QueueTask.RECEIVE, QueueTask.JOIN_INSTANCE):
+        return f"{removed} Apply an application that has it again, then: {resume}\nOr: {terminate}"
+    if instance.task is not QueueTask.DELIVER:
+        return f"{removed} Publish the message to the subscribers of today: {resume}\nOr: {terminate}"
+    return (
+        f"{removed} Publish the message to the subscribers of today: postroom instance reroute {instance.instance_id}\n"
+        f"Or apply the application with the port again, then: {resume}\n"
+        f"Or: {terminate}"
+    )

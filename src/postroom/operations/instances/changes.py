@@ -1,8 +1,9 @@
-"""Resume, suspend and terminate one or many instances (INS-05, 08, 09).
+"""Resume, suspend, reroute and terminate one or many instances (INS-05, 08, 09).
 
 resume(connection, instance_id)
 resume(connection, instance_id, body=b"...")                    # with a corrected body
 resume_all(connection, InstanceQuery(port="Europe"))
+reroute_all(connection, InstanceQuery(port="Europe"))           # to the subscribers of today
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import uuid
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
 from postroom.errors import StateError
 from postroom.message import Body, Bytes, Part
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.queues import WakeUp
 from postroom.messagebox.statements import statement
-from postroom.messagebox.storage.copy_rows import Cause, write_part
+from postroom.messagebox.storage.copy_rows import Cause, QueueTask, write_part
 from postroom.operations.instances.listing import (
     Instance,
     InstanceQuery,
@@ -29,6 +31,14 @@ from postroom.operations.instances.listing import (
 _SUSPENDED = (InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE)
 _CAN_BE_SUSPENDED = (InstanceState.READY_TO_RUN, InstanceState.DEHYDRATED)
 _CAN_BE_TERMINATED = (*_CAN_BE_SUSPENDED, *_SUSPENDED)
+#: A message that a pipeline has to read first, or that joined an instance, cannot be rerouted.
+_CAN_BE_REROUTED = (QueueTask.DELIVER, QueueTask.PUBLISH, QueueTask.REROUTE)
+
+
+class _Requeue(Protocol):
+    """Moves instances into the work queues. Returns the ids of those that were moved, with the names of their hosts."""
+
+    def __call__(self, connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]: ...
 
 
 def resume(connection: Connection, instance_id: uuid.UUID, *, body: bytes | Body | None = None) -> None:
@@ -50,13 +60,40 @@ def resume(connection: Connection, instance_id: uuid.UUID, *, body: bytes | Body
 
 def resume_all(connection: Connection, query: InstanceQuery) -> int:
     """Resume every instance that matches the query and can be resumed. Return their number."""
-    wake_up = WakeUp(connection)
-    resumed = 0
-    for ids in iterate_batches(connection, _restrict_states(query, [InstanceState.SUSPENDED])):
-        hosts = operator_transaction(connection, partial(_resume, ids=ids))
-        resumed += len(hosts)
-        wake_up.send(set(hosts.values()))
-    return resumed
+    return _requeue_all(connection, restrict_to_resumable(query), _resume)
+
+
+def reroute(connection: Connection, instance_id: uuid.UUID) -> None:
+    """Publish the message of a suspended instance again, to the subscribers that it was not routed to before.
+
+    The host of the instance publishes it and deletes the instance in one transaction. If no such subscription matches,
+    the host suspends the instance again. Raise StateError if the instance cannot be rerouted."""
+
+    def work(connection: Connection) -> list[str]:
+        hosts = _reroute(connection, [instance_id])
+        if not hosts:
+            raise _build_state_error(get_instance(connection, instance_id), "rerouted")
+        return list(hosts.values())
+
+    WakeUp(connection).send(operator_transaction(connection, work))
+
+
+def reroute_all(connection: Connection, query: InstanceQuery) -> int:
+    """Reroute every suspended instance that matches the query and can be rerouted. Return their number."""
+    return _requeue_all(connection, restrict_to_reroutable(query), _reroute)
+
+
+def reroute_deliveries(connection: Connection, query: InstanceQuery) -> int:
+    """Reroute every message for a send port that matches the query, also if it is ready to run or waits for a retry.
+    Return their number. What is rerouted already stays as it is."""
+
+    def suspend_and_reroute(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:
+        connection.execute("SELECT suspend_instances(%s)", (ids,))
+        return _reroute(connection, ids)
+
+    states = [*_CAN_BE_SUSPENDED, InstanceState.SUSPENDED]
+    deliveries = replace(_restrict_states(query, states), tasks=[QueueTask.DELIVER])
+    return _requeue_all(connection, deliveries, suspend_and_reroute)
 
 
 def suspend(connection: Connection, instance_id: uuid.UUID) -> None:
@@ -67,7 +104,7 @@ def suspend(connection: Connection, instance_id: uuid.UUID) -> None:
 
 def suspend_all(connection: Connection, query: InstanceQuery) -> int:
     """Suspend every instance that matches the query and is not active. Return their number."""
-    batches = iterate_batches(connection, _restrict_states(query, _CAN_BE_SUSPENDED))
+    batches = iterate_batches(connection, restrict_to_suspendable(query))
     return sum(_call(connection, "suspend_instances", ids) for ids in batches)
 
 
@@ -79,8 +116,31 @@ def terminate(connection: Connection, instance_id: uuid.UUID) -> None:
 
 def terminate_all(connection: Connection, query: InstanceQuery) -> int:
     """Terminate every instance that matches the query and is not active. Return their number."""
-    batches = iterate_batches(connection, _restrict_states(query, _CAN_BE_TERMINATED))
+    batches = iterate_batches(connection, restrict_to_terminable(query))
     return sum(_call(connection, "terminate_instances", ids) for ids in batches)
+
+
+# -- queries -------------------------------------------------------------------------------------------------------
+
+
+def restrict_to_resumable(query: InstanceQuery) -> InstanceQuery:
+    """Return the query for the instances that ``resume_all`` resumes."""
+    return _restrict_states(query, [InstanceState.SUSPENDED])
+
+
+def restrict_to_reroutable(query: InstanceQuery) -> InstanceQuery:
+    """Return the query for the instances that ``reroute_all`` reroutes."""
+    return replace(_restrict_states(query, [InstanceState.SUSPENDED]), tasks=_CAN_BE_REROUTED)
+
+
+def restrict_to_suspendable(query: InstanceQuery) -> InstanceQuery:
+    """Return the query for the instances that ``suspend_all`` suspends."""
+    return _restrict_states(query, _CAN_BE_SUSPENDED)
+
+
+def restrict_to_terminable(query: InstanceQuery) -> InstanceQuery:
+    """Return the query for the instances that ``terminate_all`` terminates."""
+    return _restrict_states(query, _CAN_BE_TERMINATED)
 
 
 def _restrict_states(query: InstanceQuery, states: Collection[InstanceState]) -> InstanceQuery:
@@ -88,9 +148,34 @@ def _restrict_states(query: InstanceQuery, states: Collection[InstanceState]) ->
     return replace(query, states=[state for state in states if query.states is None or state in query.states])
 
 
+# -- steps ---------------------------------------------------------------------------------------------------------
+
+
+def _requeue_all(
+    connection: Connection,
+    query: InstanceQuery,
+    requeue: _Requeue,
+) -> int:
+    """Move the instances that match the query into the work queues, a batch in each transaction. Return their
+    number."""
+    wake_up = WakeUp(connection)
+    moved = 0
+    for ids in iterate_batches(connection, query):
+        hosts = operator_transaction(connection, partial(requeue, ids=ids))
+        moved += len(hosts)
+        wake_up.send(set(hosts.values()))
+    return moved
+
+
 def _resume(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:
     """Resume instances. Return the ids of those that were resumed, with the names of their hosts."""
     rows = connection.execute(statement("queries/resume_instances"), (ids,))
+    return dict(rows.fetchall())
+
+
+def _reroute(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:
+    """Reroute instances. Return the ids of those that were rerouted, with the names of their hosts."""
+    rows = connection.execute(statement("queries/reroute_instances"), (ids,))
     return dict(rows.fetchall())
 
 
@@ -139,6 +224,16 @@ def _build_state_error(instance: Instance, done: str) -> StateError:
         case InstanceState.SUSPENDED_NOT_RESUMABLE:
             return StateError(
                 what, why=instance.reason, hint="Terminate it, and ask the sender to send the message again."
+            )
+        case InstanceState.SUSPENDED if instance.task is QueueTask.RECEIVE and done == "rerouted":
+            return StateError(
+                what,
+                why="The pipeline of its receive location has to read it first.",
+                hint="Resume it, which publishes its messages by the current subscriptions.",
+            )
+        case InstanceState.SUSPENDED if instance.task is QueueTask.JOIN_INSTANCE and done == "rerouted":
+            return StateError(
+                what, why="Its messages belong to an instance that has joined them.", hint="Resume or terminate it."
             )
         case InstanceState.SUSPENDED:
             return StateError(what, hint="Resume or terminate it.")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import IntEnum
@@ -84,6 +85,8 @@ class Instance:
     """The last instance that a routing failure report is about. The ids of the instances are consecutive."""
     messages: int = 1
     """The number of its messages in the queues. The fields about a message describe the first."""
+    service_removed: bool = False
+    """True if the send port or receive location was removed and is not declared again."""
 
     @property
     def display_name(self) -> str:
@@ -106,11 +109,15 @@ class Instance:
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceQuery:
-    """Conditions for instances. ``port`` is the name of a send port, send port group, receive port or location."""
+    """Conditions for instances. ``port`` is the name of a send port, send port group, receive port or location.
+
+    Two services can have the same name if one of them was removed. ``services`` are ids, which are unique."""
 
     states: Collection[InstanceState] | None = None
     host: str | None = None
     port: str | None = None
+    services: Collection[uuid.UUID] | None = None
+    tasks: Collection[QueueTask] | None = None
     error_code: str | None = None
     message_id: uuid.UUID | None = None
     interchange_id: uuid.UUID | None = None
@@ -123,6 +130,8 @@ class InstanceQuery:
             "states": None if self.states is None else [int(state) for state in self.states],
             "host": self.host,
             "port": self.port,
+            "services": None if self.services is None else list(self.services),
+            "tasks": None if self.tasks is None else [int(task) for task in self.tasks],
             "error": self.error_code,
             "message": self.message_id,
             "interchange": self.interchange_id,
@@ -178,6 +187,21 @@ def count_instances(connection: Connection, query: InstanceQuery, by: GroupBy) -
         InstanceCount(state=InstanceState(state), value=value, count=count, oldest=oldest, newest=newest)
         for state, value, count, oldest, newest in rows
     ]
+
+
+def count_states(connection: Connection, query: InstanceQuery) -> dict[InstanceState, int]:
+    """Count the instances that match the query, by state."""
+    counts: Counter[InstanceState] = Counter()
+    for count in count_instances(connection, query, "host"):
+        counts[count.state] += count.count
+    return dict(counts)
+
+
+def format_counts(counts: Mapping[InstanceState, int]) -> str:
+    """Return a number of instances with their states: ``500 instances (498 suspended, 2 ready to run)``."""
+    total = sum(counts.values())
+    states = ", ".join(f"{count:,} {state.label}" for state, count in sorted(counts.items()) if count)
+    return f"{total:,} {'instance' if total == 1 else 'instances'}" + (f" ({states})" if total else "")
 
 
 def count_queues(connection: Connection) -> list[QueueCount]:
@@ -238,7 +262,7 @@ _FIELDS = (
     *("instance_id", "state", "host", "service_class", "service_id", "service", "port", "subscription_id"),
     *("message_id", "task", "attempt", "priority", "seq", "enqueued_at", "retry_at", "suspended_at", "cause"),
     *("error_code", "error_description", "adapter", "uri", "related_instance_id", "last_related_instance_id"),
-    "messages",
+    *("messages", "service_removed"),
 )
 
 

@@ -23,6 +23,7 @@ from postroom.messagebox.configuration import PortState, find_host, read_hosts, 
 from postroom.messagebox.connection import Connection, connect
 from postroom.operations.deployment import apply as apply_module
 from postroom.operations.deployment.apply import apply, plan
+from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.compare import compare
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.plan import Action, ChangeKind, Plan
@@ -219,7 +220,7 @@ def test_a_removed_port_keeps_its_instances_until_it_is_declared_again(connectio
     deploy(connection, orders(ports=("Europe", "Audit")))
     ports.stop(connection, "Audit")
     publish(connection, "EU")
-    done = deploy(connection, orders(ports=("Europe",)))
+    done = deploy(connection, orders(ports=("Europe",)), backlog=Backlog.KEEP)
     assert list_changes(done) == {("change", "application", "orders"), ("remove", "send port", "Audit")}
     assert publish(connection, "EU") == ("Europe",)
     assert read_value(connection, "SELECT count(*) FROM suspended_queue") == 1
@@ -349,13 +350,15 @@ def test_an_application_is_compared_again_if_the_deployment_has_changed(
 ) -> None:
     compared: list[int] = []
 
-    def compare_and_deploy(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> Plan:
+    def compare_and_deploy(
+        definition: ApplicationDefinition, deployed: Deployed, home: Path, backlog: Backlog | None
+    ) -> Plan:
         compared.append(len(deployed.send_ports))
         if len(compared) == 1:
             with connect(database) as other, pytest.MonkeyPatch.context() as original:
                 original.setattr(apply_module, "compare", compare)
                 deploy(other, orders(ports=("Europe", "New")))
-        return compare(definition, deployed, home)
+        return compare(definition, deployed, home, backlog)
 
     monkeypatch.setattr(apply_module, "compare", compare_and_deploy)
     done = deploy(connection, orders(ports=("Europe",)))

@@ -15,6 +15,7 @@ from postroom.message import Message
 from postroom.messagebox.configuration import PortState, SendPortGroup, find_host, read_send_port_groups
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.apply import plan
+from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.plan import Action, ChangeKind
 from postroom.operations.ports import groups
 from postroom.operations.ports import send_ports as ports
@@ -180,9 +181,9 @@ def test_removing_a_port_removes_its_membership(connection: Connection) -> None:
     """SPT-09: the port is unenlisted and leaves its groups in the same transaction. Its instances stay."""
     deploy(connection, orders())
     publish(connection)
-    done = deploy(connection, orders(("A",), ports=("A", "C")))
+    done = deploy(connection, orders(("A",), ports=("A", "C")), backlog=Backlog.KEEP)
     (step,) = done.select(ChangeKind.SEND_PORT, Action.REMOVE)
-    assert (step.name, step.note) == ("B", "is started and will be unenlisted; its instances stay")
+    assert (step.name, step.note) == ("B", "is started and will be unenlisted; 1 instance (1 ready to run) stays")
     assert publish(connection) == ("A",)
     assert _count_rows(connection, "work_queue") == 3
     # A port that is declared again has the same id and resumes its instances.

@@ -1,0 +1,101 @@
+"""The backlog of removed send ports and receive locations: their instances, and what becomes of them.
+
+The decision is stored in the transaction that removes the port. It is carried out afterwards, in transactions of a
+thousand instances, because the removal blocks every publish. A command that dies half-way leaves the decision, and the
+next ``apply`` of the application continues.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.statements import statement
+from postroom.messagebox.storage.copy_rows import QueueTask
+from postroom.operations.deployment.plan import ChangeKind
+from postroom.operations.instances.changes import reroute_all, reroute_deliveries, terminate_all
+from postroom.operations.instances.listing import InstanceQuery, InstanceState, count_states, format_counts
+
+
+class Backlog(StrEnum):
+    """What becomes of the instances of a removed port or location."""
+
+    KEEP = "keep"
+    REROUTE = "reroute"
+    TERMINATE = "terminate"
+
+
+#: The states of instances that are rerouted now, or after their attempt has ended.
+_REROUTABLE = [state for state in InstanceState if state is not InstanceState.SUSPENDED_NOT_RESUMABLE]
+
+_FUTURE = {Backlog.REROUTE: "will be rerouted", Backlog.TERMINATE: "will be terminated"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettledBacklog:
+    """What was done with the backlog of one removed port or location."""
+
+    name: str
+    decision: Backlog
+    count: int
+    active: int
+    """Instances that could not be changed because a host was processing them. The next apply changes them."""
+
+
+def count_backlog(connection: Connection, services: Collection[uuid.UUID]) -> dict[uuid.UUID, dict[InstanceState, int]]:
+    """Count the instances of each service by state. Services without instances are left out."""
+    counts: dict[uuid.UUID, dict[InstanceState, int]] = {}
+    if services:
+        for service_id, state, count in connection.execute(statement("queries/count_backlog"), (list(services),)):
+            counts.setdefault(service_id, {})[InstanceState(state)] = count
+    return counts
+
+
+def describe_backlog(counts: Mapping[InstanceState, int] | None, decision: Backlog | None) -> str:
+    """Return the note of a plan about the backlog of a removed port or location."""
+    if not counts:
+        return ""
+    if decision is None:
+        return format_counts(counts)
+    stays = "stays" if sum(counts.values()) == 1 else "stay"
+    return f"{format_counts(counts)} {_FUTURE.get(decision, stays)}"
+
+
+def build_backlog_problem(kind: ChangeKind, name: str, counts: Mapping[InstanceState, int]) -> str:
+    """Return why a port or location cannot be removed without a decision about its backlog."""
+    return (
+        f"{kind} {name!r} cannot be removed: it still has {format_counts(counts)}. Decide what becomes of them with "
+        f"--backlog keep, reroute or terminate. If it has a new name, declare it there: renamed_from={name!r}."
+    )
+
+
+def settle_backlogs(connection: Connection, application: str) -> list[SettledBacklog]:
+    """Reroute or terminate the instances of the removed ports and locations of an application, as was decided."""
+    removed = connection.execute(statement("queries/list_backlog_decisions"), (application,)).fetchall()
+    return [
+        _settle(connection, service_id, ChangeKind(kind), name, Backlog(decision))
+        for service_id, kind, name, decision in removed
+    ]
+
+
+def _settle(
+    connection: Connection, service_id: uuid.UUID, kind: ChangeKind, name: str, decision: Backlog
+) -> SettledBacklog:
+    query = InstanceQuery(services=[service_id])
+    active = 0
+    if decision is Backlog.TERMINATE:
+        count = terminate_all(connection, query)
+        active = sum(count_states(connection, query).values())
+    elif kind is ChangeKind.SEND_PORT:
+        count = reroute_deliveries(connection, query)
+        left = replace(query, tasks=[QueueTask.DELIVER], states=_REROUTABLE)
+        active = sum(count_states(connection, left).values())
+    else:
+        # What a pipeline has to read first stays suspended.
+        count = reroute_all(connection, query)
+    if not active:
+        connection.execute("UPDATE removed_services SET backlog = 'keep' WHERE id = %s", (service_id,))
+    return SettledBacklog(name=name, decision=decision, count=count, active=active)

@@ -1,0 +1,309 @@
+"""Execute the plan of a deployment, inside the caller's transaction and under the routing lock."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+from psycopg.types.json import Jsonb
+
+from postroom.application import (
+    DEFAULT_HOST,
+    ApplicationDefinition,
+    SendPortDefinition,
+    SendPortGroupDefinition,
+)
+from postroom.filters.authorisation import ApplicationProperties
+from postroom.messagebox.configuration import (
+    PortState,
+    SendPort,
+    SendPortGroup,
+    read_hosts,
+    read_send_port_groups,
+    read_send_ports,
+    schedule_to_json,
+)
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.migrate import create_host
+from postroom.messagebox.statements import statement
+from postroom.messagebox.streams.throttle import store_thresholds
+from postroom.messagebox.subscriptions import deploy_property
+from postroom.operations.deployment.backlog import Backlog
+from postroom.operations.deployment.compare import resolve_host_settings
+from postroom.operations.deployment.compare_groups import group_fields
+from postroom.operations.deployment.declared_fields import location_fields, send_port_fields
+from postroom.operations.deployment.deployed import Deployed
+from postroom.operations.deployment.plan import Action, ChangeKind, Plan, PlanStep
+from postroom.operations.ports.enlistment import (
+    add_member,
+    enlist_group,
+    enlist_port,
+    remove_member,
+    resubscribe_group,
+    resubscribe_port,
+    start_group,
+    start_port,
+    unenlist_group,
+    unenlist_port,
+)
+from postroom.system_properties import SYSTEM_PROPERTIES
+
+#: Ids are derived from the names of the object and its application.
+_ID_NAMESPACE = uuid.UUID("6f1d8a4e-30a5-4c1c-9d43-6f6a2b7a9d10")
+
+#: The fields of a port that its subscriptions depend on.
+_SUBSCRIPTION_FIELDS = {"host", "filter", "priority"}
+
+
+class Deployment:
+    """The steps of one plan, inside one transaction."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        definition: ApplicationDefinition,
+        deployed: Deployed,
+        plan: Plan,
+        home: Path,
+        backlog: Backlog,
+    ) -> None:
+        self._connection = connection
+        self._definition = definition
+        self._deployed = deployed
+        self._plan = plan
+        self._home = home
+        self._backlog = backlog
+
+    def execute(self) -> None:
+        """Execute all steps, in the order of their dependencies."""
+        self._deploy_properties()
+        self._create_hosts()
+        self._host_ids = {host.name.lower(): host.host_id for host in read_hosts(self._connection)}
+        self._application_id = self._store_application()
+        self._rename()
+        self._remove()
+        self._store_receive_ports()
+        self._store_locations()
+        self._store_send_ports()
+        self._store_groups()
+        for _ in self._plan.select(ChangeKind.APPLICATION, Action.REMOVE):
+            self._connection.execute("DELETE FROM applications WHERE id = %s", (self._application_id,))
+
+    def _deploy_properties(self) -> None:
+        wanted = {**SYSTEM_PROPERTIES, **{prop.key: prop for prop in self._definition.properties}}
+        for key, prop in wanted.items():
+            if key not in self._deployed.properties or (prop.sensitive and key not in self._deployed.sensitive):
+                deploy_property(self._connection, key, prop.value_type, sensitive=prop.sensitive)
+
+    def _create_hosts(self) -> None:
+        has_default = any(host.is_default for host in self._deployed.hosts.values())
+        for step in self._plan.select(ChangeKind.HOST, Action.CREATE):
+            is_default = not has_default and step.name == DEFAULT_HOST
+            create_host(self._connection, step.name, is_default=is_default)
+        known = {host.name.lower(): host for host in read_hosts(self._connection)}
+        for step in self._plan.select(ChangeKind.HOST, Action.CREATE, Action.CHANGE):
+            host = known[step.name.lower()]
+            trusted, properties, throttling = resolve_host_settings(self._definition, self._deployed, host.name)
+            if trusted is not host.trusted:
+                self._connection.execute("SELECT set_trust(%s::smallint, %s)", (host.host_id, trusted))
+            self._store_application_properties(host.host_id, properties)
+            store_thresholds(self._connection, host.host_id, throttling)
+
+    def _store_application_properties(self, host_id: int, properties: ApplicationProperties) -> None:
+        self._connection.execute("DELETE FROM application_properties WHERE host_id = %s", (host_id,))
+        with self._connection.cursor() as cursor:
+            cursor.executemany(
+                "INSERT INTO application_properties (host_id, property_key, value) VALUES (%s, %s, %s)",
+                [(host_id, key, text) for key, text in sorted(properties)],
+            )
+
+    def _store_application(self) -> uuid.UUID:
+        row = self._connection.execute(
+            statement("queries/store_application"),
+            (self._definition.name, Jsonb(self._definition.to_stored())),
+        ).fetchone()
+        assert row is not None
+        application_id: uuid.UUID = row[0]
+        return application_id
+
+    def _rename(self) -> None:
+        """Rename ports and locations. They get a temporary name first, because two of them may swap their names."""
+        deployed = self._deployed
+        ports = {name: deployed.send_ports[name].port_id for name in deployed.port_renames.old_names}
+        locations = {name: deployed.locations[name].location_id for name in deployed.location_renames.old_names}
+        for table, ids in (("send_ports", ports), ("receive_locations", locations)):
+            for id in ids.values():
+                self._connection.execute(f"UPDATE {table} SET name = id::text WHERE id = %s", (id,))
+            for name, id in ids.items():
+                self._connection.execute(f"UPDATE {table} SET name = %s WHERE id = %s", (name, id))
+        for name, id in ports.items():
+            self._connection.execute("SELECT rename_service(%s, %s)", (id, name))
+
+    def _remove(self) -> None:
+        """Remove what is not declared any more. Instances stay, with the name of their port or location.
+
+        Receive ports are removed later, because a location may move from one to another."""
+        self._remove_groups_and_members()
+        for step in self._plan.select(ChangeKind.SEND_PORT, Action.REMOVE):
+            port = self._deployed.send_ports[step.name]
+            if port.state is not PortState.BOUND:
+                unenlist_port(self._connection, port)
+            self._connection.execute("DELETE FROM send_ports WHERE id = %s", (port.port_id,))
+            self._keep_name(port.port_id, step, port_name=port.name)
+        for step in self._plan.select(ChangeKind.LOCATION, Action.REMOVE):
+            location = self._deployed.locations[step.name]
+            self._connection.execute(statement("queries/remove_receive_location"), {"name": step.name})
+            self._keep_name(location.location_id, step, port_name=location.port_name)
+
+    def _keep_name(self, service_id: uuid.UUID, step: PlanStep, *, port_name: str) -> None:
+        """Keep the name of a removed port or location, and the decision about its instances if it has any."""
+        self._connection.execute(
+            statement("queries/remove_service"),
+            {
+                "id": service_id,
+                "kind": step.kind,
+                "application": self._definition.name,
+                "name": step.name,
+                "port_name": port_name,
+                "backlog": self._backlog if service_id in self._deployed.backlog else Backlog.KEEP,
+            },
+        )
+
+    def _remove_groups_and_members(self) -> None:
+        declared = {group.name: group for group in self._definition.send_port_groups}
+        for group in self._deployed.send_port_groups.values():
+            if group.name not in declared:
+                unenlist_group(self._connection, group)
+                self._connection.execute("DELETE FROM send_port_groups WHERE id = %s", (group.group_id,))
+                continue
+            for member in group.members:
+                if member.port_name not in declared[group.name].members:
+                    remove_member(self._connection, group, member.port_id)
+
+    def _store_receive_ports(self) -> None:
+        declared = {port.name: port for port in self._definition.receive_ports}
+        for step in self._plan.select(ChangeKind.RECEIVE_PORT, Action.CREATE, Action.CHANGE):
+            port = declared[step.name]
+            self._connection.execute(
+                statement("queries/store_receive_port"),
+                (
+                    *(self._choose_id(step), self._application_id, port.name),
+                    *(port.route_failures, port.authentication),
+                ),
+            )
+
+    def _store_locations(self) -> None:
+        changed = {step.name: step for step in self._plan.select(ChangeKind.LOCATION, Action.CREATE, Action.CHANGE)}
+        for port in self._definition.receive_ports:
+            for location in port.locations:
+                if location.name not in changed:
+                    continue
+                fields = location_fields(port, location, self._home)
+                self._connection.execute(
+                    statement("queries/store_receive_location"),
+                    {
+                        "id": self._choose_id(changed[location.name]),
+                        "port": port.name,
+                        "host_id": self._host_ids[location.host.lower()],
+                        "name": location.name,
+                        "adapter": Jsonb(fields["adapter"]),
+                        "pipeline": Jsonb(fields["pipeline"]),
+                        "maps": Jsonb(fields["maps"]),
+                        "uri": fields["uri"],
+                        "enabled": location.enabled,
+                        "schedule": schedule_to_json(location.schedule),
+                    },
+                )
+        for step in self._plan.select(ChangeKind.RECEIVE_PORT, Action.REMOVE):
+            self._connection.execute("DELETE FROM receive_ports WHERE name = %s", (step.name,))
+
+    def _store_send_ports(self) -> None:
+        changed = {step.name: step for step in self._plan.select(ChangeKind.SEND_PORT, Action.CREATE, Action.CHANGE)}
+        for port in self._definition.send_ports:
+            if port.name not in changed:
+                continue
+            stored = self._store_send_port(port, self._choose_id(changed[port.name]))
+            if changed[port.name].action is Action.CREATE:
+                self._set_initial_state(stored, port)
+            elif _SUBSCRIPTION_FIELDS & {difference.field for difference in changed[port.name].differences}:
+                resubscribe_port(self._connection, stored)
+
+    def _store_send_port(self, port: SendPortDefinition, port_id: uuid.UUID) -> SendPort:
+        fields = send_port_fields(port, self._home)
+        row = self._connection.execute(
+            statement("queries/store_send_port"),
+            {
+                "id": port_id,
+                "application_id": self._application_id,
+                "host_id": self._host_ids[port.host.lower()],
+                "name": port.name,
+                "transport_id": uuid.uuid5(port_id, "primary transport"),
+                "adapter": Jsonb(fields["adapter"]),
+                "uri": fields["uri"],
+                "filter": fields["filter"],
+                "priority": fields["priority"],
+                "retry_count": fields["retry count"],
+                "retry_interval": fields["retry interval"],
+                "route_failures": port.route_failures,
+                "description": fields["description"],
+                "maps": Jsonb(fields["maps"]),
+            },
+        ).fetchone()
+        assert row is not None
+        (stored,) = read_send_ports(self._connection, ids=[row[0]])
+        return stored
+
+    def _set_initial_state(self, stored: SendPort, declared: SendPortDefinition) -> None:
+        """Bring a new port, which is bound, to the declared state."""
+        if declared.state != "bound":
+            stored = enlist_port(self._connection, stored)
+        if declared.state == "started":
+            start_port(self._connection, stored)
+
+    def _store_groups(self) -> None:
+        """Store new groups, changed filters and new members. Members that left were removed before their ports."""
+        for step in self._plan.select(ChangeKind.SEND_PORT_GROUP, Action.CREATE, Action.CHANGE):
+            declared = next(group for group in self._definition.send_port_groups if group.name == step.name)
+            group = self._store_group(declared, self._choose_id(step))
+            if step.action is Action.CREATE:
+                if declared.state != "bound":
+                    group = enlist_group(self._connection, group)
+                if declared.state == "started":
+                    start_group(self._connection, group)
+            elif "filter" in {difference.field for difference in step.differences}:
+                resubscribe_group(self._connection, group)
+
+    def _store_group(self, declared: SendPortGroupDefinition, new_id: uuid.UUID) -> SendPortGroup:
+        fields = group_fields(declared)
+        row = self._connection.execute(
+            statement("queries/store_send_port_group"),
+            {
+                "id": new_id,
+                "application_id": self._application_id,
+                "name": declared.name,
+                "description": fields["description"],
+                "filter": fields["filter"],
+            },
+        ).fetchone()
+        assert row is not None
+        group_id: uuid.UUID = row[0]
+        (group,) = (group for group in read_send_port_groups(self._connection) if group.group_id == group_id)
+        known = {member.port_name for member in group.members}
+        for port in read_send_ports(self._connection):
+            if port.name in declared.members and port.name not in known:
+                group = add_member(self._connection, group, port)
+        return group
+
+    def _choose_id(self, step: PlanStep) -> uuid.UUID:
+        """Return the id of a new object. An existing one keeps its own. A port or location that this application
+        removed and declares again gets its old id, so that its instances can be resumed."""
+        names = {"kind": step.kind, "application": self._definition.name, "name": step.name}
+        if step.action is Action.CREATE:
+            removed = self._connection.execute(statement("queries/restore_service"), names).fetchone()
+            if removed is not None:
+                old_id: uuid.UUID = removed[0]
+                return old_id
+        derived = uuid.uuid5(_ID_NAMESPACE, "/".join(names.values()))
+        # A renamed object keeps the id that was derived from its old name.
+        used = self._connection.execute(statement("queries/is_id_used"), {"id": derived}).fetchone()
+        return uuid.uuid4() if used == (True,) else derived

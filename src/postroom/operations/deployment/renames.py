@@ -1,0 +1,88 @@
+"""Renamed send ports and receive locations: they keep their id, and with it their messages and their state.
+
+A rename is done once. The stored definition shows that it was: it has the same ``renamed_from``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from postroom.application import ApplicationDefinition, ReceiveLocationDefinition, SendPortDefinition
+from postroom.errors import Problem
+from postroom.messagebox.configuration import ReceiveLocation, SendPort
+
+Declared = SendPortDefinition | ReceiveLocationDefinition
+Named = TypeVar("Named", SendPort, ReceiveLocation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Renames:
+    """The renames of one kind of object that are still to be done."""
+
+    old_names: Mapping[str, str] = field(default_factory=dict)
+    """The old names, by new name."""
+    conflicts: tuple[Declared, ...] = ()
+    """Objects that cannot be renamed, because both names are deployed."""
+
+    def apply(self, deployed: Mapping[str, Named]) -> dict[str, Named]:
+        """Return the deployed objects under their new names."""
+        new_names = {old: new for new, old in self.old_names.items()}
+        renamed = (replace(each, name=new_names.get(name, name)) for name, each in deployed.items())
+        return {each.name: each for each in renamed}
+
+    def find_problems(self, what: str) -> Iterator[Problem]:
+        """Yield a problem for each object that cannot be renamed."""
+        for each in self.conflicts:
+            yield each.position.problem(
+                f"{what} {each.name!r} cannot be renamed from {each.renamed_from!r}: both are deployed. Remove "
+                f"renamed_from; --backlog decides what becomes of the messages of {each.renamed_from!r}."
+            )
+
+
+NO_RENAMES = Renames()
+
+
+def find_port_renames(
+    definition: ApplicationDefinition, stored: Mapping[str, Any] | None, deployed: Mapping[str, SendPort]
+) -> Renames:
+    """Return the renames of send ports. ``stored`` is the definition that was applied last."""
+    ports = (stored or {}).get("send_ports", ())
+    return _find_renames(definition.send_ports, _list_done(ports), deployed)
+
+
+def find_location_renames(
+    definition: ApplicationDefinition, stored: Mapping[str, Any] | None, deployed: Mapping[str, ReceiveLocation]
+) -> Renames:
+    """Return the renames of receive locations. ``stored`` is the definition that was applied last."""
+    locations = [location for port in definition.receive_ports for location in port.locations]
+    known = [location for port in (stored or {}).get("receive_ports", ()) for location in port.get("locations", ())]
+    return _find_renames(locations, _list_done(known), deployed)
+
+
+def _list_done(stored: Iterable[Mapping[str, Any]]) -> set[tuple[str, str | None]]:
+    return {(each["name"], each.get("renamed_from")) for each in stored}
+
+
+def _find_renames(
+    declared: Iterable[Declared], done: set[tuple[str, str | None]], deployed: Mapping[str, object]
+) -> Renames:
+    wanted = {
+        each.name: each
+        for each in declared
+        if each.renamed_from in deployed and (each.name, each.renamed_from) not in done
+    }
+    conflicts: list[Declared] = []
+    while True:
+        # A name that another object gives up is free: two ports can swap their names.
+        given_up = {each.renamed_from for each in wanted.values()}
+        taken = [each for each in wanted.values() if each.name in deployed and each.name not in given_up]
+        if not taken:
+            return Renames(
+                old_names={name: each.renamed_from for name, each in wanted.items() if each.renamed_from is not None},
+                conflicts=tuple(conflicts),
+            )
+        conflicts += taken
+        for each in taken:
+            del wanted[each.name]
