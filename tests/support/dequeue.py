@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 from postroom.agent.resuming import ResumedInbound
+from postroom.errors import MessageFailure
 from postroom.message import Bytes, Message, Part
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, StoredPart
@@ -58,13 +59,28 @@ def resume_now(box: Box, instance_id: uuid.UUID, *, body: bytes | None = None) -
     raised and the instance stays in the work queue."""
     resume(box.connection, instance_id, body=body)
     [claimed] = _claim(box)
+    _handle(box, claimed)
+    return dequeue_all(box)
 
+
+def handle_resumed(box: Box) -> tuple[list[Message], list[MessageFailure]]:
+    """Handle all resumed inbound instances. Return the messages that are published, and the failures. An instance that
+    fails again stays in the work queue."""
+    failures: list[MessageFailure] = []
+    for claimed in _claim(box):
+        try:
+            _handle(box, claimed)
+        except MessageFailure as failure:
+            failures.append(failure)
+    return dequeue_all(box), failures
+
+
+def _handle(box: Box, claimed: ClaimedMessage) -> None:
     def complete(connection: Connection) -> None:
         assert QUEUES.complete(connection, claimed.claim_id, [claimed.seq]) == 1
 
     message = build_message(claimed, _Reader(box.connection))
     ResumedInbound("Default").handle(box.connection, claimed, message, complete)
-    return dequeue_all(box)
 
 
 def _claim(box: Box) -> list[ClaimedMessage]:

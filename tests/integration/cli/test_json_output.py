@@ -24,6 +24,7 @@ OTHERS = {
     "up",
     "database run",
     "host run",
+    "instance save-rows",
     "location reset-stream",
     "pipeline run",
     "message body",
@@ -143,6 +144,11 @@ def shown(run: Run, app: Path, tmp_path: Path) -> dict[str, list[Any]]:
     run_json("instance suspend", suspended["instance_id"])
     run_json("instance reroute", suspended["instance_id"])
     run_json("instance terminate", suspended["instance_id"])
+
+    rows = tmp_path / "bad.csv"
+    rows.write_bytes(b"id\n")
+    Path(f"{rows}.instances").write_text('{"source": "in/a.csv", "header": true, "rows": []}')
+    run_json("instance resume-rows", rows)
 
     run_json("jobs run")
     run_json("jobs list")

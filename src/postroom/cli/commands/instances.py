@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from postroom.cli.command_groups import CommandGroup
+from postroom.cli.commands.bad_rows import resume_rows, save_rows
 from postroom.cli.confirmation import confirm
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import ID, CommandOptions, common_options, pass_options
@@ -296,6 +297,10 @@ def terminate(
         asks=not yes,
     )
     _operate(options, ids, everything, conditions, operation)
+
+
+instance.add_command(save_rows)
+instance.add_command(resume_rows)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask
 from postroom.operations.instances.listing import Instance, InstanceState
 
+#: The adapter whose bad rows are lines of a file.
+_ROWS = "spark_reader"
+
 
 def get_advice(instance: Instance) -> str | None:
     """Return what to do about a suspended instance. Return None for an instance that is not suspended."""
@@ -35,6 +38,12 @@ def get_advice(instance: Instance) -> str | None:
     if instance.service_removed:
         return _advise_about_removed_service(instance, resume, terminate)
     match instance.error_code:
+        case "PIPELINE" if instance.adapter == _ROWS:
+            return (
+                f"Correct the row, in the form that the reason names: {correct}\n"
+                f"Or correct all bad rows of its file: postroom instance save-rows {instance_id} FILE,"
+                f" correct FILE, postroom instance resume-rows FILE\nOr: {terminate}"
+            )
         case "PIPELINE":
             return f"Correct the message: {correct}\nOr correct the pipeline and apply it, then: {resume}"
         case "MAP":

@@ -9,7 +9,7 @@ reroute_all(connection, InstanceQuery(port="Europe"))           # to the subscri
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -48,14 +48,31 @@ def resume(connection: Connection, instance_id: uuid.UUID, *, body: bytes | Body
     with the same context and the new body (RCV-15)."""
 
     def work(connection: Connection) -> list[str]:
-        if body is not None:
-            _replace_body(connection, instance_id, Bytes(body) if isinstance(body, bytes) else body)
+        if body is not None and not _replace_body(
+            connection, instance_id, Bytes(body) if isinstance(body, bytes) else body
+        ):
+            raise _build_state_error(get_instance(connection, instance_id), "given another body")
         hosts = _resume(connection, [instance_id])
         if not hosts:
             raise _build_state_error(get_instance(connection, instance_id), "resumed")
         return list(hosts.values())
 
     WakeUp(connection).send(operator_transaction(connection, work))
+
+
+def resume_with_bodies(connection: Connection, bodies: Mapping[uuid.UUID, bytes]) -> int:
+    """Resume suspended instances, each with another body, in one transaction. Skip those that are not suspended. Return
+    the number of resumed instances."""
+
+    def work(connection: Connection) -> dict[uuid.UUID, str]:
+        found = [
+            instance_id for instance_id, body in bodies.items() if _replace_body(connection, instance_id, Bytes(body))
+        ]
+        return _resume(connection, found)
+
+    hosts = operator_transaction(connection, work)
+    WakeUp(connection).send(set(hosts.values()))
+    return len(hosts)
 
 
 def resume_all(connection: Connection, query: InstanceQuery) -> int:
@@ -186,10 +203,11 @@ def _call(connection: Connection, procedure: str, ids: list[uuid.UUID]) -> int:
     )
 
 
-def _replace_body(connection: Connection, instance_id: uuid.UUID, body: Body) -> None:
+def _replace_body(connection: Connection, instance_id: uuid.UUID, body: Body) -> bool:
+    """Replace the body of a suspended instance. Return False if it is not suspended."""
     rows = connection.execute("SELECT * FROM read_suspended_body(%s)", (instance_id,)).fetchall()
     if not rows:
-        raise _build_state_error(get_instance(connection, instance_id), "given another body")
+        return False
     if len(rows) > 1:
         raise StateError(
             f"Instance {instance_id} cannot be given another body: {len(rows)} messages are suspended in it.",
@@ -205,6 +223,7 @@ def _replace_body(connection: Connection, instance_id: uuid.UUID, body: Body) ->
         "SELECT replace_body(%s, %s, %s, %s)", (instance_id, uuid.uuid4(), part.part_id, part.name)
     ).fetchone()
     assert replaced == (True,), "the row is locked"
+    return True
 
 
 def _build_state_error(instance: Instance, done: str) -> StateError:

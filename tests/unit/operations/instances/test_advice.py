@@ -47,6 +47,13 @@ def instance(**changes: object) -> Instance:
     return Instance(**{**values, **changes})  # type: ignore[arg-type]
 
 
+def test_the_advice_for_a_bad_row_names_the_commands_for_all_rows_of_its_file() -> None:
+    advice = get_advice(instance(error_code="PIPELINE", adapter="spark_reader")) or ""
+    assert f"postroom instance save-rows {uuid.UUID(int=1)} FILE" in advice
+    assert "postroom instance resume-rows FILE" in advice
+    assert "save-rows" not in (get_advice(instance(error_code="PIPELINE")) or "")
+
+
 @pytest.mark.parametrize(
     "code",
     [
