@@ -6,13 +6,16 @@ import random
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from postroom.filters import index as index_module
 from postroom.filters.columns import build_columns, to_arrow_type
 from postroom.filters.evaluate import matches
-from postroom.filters.expression import Filter, Operator, Predicate
+from postroom.filters.expression import Filter, Operator, Predicate, all_of
 from postroom.filters.index import SubscriptionIndex
+from postroom.properties import Property
 from postroom.values import Value, ValueType
 from tests.support.filter_strategies import POOLS, PROPERTIES, contexts, filters, misfits, operators_of
 
@@ -24,7 +27,13 @@ def match_by_evaluator(filters: Mapping[int, Filter], batch: Sequence[Mapping[st
 
 
 def match_by_index(index: SubscriptionIndex, batch: Sequence[Mapping[str, Value]]) -> list[list[int]]:
-    rows, ids = index.match(build_columns(batch), len(batch))
+    """Match the batch as a whole and message by message. Both have the same result."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_module, "MIN_VALUES_OF_COLUMN", 0)
+        rows, ids = index.match(build_columns(batch), len(batch))
+        patch.setattr(index_module, "MIN_VALUES_OF_COLUMN", 1_000_000)
+        one_by_one = index.match(build_columns(batch), len(batch))
+    assert [each.tolist() for each in one_by_one] == [rows.tolist(), ids.tolist()]
     by_row: list[list[int]] = [[] for _ in batch]
     for row, id in zip(rows.tolist(), ids.tolist(), strict=True):
         by_row[row].append(id)
@@ -69,8 +78,11 @@ def test_index_equals_evaluator_for_values_of_other_types(subscribed: list[Filte
     expected = match_by_evaluator(dict(enumerate(subscribed)), [promoted])
     assert [index.match_one(promoted)] == expected
     assert match_by_index(index, [promoted]) == expected
-    rows, ids = index.match(promoted, 3)
-    assert list(zip(rows.tolist(), ids.tolist(), strict=True)) == [(row, id) for row in range(3) for id in expected[0]]
+    # The last batch is large enough to be matched as a whole.
+    for size in (3, 20):
+        rows, ids = index.match(promoted, size)
+        pairs = list(zip(rows.tolist(), ids.tolist(), strict=True))
+        assert pairs == [(row, id) for row in range(size) for id in expected[0]]
 
 
 @settings(max_examples=8)
@@ -101,6 +113,38 @@ def test_index_equals_evaluator_for_thousands_of_subscriptions(seed: int, proper
     assert [index.match_one(promoted) for promoted in batch] == expected
     # The batch is repeated, so that equal messages are matched once.
     assert match_by_index(index, batch * 5) == expected * 5
+
+
+@settings(max_examples=8)
+@given(st.integers(0, 2**32), st.integers(1, 12), st.integers(2, 5), st.booleans())
+def test_index_equals_evaluator_for_many_equalities_over_few_values(
+    seed: int, equalities: int, values: int, has_ranges: bool
+) -> None:
+    rng = random.Random(seed)
+    properties = [Property(f"Orders.Choice{number}", str) for number in range(40)]
+    total = Property("Orders.Total", int)
+
+    def message() -> dict[str, Value]:
+        chosen: dict[str, Value] = {p.key: f"V{rng.randrange(values)}" for p in properties if rng.random() < 0.97}
+        return chosen | {total.key: rng.randrange(1_000)}
+
+    def filter(matched: Mapping[str, Value]) -> Filter:
+        """Return a filter that matches this message, if it has the properties."""
+        equal = [p == matched.get(p.key, "V0") for p in rng.sample(properties, equalities)]
+        low = rng.randrange(1_000)
+        return all_of([*equal, total >= low, total < low + rng.choice((3, 50))] if has_ranges else equal)
+
+    batch = [message() for _ in range(40)]
+    subscribed = {id: filter(rng.choice(batch) if id % 20 == 0 else message()) for id in range(3_000)}
+    index = SubscriptionIndex()
+    for id, each in subscribed.items():
+        index.add(id, each)
+    for id in rng.sample(sorted(subscribed), 500):
+        index.remove(id)
+        del subscribed[id]
+    expected = match_by_evaluator(subscribed, batch)
+    assert [index.match_one(promoted) for promoted in batch] == expected
+    assert match_by_index(index, batch) == expected
 
 
 @settings(max_examples=50)

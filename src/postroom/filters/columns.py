@@ -14,11 +14,10 @@ numbers, and each value is looked up once for all predicates.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -48,12 +47,6 @@ _ARROW_TYPES = {
     ValueType.BOOL: pa.bool_(),
     ValueType.DATETIME: pa.timestamp("us", "UTC"),
 }
-
-#: Messages with the same ranks are matched once if at most this share of the batch is distinct.
-MAX_DISTINCT_SHARE = 0.75
-#: Counting distinct messages costs time too. It is skipped if more than this share of a sample is distinct.
-SAMPLE = 1_024
-MAX_DISTINCT_IN_SAMPLE = 0.95
 
 MISSING = -1
 #: The upper end of an interval that has none.
@@ -126,6 +119,15 @@ class Constants(Protocol):
     def rank_column(self, column: pa.Array) -> Ranks:
         """Return the rank of every value of a column, MISSING for a null."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slot:
+    """A property that predicates of a segment compare, with all its constants."""
+
+    key: str
+    value_type: ValueType
+    constants: Constants
 
 
 def build_constants(value_type: ValueType, values: Sequence[Value]) -> tuple[Constants, Positions]:
@@ -256,120 +258,3 @@ def mark_changes(values: Int8 | Int32 | Int64) -> Bool:
     changed = np.ones(len(values), np.bool_)
     changed[1:] = values[1:] != values[:-1]
     return changed
-
-
-# -- ranks of a batch -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Slot:
-    """A property that predicates of a segment compare, with all its constants."""
-
-    key: str
-    value_type: ValueType
-    constants: Constants
-
-
-@dataclass(frozen=True, kw_only=True)
-class RankedBatch:
-    """Ranks by slot and message, and the values of the slots that bitwise ANDs need. The ranks of a slot are None if no
-    message has a value."""
-
-    rows: int
-    ranks: Sequence[Ranks | None]
-    integers: dict[int, Int64]
-
-    @cached_property
-    def flat(self) -> Ranks:
-        """All ranks in one array: a row of MISSING, then a row for each slot that has values."""
-        return np.concatenate((np.full(self.rows, MISSING, np.int32), *(r for r in self.ranks if r is not None)))
-
-    @cached_property
-    def offset(self) -> Int64:
-        """The start of each slot's row in ``flat``."""
-        present = np.array([ranks is not None for ranks in self.ranks], np.int64)
-        return np.cumsum(present) * present * self.rows
-
-    def deduplicate(self) -> tuple[RankedBatch, Int64] | None:
-        """Return the distinct messages, and the number of each message among them. None if most messages are
-        distinct."""
-        inverse, kinds = np.zeros(self.rows, np.int64), 1
-        for column, radix in self._list_features():
-            if kinds * radix >= 2**62:
-                distinct, inverse = np.unique(inverse, return_inverse=True)
-                kinds = len(distinct)
-            inverse = inverse * radix + column
-            kinds *= radix
-        if self.rows > SAMPLE and len(np.unique(inverse[:SAMPLE])) > SAMPLE * MAX_DISTINCT_IN_SAMPLE:
-            return None
-        _, first, inverse = np.unique(inverse, return_index=True, return_inverse=True)
-        if len(first) > self.rows * MAX_DISTINCT_SHARE:
-            return None
-        ranks = [None if ranks is None else ranks[first] for ranks in self.ranks]
-        numbers = {slot: values[first] for slot, values in self.integers.items()}
-        return RankedBatch(rows=len(first), ranks=ranks, integers=numbers), inverse
-
-    def _list_features(self) -> list[tuple[Int64, int]]:
-        """Return all columns that distinguish messages, as numbers from 0 to below a radix."""
-        features = []
-        for ranks in self.ranks:
-            if ranks is not None:
-                column = ranks.astype(np.int64) + 1
-                features.append((column, int(column.max()) + 1))
-        for values in self.integers.values():
-            distinct, column = np.unique(values, return_inverse=True)
-            features.append((column, len(distinct)))
-        return features
-
-
-def encode_text_columns(columns: Columns, keys: Iterable[str]) -> Columns:
-    """Dictionary-encode the text columns of these properties once, because every segment needs that."""
-    encoded = dict(columns)
-    for key in keys:
-        column = columns.get(key)
-        if isinstance(column, pa.ChunkedArray):
-            encoded[key] = column = column.combine_chunks()
-        if (
-            isinstance(column, pa.Array)
-            and to_value_type(column.type) is ValueType.STR
-            and not pa.types.is_dictionary(column.type)
-        ):
-            encoded[key] = column.dictionary_encode()
-    return encoded
-
-
-def rank_batch(slots: Sequence[Slot], masked: Sequence[int], columns: Columns, rows: int) -> RankedBatch:
-    """Rank the columns of a batch. ``masked`` are the slots that bitwise ANDs need."""
-    typed = [_select_typed(slot, columns.get(slot.key), rows) for slot in slots]
-    return RankedBatch(
-        rows=rows,
-        ranks=[
-            None if value is None else _rank_column(slot, value, rows) for slot, value in zip(slots, typed, strict=True)
-        ],
-        integers={slot: _get_integers(typed[slot], rows) for slot in masked},
-    )
-
-
-def _select_typed(slot: Slot, column: pa.Array | Value | None, rows: int) -> pa.Array | Value | None:
-    """Return the column or value of a slot if it has the slot's type, otherwise None."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if not isinstance(column, pa.Array):
-        return column if type(column) is slot.value_type.python_type else None
-    if len(column) != rows:
-        raise ValueError(f"The column {slot.key} has {len(column)} values for {rows} messages.")
-    if to_value_type(column.type) is not slot.value_type or column.null_count == rows:
-        return None
-    return column
-
-
-def _rank_column(slot: Slot, column: pa.Array | Value, rows: int) -> Ranks:
-    if isinstance(column, pa.Array):
-        return slot.constants.rank_column(column)
-    return np.full(rows, slot.constants.rank_value(column), np.int32)
-
-
-def _get_integers(column: pa.Array | Value | None, rows: int) -> Int64:
-    if isinstance(column, pa.Array):
-        return to_integers(column)
-    return np.full(rows, column or 0, np.int64)

@@ -7,15 +7,15 @@
 
 The result equals that of ``evaluate`` for every subscription and message. Subscriptions are stored in segments whose
 sizes decrease geometrically. A new subscription starts a small segment, and segments of similar size are merged. So
-adding one subscription does not compile all others again, and the number of segments stays small.
+adding one subscription does not compile all others again, and the number of segments stays small. When matching in
+several segments has cost as much as a merge, they are merged into one.
 
 A batch can have as many matches as messages times subscriptions. ``match_in_pieces`` needs the memory of one piece.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from copy import copy
+from collections.abc import Callable, Iterator, Mapping
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -23,21 +23,11 @@ import numpy as np
 import pyarrow as pa
 
 from postroom.errors import NotFound
-from postroom.filters.columns import (
-    Bool,
-    Columns,
-    Int32,
-    Int64,
-    RankedBatch,
-    Slot,
-    encode_text_columns,
-    mark_changes,
-    rank_batch,
-)
+from postroom.filters.columns import Columns, Int64
 from postroom.filters.expression import Filter
-from postroom.filters.matching.compile import build_groups, build_paths
 from postroom.filters.matching.compiled_rows import Rows, build_rows, concatenate_rows
-from postroom.filters.matching.two_passes import Path, SecondPass
+from postroom.filters.matching.ranked_batch import count_values, encode_text_columns
+from postroom.filters.matching.segment import Segment
 from postroom.values import Value
 
 #: Segments are merged until each is this much larger than the next.
@@ -46,8 +36,17 @@ _RATIO = 8
 #: Maximum number of matches in a piece. A piece of one message may have more, up to the number of subscriptions.
 MATCHES_PER_PIECE = 1 << 20
 
-#: From this many candidates on, one message is checked with arrays instead of group by group.
-MANY_CANDIDATES = 32
+#: The messages of a batch are matched one by one if its columns have fewer values than this. Otherwise NumPy is faster.
+MIN_VALUES_OF_COLUMN = 16
+
+#: The cost of one more segment for a batch and for a message that is matched alone. The unit is the cost for one
+#: message of a large batch.
+_COST_OF_BATCH, _COST_OF_ONE = 512, 32
+#: The cost of merging segments, per subscription, in the same unit.
+_COST_OF_MERGE = 2
+
+#: ``Segment.match`` or ``Segment.match_one_by_one``.
+MatchSegment = Callable[[Segment, Columns, int, int | None], tuple[Int64, Int64] | None]
 
 
 class Piece(NamedTuple):
@@ -117,17 +116,20 @@ class SubscriptionIndex:
 
     def match_in_pieces(self, columns: Columns, rows: int) -> Iterator[Piece]:
         """Yield the matches of a batch for consecutive ranges of messages. A range with too many matches is halved."""
-        segments = self._compile_pending()
-        if len(segments) > 1:
-            columns = encode_text_columns(columns, {slot.key for segment in segments for slot in segment.slots})
+        segments = self._get_segments(_COST_OF_BATCH + rows)
+        columns = {key: column for key, column in columns.items() if any(key in each.slots_by_key for each in segments)}
+        match: MatchSegment = Segment.match
+        if count_values(columns, rows) < MIN_VALUES_OF_COLUMN:
+            match = Segment.match_one_by_one
+        elif len(segments) > 1:
+            columns = encode_text_columns(columns)
         ranges = [(0, rows)] if rows else []
         while ranges:
             start, end = ranges.pop()
             whole = start == 0 and end == rows
             limit = MATCHES_PER_PIECE if end - start > 1 else None
-            pairs = _match_segments(
-                segments, columns if whole else _slice_columns(columns, start, end), end - start, limit
-            )
+            part = columns if whole else _slice_columns(columns, start, end)
+            pairs = _match_segments(segments, match, part, end - start, limit)
             if pairs is None:
                 middle = (start + end) // 2
                 ranges += [(middle, end), (start, middle)]
@@ -136,13 +138,38 @@ class SubscriptionIndex:
 
     def match_one(self, promoted: Mapping[str, Value]) -> list[int]:
         """Return the ids, ascending, of the subscriptions that one message with these promoted values matches."""
-        found = [segment.match_one(promoted) for segment in self._compile_pending()]
+        found = [segment.match_one(promoted) for segment in self._get_segments(_COST_OF_ONE)]
         return found[0] if len(found) == 1 else sorted(id for ids in found for id in ids)
 
-    def _compile_pending(self) -> tuple[Segment, ...]:
+    def _get_segments(self, cost: int) -> tuple[Segment, ...]:
+        """Return the compiled segments for a match of this cost."""
         with self._changing:
             self._compile()
+            segments = self._segments
+            first = self._find_costly_segment(cost)
+        if first is None:
+            return segments
+        merged = Segment(concatenate_rows([segment.rows() for segment in segments[first:]]))
+        with self._changing:
+            # Another thread may have added or removed subscriptions. Then this happens again later.
+            if self._segments is segments:
+                self._segments = (*segments[:first], merged)
+            self._compile()
             return self._segments
+
+    def _find_costly_segment(self, cost: int) -> int | None:
+        """Return the number of the segment to merge with all later ones, if that has become worth it.
+
+        Every match costs more because another segment follows, and because of subscriptions that were removed. When
+        this has cost as much as the merge, the merge takes place, so that the index is fast again some time after the
+        last change."""
+        for position, segment in enumerate(self._segments):
+            is_followed = position + 1 < len(self._segments)
+            segment.wasted += cost * (is_followed + 1 - segment.live / len(segment.ids))
+            if segment.wasted > _COST_OF_MERGE * sum(each.live for each in self._segments[position:]):
+                segment.wasted = 0
+                return position
+        return None
 
     def _compile(self) -> None:
         if not (self._pending or self._pending_rows):
@@ -182,132 +209,6 @@ class SubscriptionIndex:
         self._changing = Lock()
 
 
-class Segment:
-    """Subscriptions as arrays. Removing a subscription only marks it, in a copy that shares the other arrays. Merging
-    the segment drops it."""
-
-    def __init__(self, rows: Rows) -> None:
-        self.slots = rows.slots
-        self.ids = rows.ids
-        self.live = len(rows.ids)
-        self._alive: Bool = np.ones(len(rows.ids), np.bool_)
-        self._groups = build_groups(rows)
-        self._paths, answered = build_paths(self._groups, rows.slots)
-        self._second_pass = SecondPass(self._groups, answered)
-        predicates = self._groups.predicates
-        self._mask_slots: list[int] = np.unique(predicates.slot[predicates.bitwise_ands :]).tolist()
-        self._slots_by_key: dict[str, list[tuple[int, type, Slot]]] = {}
-        for number, slot in enumerate(rows.slots):
-            self._slots_by_key.setdefault(slot.key, []).append((number, slot.value_type.python_type, slot))
-        self._paths_by_slot: list[list[Path]] = [[] for _ in rows.slots]
-        for path in self._paths:
-            self._paths_by_slot[path.first.slot].append(path)
-
-    def __contains__(self, subscription: int) -> bool:
-        position = int(self.ids.searchsorted(subscription))
-        return position < len(self.ids) and bool(self.ids[position] == subscription and self._alive[position])
-
-    def without(self, subscription: int) -> Segment:
-        """Return a copy in which ``subscription`` is removed. Concurrent matches continue with the old segment."""
-        changed = copy(self)
-        changed._alive = self._alive.copy()
-        changed._alive[self.ids.searchsorted(subscription)] = False
-        changed.live = self.live - 1
-        return changed
-
-    def match(self, columns: Columns, rows: int, limit: int | None) -> tuple[Int64, Int64] | None:
-        """Return message and subscription of every match: distinct, sorted by message and then by subscription. Return
-        None if there may be more than ``limit``."""
-        batch = rank_batch(self.slots, self._mask_slots, columns, rows)
-        shared = batch.deduplicate()
-        if shared is None:
-            return self._match(batch, limit)
-        batch, inverse = shared
-        pairs = self._match(batch, limit)
-        if pairs is None:
-            return None
-        found, ids = pairs
-        starts = np.searchsorted(found, np.arange(batch.rows + 1))
-        counts = (starts[1:] - starts[:-1])[inverse]
-        ends = np.cumsum(counts)
-        if limit is not None and ends[-1] > limit:
-            return None
-        positions = np.repeat(starts[inverse] - (ends - counts), counts) + np.arange(int(ends[-1]))
-        return np.repeat(np.arange(rows), counts), ids.take(positions)
-
-    def _match(self, batch: RankedBatch, limit: int | None) -> tuple[Int64, Int64] | None:
-        matched = [np.empty(0, np.int64)]
-        total = 0
-        for path in self._paths:
-            for rows, positions in path.find_candidates(batch):
-                rows, groups = self._second_pass.check_candidates(batch, path, rows, positions)
-                total += len(rows)
-                if limit is not None and total > limit:
-                    return None
-                matched.append(rows * len(self.ids) + self._groups.owner.take(groups))
-        found = np.sort(np.concatenate(matched))
-        # Two groups of one subscription may both match. They count once.
-        messages, owners = np.divmod(found.compress(mark_changes(found)), max(1, len(self.ids)))
-        if self.live < len(self.ids):
-            alive = self._alive.take(owners)
-            messages, owners = messages.compress(alive), owners.compress(alive)
-        return messages, self.ids.take(owners)
-
-    def match_one(self, promoted: Mapping[str, Value]) -> list[int]:
-        """Return the subscriptions that one message matches, ascending."""
-        ranks: dict[int, int] = {}
-        integers: dict[int, int] = {}
-        for key, value in promoted.items():
-            for number, python_type, slot in self._slots_by_key.get(key, ()):
-                if type(value) is python_type:
-                    ranks[number] = slot.constants.rank_value(value)
-                    if number in self._mask_slots:
-                        integers[number] = value  # type: ignore[assignment]
-        candidates = []
-        for number in ranks:
-            for path in self._paths_by_slot[number]:
-                found = path.find_candidates_of_one(ranks)
-                if found is not None and len(found):
-                    candidates.append(found)
-        owners = {
-            self._groups.owner.item(group)
-            for groups in candidates
-            for group in self._find_matching_groups(groups, ranks, integers)
-        }
-        return [self.ids.item(owner) for owner in sorted(owners) if self._alive.item(owner)]
-
-    def _find_matching_groups(self, groups: Int32, ranks: Mapping[int, int], integers: Mapping[int, int]) -> list[int]:
-        if len(groups) < MANY_CANDIDATES:
-            return [group for group in groups.tolist() if self._second_pass.is_match(ranks, integers, group)]
-        batch = RankedBatch(
-            rows=1,
-            ranks=[np.array([ranks[slot]], np.int32) if slot in ranks else None for slot in range(len(self.slots))],
-            integers={slot: np.array([integers.get(slot, 0)]) for slot in self._mask_slots},
-        )
-        _, matched = self._second_pass.check_groups(batch, np.zeros(len(groups), np.int64), groups)
-        return list(matched.tolist())
-
-    def rows(self) -> Rows:
-        """Convert the remaining subscriptions back to rows."""
-        predicates, groups = self._groups.predicates, self._groups
-        kept_groups = self._alive[groups.owner]
-        group = np.repeat(np.arange(len(groups), dtype=np.int32), np.diff(groups.starts))
-        kept = kept_groups[group]
-        member = groups.members[kept]
-        operand = np.concatenate((np.zeros(predicates.not_equals, np.int64), predicates.operand))
-        return Rows(
-            slots=self.slots,
-            ids=self.ids[self._alive],
-            owner=(np.cumsum(self._alive) - 1).astype(np.int32)[groups.owner[kept_groups]],
-            group=(np.cumsum(kept_groups) - 1).astype(np.int32)[group[kept]],
-            kind=predicates.kind()[member],
-            slot=predicates.slot[member],
-            low=predicates.low[member],
-            high=predicates.high[member],
-            operand=operand[member],
-        )
-
-
 def _compact_segment(segment: Segment) -> tuple[Segment, ...]:
     """Compile a segment again if more than half of its subscriptions were removed: they still cost time."""
     if not segment.live:
@@ -316,12 +217,12 @@ def _compact_segment(segment: Segment) -> tuple[Segment, ...]:
 
 
 def _match_segments(
-    segments: tuple[Segment, ...], columns: Columns, rows: int, limit: int | None
+    segments: tuple[Segment, ...], match: MatchSegment, columns: Columns, rows: int, limit: int | None
 ) -> tuple[Int64, Int64] | None:
     """Return the matches of all segments, or None if there may be more than ``limit``."""
     found = []
     for segment in segments:
-        pairs = segment.match(columns, rows, limit)
+        pairs = match(segment, columns, rows, limit)
         if pairs is None:
             return None
         if limit is not None:

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from postroom.errors import BadValue
-from postroom.filters.columns import RankedBatch, build_columns, to_arrow_type, to_plain_column, to_value_type
+from postroom.filters.columns import build_columns, to_arrow_type, to_plain_column, to_value_type
+from postroom.filters.matching.ranked_batch import RankedBatch
 from postroom.values import Value, ValueType
 
 

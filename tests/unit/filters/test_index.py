@@ -14,11 +14,14 @@ import pyarrow as pa
 import pytest
 
 from postroom.errors import NotFound
+from postroom.filters import index as index_module
 from postroom.filters.columns import build_columns
 from postroom.filters.evaluate import matches
-from postroom.filters.expression import Filter, Operator, Predicate
+from postroom.filters.expression import Filter, Operator, Predicate, all_of
 from postroom.filters.index import SubscriptionIndex
 from postroom.filters.matching import two_passes
+from postroom.filters.matching.ranked_batch import rank_batch
+from postroom.filters.matching.two_passes import find_candidates
 from postroom.properties import Property
 from postroom.values import Value
 
@@ -29,6 +32,13 @@ Priority = Property("Orders.Priority", int)
 Weight = Property("Orders.Weight", float)
 Paid = Property("Orders.Paid", bool)
 Due = Property("Orders.Due", datetime)
+CHOICES = [Property(f"Orders.Choice{number}", str) for number in range(40)]
+
+
+@pytest.fixture(params=[0, 1_000_000], ids=["all together", "one by one"], autouse=True)
+def min_values(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Match the messages of every batch together, or one by one."""
+    monkeypatch.setattr(index_module, "MIN_VALUES_OF_COLUMN", request.param)
 
 
 def build_index(*filters: Filter) -> SubscriptionIndex:
@@ -287,7 +297,7 @@ def test_two_equalities_are_one_key_if_many_groups_share_the_first(
     index = build_index_with_ids(filters)
     assert_equals_evaluator(filters, index, [random_order(rng) for _ in range(200)])
     (segment,) = index._segments
-    assert any(path.second is not None for path in segment._paths)
+    assert max(len(path.features) for path in segment._paths) > 1
 
 
 def test_an_equality_and_an_interval_are_one_key_if_many_groups_share_the_equality() -> None:
@@ -303,10 +313,107 @@ def test_an_equality_and_an_interval_are_one_key_if_many_groups_share_the_equali
     batch = [random_order(rng) | {Priority.key: rng.randrange(-5, 1_100)} for _ in range(200)]
     assert_equals_evaluator(filters, index, [*batch, {Region.key: "R1"}, {Priority.key: 7}])
     (segment,) = index._segments
-    assert any(path.second is not None and path.second.shift is not None for path in segment._paths)
+    assert any(len(path.features) > 1 and path.features[-1].shift is not None for path in segment._paths)
 
 
-def test_several_segments_have_the_same_result_and_order_as_one() -> None:
+def random_choices(rng: random.Random, values: int = 4) -> dict[str, Value]:
+    return {property.key: f"V{rng.randrange(values)}" for property in CHOICES}
+
+
+def twelve_equalities(rng: random.Random, values: Mapping[str, Value]) -> Filter:
+    return all_of(p == values[p.key] for p in rng.sample(CHOICES, 12))
+
+
+def count_candidates(index: SubscriptionIndex, batch: Sequence[Mapping[str, Value]]) -> float:
+    """Return how many groups, and how many look-ups, a message needs on average."""
+    (segment,) = index._segments
+    ranked = rank_batch(segment.slots, (), build_columns(batch), len(batch))
+    found = sum(len(candidates.rows) for candidates in find_candidates(segment._paths, ranked))
+    return found / len(batch) + len(segment._paths)
+
+
+def test_a_key_has_as_many_equalities_as_are_needed_until_few_groups_share_it() -> None:
+    rng = random.Random(5)
+    batch = [random_choices(rng) for _ in range(60)]
+    filters = {
+        id: twelve_equalities(rng, rng.choice(batch) if id % 50 == 0 else random_choices(rng)) for id in range(8_000)
+    }
+    index = build_index_with_ids(filters)
+    assert_equals_evaluator(filters, index, batch)
+    (segment,) = index._segments
+    assert max(len(path.features) for path in segment._paths) > 2
+    # One equality would leave a quarter of the groups.
+    assert count_candidates(index, batch) < 700
+
+
+def test_properties_that_depend_on_each_other_do_not_end_a_key_too_early() -> None:
+    rng = random.Random(6)
+    numbers = [rng.randrange(40) for _ in range(4_000)]
+    filters = {
+        id: (Region == f"R{number}") & (Port == f"P{number}") & (Weight == float(rng.randrange(20)))
+        for id, number in enumerate(numbers)
+    }
+    index = build_index_with_ids(filters)
+    batch: list[dict[str, Value]] = [
+        {Region.key: f"R{number}", Port.key: f"P{number}", Weight.key: float(rng.randrange(20))}
+        for number in numbers[:50]
+    ]
+    assert_equals_evaluator(filters, index, batch)
+    assert count_candidates(index, batch) < 10
+
+
+def test_a_combination_of_properties_that_few_groups_have_gets_no_path() -> None:
+    rng = random.Random(7)
+    many = [Property(f"Many.P{number}", str) for number in range(200)]
+    filters: dict[int, Filter] = {}
+    for id in range(0, 3_000, 3):
+        repeated = all_of(p == f"V{rng.randrange(4)}" for p in rng.sample(many, 6))
+        filters |= dict.fromkeys(range(id, id + 3), repeated)
+    index = build_index_with_ids(filters)
+    batch: list[dict[str, Value]] = [{p.key: f"V{rng.randrange(4)}" for p in rng.sample(many, 150)} for _ in range(20)]
+    batch += [{p.property.key: p.value for p in filters[id].groups[0] if p.value} for id in range(0, 90, 9)]
+    assert_equals_evaluator(filters, index, batch)
+    (segment,) = index._segments
+    assert len(segment._paths) <= len(many)
+
+
+def test_a_key_of_many_properties_with_many_values_does_not_overflow() -> None:
+    wide = [Property(f"Wide.P{number}", int) for number in range(8)]
+    filters = {id: all_of(p == id for p in wide) for id in range(3_000)}
+    # The same values in all of them: only the last property distinguishes these.
+    filters |= {id: all_of([*(p == 7 for p in wide[:-1]), wide[-1] == id]) for id in range(3_000, 6_000)}
+    index = build_index_with_ids(filters)
+    batch: list[dict[str, Value]] = [dict.fromkeys([p.key for p in wide[:-1]], 7) for _ in range(3)]
+    for promoted, last in zip(batch, (7, 8, 4_000), strict=True):
+        promoted[wide[-1].key] = last
+    assert_equals_evaluator(filters, index, batch)
+
+
+def test_an_index_is_merged_after_enough_matches() -> None:
+    filters = {id: Region == f"R{id % 50}" for id in range(2_000)}
+    index = build_index_with_ids(filters, small=16)
+    index.match_one({})
+    for id in range(300):
+        index.remove(id)
+        del filters[id]
+    for id in range(2_000, 2_100):
+        filters[id] = Region == f"R{id % 50}"
+        index.add(id, filters[id])
+        index.match_one({})
+    assert len(index._segments) > 1
+    batch: list[dict[str, Value]] = [{Region.key: f"R{number}"} for number in range(50)]
+    for _ in range(200):
+        index.match(build_columns(batch), len(batch))
+    (segment,) = index._segments
+    assert len(segment.ids) == segment.live == len(filters), "removed subscriptions are dropped"
+    assert_equals_evaluator(filters, index, batch)
+    for _ in range(200):
+        index.match_one(batch[0])
+    assert index._segments == (segment,), "a merged index is not merged again"
+
+
+def test_several_segments_have_the_same_result_and_order_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "_COST_OF_MERGE", 1_000)
     rng = random.Random(4)
     filters = {id: Region == f"R{rng.randrange(4)}" for id in range(300)}
     filters[2**63 - 1] = filters[-5] = Region == "R1"
@@ -338,7 +445,7 @@ def test_an_equality_that_all_groups_share_is_not_used_as_key() -> None:
     index = build_index_with_ids(filters)
     assert_equals_evaluator(filters, index, [{Region.key: "EU", Priority.key: 7, Port.key: "P301"}, {Region.key: "EU"}])
     (segment,) = index._segments
-    access_keys = {segment.slots[path.first.slot].key for path in segment._paths}
+    access_keys = {segment.slots[path.features[0].slot].key for path in segment._paths}
     assert access_keys == {Priority.key, Port.key}
 
 
@@ -370,7 +477,11 @@ def test_an_index_can_be_pickled_with_its_pending_subscriptions() -> None:
     assert index.match_one({Region.key: "EU", Total.key: Decimal(6)}) == [1, 2, 3]
 
 
-def test_matching_is_correct_while_subscriptions_are_added_and_removed() -> None:
+@pytest.mark.parametrize("cost_of_merge", [index_module._COST_OF_MERGE, 0], ids=["merged rarely", "merged always"])
+def test_matching_is_correct_while_subscriptions_are_added_and_removed(
+    monkeypatch: pytest.MonkeyPatch, cost_of_merge: int
+) -> None:
+    monkeypatch.setattr(index_module, "_COST_OF_MERGE", cost_of_merge)
     index = SubscriptionIndex(small=8)
     for id in range(50):
         index.add(id, Region == "EU")

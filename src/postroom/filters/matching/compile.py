@@ -1,21 +1,25 @@
 """Compile the rows of a segment into groups, and into paths that find the groups.
 
-The predicates of a group are sorted from the most to the least selective, so that the first is the group's access and
-the second pass rejects early. Unlike in access.py all groups of the segment are known here: the constants that
+The predicates of a group are sorted from the most to the least selective, so that the first ones are the group's key
+and the second pass rejects early. Unlike in access.py all groups of the segment are known here: the constants that
 subscriptions use serve as an estimate of the values that messages have.
+
+A key begins with one predicate. As long as a message is expected to find more candidates by it than a further look-up
+costs, the next equality of the groups is added to the key, and at last an interval.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
 from postroom.filters.columns import MISSING, UNBOUNDED, Bool, Int8, Int32, Int64, Slot, mark_changes
 from postroom.filters.matching.compiled_rows import BITWISE_AND, INTERVAL, NOT_EQUAL, Rows
-from postroom.filters.matching.two_passes import Feature, Groups, Path, Postings, Predicates
+from postroom.filters.matching.two_passes import Feature, Groups, Path, Postings, Predicates, SecondPass
 from postroom.values import ValueType
 
 Float64 = npt.NDArray[np.float64]
@@ -27,14 +31,15 @@ ALWAYS = 0
 #: it matches this many times fewer messages.
 INTERVAL_HANDICAP = 8
 
-#: Two predicates form one key if more groups than this share the first, and if the pair of properties is one of the
-#: most frequent: every pair of properties costs every message one more look-up.
-MIN_SHARED_GROUPS = 8
-MIN_GROUPS_OF_PAIR = 64
-MAX_PAIRS = 32
+#: A key gets a further equality, or a further interval, if that saves a message so many candidates. One more path costs
+#: a message of a batch about as much as one candidate, and a message alone about as much as three.
+MIN_SAVED_CANDIDATES, MIN_SAVED_BY_INTERVAL = 1.5, 8.0
 
-#: One more path costs a message about as much as this many candidates.
-CANDIDATES_PER_PATH = 1.0
+#: Intervals of another width get a path of their own if a message would find this many of them otherwise.
+MIN_CANDIDATES_OF_WIDTH = 1.0
+
+#: Keys are computed as 64-bit integers.
+MAX_KEYS = 1 << 62
 
 #: A dense array needs four bytes for every possible key. Up to this many keys per group it is worth the memory.
 DENSE_KEYS_PER_GROUP = 4
@@ -49,7 +54,7 @@ def build_groups(rows: Rows) -> Groups:
     number = (np.cumsum(possible) - 1).astype(np.int32)
     group = number[group[kept]]
     predicates, member = _deduplicate_predicates(kind[kept], slot[kept], low[kept], high[kept], operand[kept])
-    order = np.lexsort((_estimate_share(predicates, member, rows.slots)[member], group))
+    order = np.lexsort((_rank_predicates(predicates, member, group, rows.slots), group))
     return Groups(
         predicates=predicates,
         owner=rows.owner[possible],
@@ -114,20 +119,46 @@ def _estimate_share(predicates: Predicates, member: Int32, slots: tuple[Slot, ..
     equality_share = np.maximum(
         users / np.maximum(compared, 1)[predicates.slot], np.where(is_bool, 0.5, 0)[predicates.slot]
     )
-
-    top = 2 * np.array([len(slot.constants) for slot in slots], np.int64)[predicates.slot]
-    within = (np.minimum(predicates.high, top) - predicates.low + 1) / (top + 1)
     bounded = (predicates.low > 0) | (predicates.high < UNBOUNDED)
-    return np.where(equality, equality_share, np.where(bounded, np.minimum(1, INTERVAL_HANDICAP * within), 1))
+    interval_share = np.minimum(1, INTERVAL_HANDICAP * _estimate_width(predicates, slots))
+    return np.where(equality, equality_share, np.where(bounded, interval_share, 1))
+
+
+def _estimate_width(predicates: Predicates, slots: tuple[Slot, ...]) -> Float64:
+    """Return the share of all ranks that the interval of each predicate covers."""
+    top = 2 * np.array([len(slot.constants) for slot in slots], np.int64)[predicates.slot]
+    return (np.minimum(predicates.high, top) - predicates.low + 1) / (top + 1)
+
+
+def _rank_predicates(predicates: Predicates, member: Int32, group: Int32, slots: tuple[Slot, ...]) -> Float64:
+    """Return numbers by which the predicates of each group are sorted: equalities, then the others by their share.
+
+    Equalities are sorted by property and not by value, so that groups with the same properties have the same key. Of
+    about equally selective properties, the one that more groups compare is first: it leads to fewer paths. An interval
+    precedes the equalities if it is narrower than all of them."""
+    share, equality = _estimate_share(predicates, member, slots), predicates.is_equality()
+    users = np.bincount(member, minlength=len(predicates))[equality]
+    of_slot = predicates.slot[equality]
+    compared = np.bincount(of_slot, weights=users, minlength=len(slots))
+    mean = np.bincount(of_slot, weights=users * share[equality], minlength=len(slots)) / np.maximum(compared, 1)
+    position = np.empty(len(slots))
+    position[np.lexsort((-compared, np.rint(np.log2(np.maximum(mean, 2.0**-62)))))] = np.arange(len(slots))
+
+    share, equality = share[member], equality[member]
+    narrowest = np.ones(int(group.max(initial=-1)) + 1)
+    np.minimum.at(narrowest, group[equality], share[equality])
+    is_first = share < narrowest[group]
+    return np.where(equality, position[predicates.slot[member]], np.where(is_first, share - 1, len(slots) + share))
 
 
 # -- paths to the groups -----------------------------------------------------------------------------------------------
 
 
-def build_paths(groups: Groups, slots: tuple[Slot, ...]) -> tuple[tuple[Path, ...], Int8]:
-    """Return the paths to all groups, and for each group how many of its first predicates its path already checks."""
+def build_paths(groups: Groups, slots: tuple[Slot, ...]) -> tuple[tuple[Path, ...], SecondPass]:
+    """Return the paths to all groups, and the second pass over their postings."""
     builder = _PathBuilder(groups, slots)
-    return tuple(builder.build()), builder.checked_by_path
+    paths = tuple(builder.build())
+    return paths, SecondPass(groups, builder.join_postings(), builder.checked_by_path)
 
 
 class _PathBuilder:
@@ -135,108 +166,126 @@ class _PathBuilder:
         self._groups = groups
         self._sizes = [len(slot.constants) for slot in slots]
         predicates = groups.predicates
-        equality = predicates.is_equality()
-        # The first and the second predicate of each group. ALWAYS if there is no second.
-        self._head = groups.members[groups.starts[:-1]]
-        longer = groups.starts[1:] - groups.starts[:-1] > 1
-        self._next = np.full(len(groups), ALWAYS, np.int32)
-        self._next[longer] = groups.members[groups.starts[:-1][longer] + 1]
-        self._slot = predicates.slot[self._head]
-        self._by_equality = equality[self._head]
-        self._is_shared = np.bincount(self._head, minlength=len(predicates))[self._head] > MIN_SHARED_GROUPS
-        self._next_equality = longer & equality[self._next]
-        bounded = (predicates.low > 0) | (predicates.high < UNBOUNDED)
-        bounded[predicates.not_equals :] = False
-        self._next_interval = longer & (bounded & ~equality)[self._next]
-        self.checked_by_path: Int8 = self._by_equality.astype(np.int8)
+        self._share = _estimate_share(predicates, groups.members, slots)
+        self._width = _estimate_width(predicates, slots)
+        self._is_equality = predicates.is_equality()
+        self._is_range = ~self._is_equality & ((predicates.low > 0) | (predicates.high < UNBOUNDED))
+        self._is_range[predicates.not_equals :] = False
+        #: How many of the first predicates of each group its path checks.
+        self.checked_by_path: Int8 = np.zeros(len(groups), np.int8)
+        self._indexed: list[Int32] = []
+        self._size = 0
 
     def build(self) -> Iterator[Path]:
-        left = self._by_equality.copy()
-        for first, second, chosen in self._find_pairs(left & self._next_equality):
-            self.checked_by_path[chosen] = 2
-            left[chosen] = False
-            yield self._build_equality_path(first, second, chosen)
-        for first, second, chosen in self._find_pairs(left & self._next_interval):
-            if self._is_worth_cells(chosen):
-                left[chosen] = False
-                yield from self._build_interval_paths(self._to_feature(first), second, chosen, self._next)
-        for slot, chosen in _group_by_kind(self._slot, left):
-            yield self._build_path(self._to_feature(slot), None, self._get_constants(self._head[chosen]), chosen)
-        for slot, chosen in _group_by_kind(self._slot, ~self._by_equality):
-            yield from self._build_interval_paths(None, slot, chosen, self._head)
+        head = self._get_predicates(np.arange(len(self._groups)), 0)
+        slot, by_equality = self._groups.predicates.slot[head], self._is_equality[head]
+        for each, chosen in _group_by_kind(slot, by_equality):
+            keys = self._get_constants(head[chosen])
+            yield from self._build_equality_paths((self._to_feature(each),), keys, chosen, self._share[head[chosen]])
+        for each, chosen in _group_by_kind(slot, ~by_equality):
+            yield from self._build_interval_paths((), np.zeros(len(chosen), np.int64), each, chosen, head[chosen])
 
-    def _find_pairs(self, among: Bool) -> Iterator[tuple[int, int, Int64]]:
-        """Yield the pairs of properties that are worth a path: both slots, and the groups."""
-        shared = np.flatnonzero(among & self._is_shared)
-        one, two = self._slot[shared].astype(np.int64), self._groups.predicates.slot[self._next[shared]]
-        swapped = self._next_equality[shared] & (two < one)
-        pair = np.where(swapped, two, one) * len(self._sizes) + np.where(swapped, one, two)
-        kinds, counts = np.unique(pair, return_counts=True)
-        order = np.argsort(-counts, kind="stable")[:MAX_PAIRS]
-        for kind in kinds[order][counts[order] >= MIN_GROUPS_OF_PAIR].tolist():
-            yield *divmod(kind, len(self._sizes)), shared[pair == kind]
+    def _build_equality_paths(
+        self, features: tuple[Feature, ...], keys: Int64, chosen: Int64, likelihood: Float64
+    ) -> Iterator[Path]:
+        """Yield the paths of groups whose first predicates are equalities with these features.
 
-    def _build_equality_path(self, first: int, second: int, chosen: Int64) -> Path:
-        in_order = self._slot[chosen] == first
-        one, two = self._get_constants(self._head[chosen]), self._get_constants(self._next[chosen])
-        keys = np.where(in_order, one, two) * self._sizes[second] + np.where(in_order, two, one)
-        return self._build_path(self._to_feature(first), self._to_feature(second), keys, chosen)
+        ``likelihood`` is the probability that a message has the key of a group. Their sum is the number of candidates
+        that a message is expected to find. Groups for which a further predicate saves more of them than another path
+        costs get longer keys."""
+        self.checked_by_path[chosen] = len(features)
+        following = self._get_predicates(chosen, len(features))
+        slot = self._groups.predicates.slot[following]
+        saved = likelihood * (1 - self._share[following])
+        left = np.ones(len(chosen), np.bool_)
+        for each, same in _group_by_kind(slot, self._is_equality[following]):
+            feature = self._to_feature(each)
+            space = _count_keys((*features, feature))
+            if saved[same].sum() > MIN_SAVED_CANDIDATES and space < MAX_KEYS:
+                left[same] = False
+                longer = keys[same] * feature.size + self._get_constants(following[same])
+                # In a key with few groups, the share of the predicate among all groups is the better estimate.
+                sharing, still_sharing = _count_equal(keys[same], space), _count_equal(longer, space)
+                likely = likelihood[same] * (still_sharing - 1 + self._share[following[same]]) / sharing
+                yield from self._build_equality_paths((*features, feature), longer, chosen[same], likely)
+        for each, same in _group_by_kind(slot, left & self._is_range[following]):
+            # A value may be in the cell of an interval, but not in the interval.
+            missed = np.maximum(0, 1 - 2 * self._width[following[same]])
+            if (likelihood[same] * missed).sum() > MIN_SAVED_BY_INTERVAL:
+                left[same] = False
+                yield from self._build_interval_paths(features, keys[same], each, chosen[same], following[same])
+        if np.any(left):
+            yield self._build_path(features, keys[left], chosen[left])
 
-    def _is_worth_cells(self, chosen: Int64) -> bool:
-        """Return True if cells exclude enough of the groups that share an equality."""
-        predicates, interval = self._groups.predicates, self._next[chosen]
-        top = 2 * np.array(self._sizes)[predicates.slot[interval]]
-        share = np.mean((np.minimum(predicates.high[interval], top) - predicates.low[interval] + 1) / (top + 1))
-        crowd = len(chosen) / len(np.unique(self._head[chosen]))
-        return bool(crowd * max(0.0, 1 - 2 * share) > MIN_SHARED_GROUPS)
-
-    def _build_interval_paths(self, first: Feature | None, slot: int, chosen: Int64, interval: Int32) -> Iterator[Path]:
-        """Yield paths by the cells of the groups' intervals on ``slot``, combined with their equality on ``first``."""
+    def _build_interval_paths(
+        self, features: tuple[Feature, ...], keys: Int64, slot: int, chosen: Int64, intervals: Int32
+    ) -> Iterator[Path]:
+        """Yield paths by the cells of the groups' intervals on ``slot``, after their ``keys`` by other features."""
         predicates, top = self._groups.predicates, 2 * self._sizes[slot]
-        low = predicates.low[interval[chosen]].astype(np.int64)
-        high = np.minimum(predicates.high[interval[chosen]], top).astype(np.int64)
-        constant = self._get_constants(self._head[chosen])
-        lists = 1 if first is None else len(np.unique(constant))
-        shift = _choose_shifts(low, high, top, lists=lists, space=1 if first is None else first.size)
+        low = predicates.low[intervals].astype(np.int64)
+        high = np.minimum(predicates.high[intervals], top).astype(np.int64)
+        shift = _choose_shifts(low, high, top, lists=len(np.unique(keys)), space=_count_keys(features))
         for each, same in _group_by_kind(shift, np.ones(len(shift), np.bool_)):
-            cells = Feature(slot=slot, size=(top >> each) + 1, shift=each)
-            one, other = low[same] >> each, high[same] >> each
-            if first is not None:
-                one, other = (constant[same] * cells.size + cell for cell in (one, other))
+            cells = Feature(slot=slot, size=(top >> each) + 2, shift=each)
+            one, other = (keys[same] * cells.size + (bound[same] >> each) for bound in (low, high))
             wide = one != other
-            keys = np.concatenate((one, other[wide]))
             indexed = np.concatenate((chosen[same], chosen[same][wide]))
-            yield self._build_path(cells if first is None else first, None if first is None else cells, keys, indexed)
+            yield self._build_path((*features, cells), np.concatenate((one, other[wide])), indexed)
 
-    def _build_path(self, first: Feature, second: Feature | None, keys: Int64, chosen: Int64) -> Path:
-        space = first.size * (1 if second is None else second.size)
-        postings = build_postings(keys, chosen.astype(np.int32), space)
-        checks, checked_slot, has_more = self._find_checks(postings)
+    def _build_path(self, features: tuple[Feature, ...], keys: Int64, chosen: Int64) -> Path:
+        order = np.argsort(keys, kind="stable")
+        ordered, indexed = keys[order], chosen[order].astype(np.int32)
+        space = _count_keys(features)
+        distinct: Int64 | None = None
+        if space <= max_dense_keys(len(keys)):
+            starts = np.concatenate(([0], np.cumsum(np.bincount(ordered, minlength=space))))
+        else:
+            first = np.flatnonzero(mark_changes(ordered))
+            distinct, starts = ordered[first], np.append(first, len(keys))
+        checked = self.checked_by_path[indexed]
+        checks = int((self._groups.starts[indexed + 1] - self._groups.starts[indexed] - checked).max())
+        slots = np.unique(self._groups.predicates.slot[self._get_predicates(indexed, checked)])
+        starts = (starts + self._size).astype(np.int32)
+        self._indexed.append(indexed)
+        self._size += len(indexed)
         return Path(
-            first=first,
-            second=second,
-            postings=postings,
+            features=features,
+            keys=distinct,
+            starts=starts,
             checks=checks,
-            checked_slot=checked_slot,
-            has_more_checks=has_more,
+            checked_slot=int(slots[0]) if len(slots) == 1 else None,
         )
 
-    def _find_checks(self, postings: Postings) -> tuple[Int32 | None, int | None, bool]:
-        starts, groups = self._groups.starts, postings.groups
-        at = starts[:-1][groups] + self.checked_by_path[groups]
-        count = starts[1:][groups] - at
-        if not np.any(count):
-            return None, None, False
-        checks = np.full(len(groups), ALWAYS, np.int32)
-        checks[count > 0] = self._groups.members[at[count > 0]]
-        slots = np.unique(self._groups.predicates.slot[checks[count > 0]])
-        return checks, int(slots[0]) if len(slots) == 1 else None, bool(np.any(count > 1))
+    def join_postings(self) -> Postings:
+        """Return the postings of all paths that were built."""
+        groups = np.concatenate([np.empty(0, np.int32), *self._indexed])
+        return Postings(groups=groups, checks=self._get_predicates(groups, self.checked_by_path[groups]))
+
+    def _get_predicates(self, groups: Int32 | Int64, position: int | Int8) -> Int32:
+        """Return the predicate at this position of each group, ALWAYS if it has fewer."""
+        at = self._groups.starts[groups] + position
+        found = self._groups.members.take(at, mode="clip")
+        found[at >= self._groups.starts[groups + 1]] = ALWAYS
+        return found
 
     def _to_feature(self, slot: int) -> Feature:
-        return Feature(slot=slot, size=self._sizes[slot])
+        return Feature(slot=slot, size=self._sizes[slot] + 1)
 
     def _get_constants(self, predicates: Int32) -> Int64:
         return (self._groups.predicates.low[predicates] >> 1).astype(np.int64)
+
+
+def _count_keys(features: tuple[Feature, ...]) -> int:
+    """Return the number of possible keys."""
+    return prod(feature.size for feature in features)
+
+
+def _count_equal(keys: Int64, space: int) -> Int64:
+    """Return how many of the keys equal each key."""
+    if space <= max_dense_keys(len(keys)):
+        return np.bincount(keys)[keys]
+    _, number, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    return counts[number]
 
 
 def _group_by_kind(kind: Int32, chosen: Bool) -> Iterator[tuple[int, Int64]]:
@@ -256,28 +305,18 @@ def _choose_shifts(low: Int64, high: Int64, top: int, *, lists: int, space: int)
     # The smallest shift with 2**shift >= the number of ranks. frexp computes it exactly from high - low.
     shift = np.frexp((high - low).astype(np.float64))[1].astype(np.int32)
     min_shift = 0
-    while space * ((top >> min_shift) + 1) > max_dense_keys(len(low)) and top >> min_shift:
+    while space * ((top >> min_shift) + 2) > max_dense_keys(len(low)) and top >> min_shift:
         min_shift += 1
     shift = np.maximum(shift, min_shift)
     widths, counts = np.unique(shift, return_counts=True)
     carried = 0
     for (width, wider), count in zip(pairwise(widths.tolist()), counts.tolist(), strict=False):
         carried += count
-        if carried / lists * 2.0**wider / (top + 1) < CANDIDATES_PER_PATH:
+        if carried / lists * 2.0**wider / (top + 1) < MIN_CANDIDATES_OF_WIDTH:
             shift[shift == width] = wider
         else:
             carried = 0
     return shift
-
-
-def build_postings(keys: Int64, groups: Int32, key_space: int) -> Postings:
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    if key_space <= max_dense_keys(len(keys)):
-        starts = np.concatenate(([0], np.cumsum(np.bincount(ordered, minlength=key_space)))).astype(np.int32)
-        return Postings(keys=None, starts=starts, groups=groups[order])
-    first = np.flatnonzero(mark_changes(ordered))
-    return Postings(keys=ordered[first], starts=np.append(first, len(keys)).astype(np.int32), groups=groups[order])
 
 
 def max_dense_keys(groups: int) -> int:

@@ -1,28 +1,32 @@
 """The two passes of a match: find candidate groups by a key, then check their other predicates.
 
-A *path* finds groups by their most selective predicate:
+A *path* finds groups by the values of some properties. The parts of its key are *features*:
 
-- an equality: the key is the constant.
-- two equalities, where many groups share the first: the key is the pair, so that most candidates are matches.
+- equalities: the constants. A key has as many equalities as are needed until few groups share it.
 - an interval: ranks are divided into cells. The width of a cell is a power of two at least as wide as the interval, so
-  the interval covers at most two cells, and the key is the cell. Intervals of very different widths have paths of their
-  own, and every message is looked up in each path.
-- an equality and an interval, where many groups share the equality: the key is the pair of constant and cell.
+  the interval covers at most two cells, and the feature is the cell. Intervals of very different widths have paths of
+  their own, and every message is looked up in each path. An interval is a key alone or together with equalities.
 - presence (``!=``, exists, bitwise AND): the interval of all ranks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from postroom.filters.columns import MISSING, Bool, Int8, Int32, Int64, RankedBatch, Ranks
+from postroom.filters.columns import MISSING, Bool, Int8, Int32, Int64
 from postroom.filters.matching.compiled_rows import BITWISE_AND, INTERVAL, NOT_EQUAL
+from postroom.filters.matching.ranked_batch import RankedBatch
 
 #: How many (message, group) pairs are checked together: enough to hide the cost of a call, few enough for the cache.
 PAIRS_AT_ONCE = 1 << 17
+#: The pairs of several paths are checked together until there are so many that the cost of a call does not matter.
+MIN_PAIRS = 1 << 13
+
+#: How many outcomes of predicates are kept for a batch, one byte each.
+MAX_KEPT_OUTCOMES = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,77 +76,48 @@ class Groups:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Feature:
     """A part of a key: the constant of a property, or with ``shift`` the cell of 2**shift ranks that contains the
-    value. It is a number below ``size``."""
+    value. It is a number below ``size``. The last number stands for messages that have no such constant or value."""
 
     slot: int
     size: int
     shift: int | None = None
 
-    def to_numbers(self, ranks: Ranks) -> tuple[Int64, Bool]:
-        """Return the number for each rank, and whether it has one."""
-        if self.shift is None:
-            return (ranks >> 1).astype(np.int64), (ranks & 1 == 1) & (ranks > 0)
-        return (ranks >> self.shift).astype(np.int64), ranks >= 0
-
-    def to_number(self, rank: int) -> int | None:
-        """Return the number for one rank, if it has one."""
-        if self.shift is None:
-            return rank >> 1 if rank > 0 and rank & 1 else None
-        return rank >> self.shift if rank >= 0 else None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Postings:
-    """Groups by key. If ``keys`` is None it is dense: ``starts`` has an entry for every possible key."""
-
-    keys: Int64 | None
-    starts: Int32
-    groups: Int32
-
-    def find(self, keys: Int64) -> tuple[Int64, Int64]:
-        """Return the position of the first group of each key, and the number of groups."""
-        if self.keys is None:
-            starts = self.starts.take(keys, mode="clip")
-            return starts.astype(np.int64), (self.starts.take(keys + 1, mode="clip") - starts).astype(np.int64)
-        positions = self.keys.searchsorted(keys)
-        starts = self.starts.take(positions, mode="clip")
-        found = self.keys.take(positions, mode="clip") == keys
-        counts = np.where(found, self.starts.take(positions + 1, mode="clip") - starts, 0)
-        return starts.astype(np.int64), counts.astype(np.int64)
-
-    def find_one(self, key: int) -> Int32:
-        """Return the groups of one key."""
-        position = key
-        if self.keys is not None:
-            position = int(self.keys.searchsorted(key))
-            if position == len(self.keys) or self.keys.item(position) != key:
-                return self.groups[:0]
-        return self.groups[self.starts.item(position) : self.starts.item(position + 1)]
+    def to_numbers(self, batch: RankedBatch) -> Int64 | None:
+        """Return the number for each message, or None if no message has the property."""
+        ranks = batch.ranks[self.slot]
+        if ranks is None:
+            return None
+        numbers = batch.numbers.get((self.slot, self.shift))
+        if numbers is None:
+            numbers = (ranks >> (1 if self.shift is None else self.shift)).astype(np.int64)
+            numbers[ranks < 0 if self.shift is not None else (ranks & 1 == 0) | (ranks < 0)] = self.size - 1
+            batch.numbers[self.slot, self.shift] = numbers
+        return numbers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Path:
-    """The groups that are indexed by one or two features.
+    """The groups that are indexed by the same features, and where they are in the postings of the segment.
 
-    ``checks`` has the first predicate to check for every entry of the postings. It is None if the key decides alone.
-    ``checked_slot`` is the property that all of these predicates compare, if it is only one. ``has_more_checks`` is
-    True if some groups have further predicates."""
+    The groups of a key are at ``starts[i]`` to before ``starts[i + 1]``. If ``keys`` is None it is dense: ``starts``
+    has an entry for every possible key, and *i* is the key. Otherwise *i* is the position of the key in ``keys``.
+    ``checks`` is the highest number of predicates that remain to be checked for a group. ``checked_slot`` is the
+    property that the first of them compares, if it is the same for all groups."""
 
-    first: Feature
-    second: Feature | None = None
-    postings: Postings
-    checks: Int32 | None
+    features: tuple[Feature, ...]
+    keys: Int64 | None
+    starts: Int32
+    checks: int
     checked_slot: int | None
-    has_more_checks: bool
 
     def find_candidates(self, batch: RankedBatch) -> Iterator[tuple[Int64, Int64]]:
         """Yield pairs of message and position in the postings, as two arrays, in portions."""
-        keys, has_key = self._find_keys(batch)
+        keys = self._find_keys(batch)
         if keys is None:
             return
-        starts, counts = self.postings.find(keys)
-        hit = np.flatnonzero(has_key & (counts > 0))
-        starts, counts = starts.take(hit), counts.take(hit)
+        starts, counts = self._find_positions(keys)
+        hit = np.flatnonzero(counts > 0)
+        starts, counts = starts.take(hit).astype(np.int64), counts.take(hit).astype(np.int64)
         ends = np.cumsum(counts)
         at = 0
         while at < len(hit):
@@ -150,64 +125,132 @@ class Path:
             to = max(at + 1, int(np.searchsorted(ends, done + PAIRS_AT_ONCE, side="right")))
             chosen = slice(at, to)
             # The positions starts[i], starts[i] + 1, ... of each message, one after the other.
-            shifts = np.repeat(starts[chosen] - (ends[chosen] - counts[chosen] - done), counts[chosen])
-            shifts += np.arange(len(shifts))
-            yield np.repeat(hit[chosen], counts[chosen]), shifts
+            pairs = np.repeat(np.arange(at, to), counts[chosen])
+            positions = (starts - (ends - counts - done)).take(pairs)
+            positions += np.arange(len(pairs))
+            yield hit.take(pairs), positions
             at = to
 
-    def _find_keys(self, batch: RankedBatch) -> tuple[Int64 | None, Bool]:
-        nothing = np.empty(0, np.bool_)
-        ranks = batch.ranks[self.first.slot]
-        if ranks is None:
-            return None, nothing
-        keys, has_key = self.first.to_numbers(ranks)
-        if self.second is not None:
-            ranks = batch.ranks[self.second.slot]
-            if ranks is None:
-                return None, nothing
-            others, has_other = self.second.to_numbers(ranks)
-            keys *= self.second.size
-            keys += others
-            has_key &= has_other
-        return keys, has_key
-
-    def find_candidates_of_one(self, ranks: Mapping[int, int]) -> Int32 | None:
-        """Return the candidate groups of one message with these ranks by slot."""
-        key = self.first.to_number(ranks[self.first.slot])
-        if key is None:
+    def _find_keys(self, batch: RankedBatch) -> Int64 | None:
+        """Return the key of each message, or None if no message has one of the properties."""
+        if any(batch.ranks[feature.slot] is None for feature in self.features):
             return None
-        if self.second is not None:
-            other = self.second.to_number(ranks.get(self.second.slot, -1))
-            if other is None:
+        keys: Int64 | None = None
+        for feature in self.features:
+            numbers = feature.to_numbers(batch)
+            if keys is None or numbers is None:
+                keys = numbers
+            else:
+                keys = keys * feature.size
+                keys += numbers
+        return keys
+
+    def _find_positions(self, keys: Int64) -> tuple[Int32, Int32]:
+        """Return the position of the first group of each key, and the number of groups."""
+        if self.keys is None:
+            starts = self.starts.take(keys, mode="clip")
+            return starts, self.starts[1:].take(keys, mode="clip") - starts
+        positions = self.keys.searchsorted(keys)
+        found = self.keys.take(positions, mode="clip") == keys
+        starts = self.starts.take(positions, mode="clip")
+        return starts, (self.starts.take(positions + 1, mode="clip") - starts) * found
+
+    def find_candidates_of_one(self, ranks: Mapping[int, int]) -> tuple[int, int] | None:
+        """Return the first and the last position, plus one, of the candidates of a message with these ranks by slot.
+        Return None if there are none."""
+        key = 0
+        for feature in self.features:
+            rank = ranks.get(feature.slot, MISSING)
+            if rank < 0 or (feature.shift is None and not rank & 1):
                 return None
-            key = key * self.second.size + other
-        return self.postings.find_one(key)
+            key = key * feature.size + (rank >> (1 if feature.shift is None else feature.shift))
+        if self.keys is not None:
+            position = int(self.keys.searchsorted(key))
+            if position == len(self.keys) or self.keys.item(position) != key:
+                return None
+            key = position
+        start, end = self.starts.item(key), self.starts.item(key + 1)
+        return (start, end) if start < end else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidates:
+    """Pairs of a message and a position in the postings. The other fields are those of their paths."""
+
+    rows: Int64
+    positions: Int64
+    checks: int
+    checked_slot: int | None
+
+
+def find_candidates(paths: Iterable[Path], batch: RankedBatch) -> Iterator[Candidates]:
+    """Yield the candidates of a batch, in portions.
+
+    Several paths share a portion if each finds few candidates, because a check of a portion has a fixed cost."""
+    pending: list[tuple[Path, Int64, Int64]] = []
+    for path in paths:
+        for rows, positions in path.find_candidates(batch):
+            if not path.checks:
+                yield _join_candidates([(path, rows, positions)])
+                continue
+            pending.append((path, rows, positions))
+            if sum(len(rows) for _, rows, _ in pending) >= MIN_PAIRS:
+                yield _join_candidates(pending)
+                pending = []
+    if pending:
+        yield _join_candidates(pending)
+
+
+def _join_candidates(found: list[tuple[Path, Int64, Int64]]) -> Candidates:
+    paths, rows, positions = zip(*found, strict=True)
+    slots = {path.checked_slot for path in paths}
+    return Candidates(
+        rows=rows[0] if len(rows) == 1 else np.concatenate(rows),
+        positions=positions[0] if len(rows) == 1 else np.concatenate(positions),
+        checks=max(path.checks for path in paths),
+        checked_slot=slots.pop() if len(slots) == 1 else None,
+    )
 
 
 # -- the second pass: the other predicates of the candidates -----------------------------------------------------------
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Postings:
+    """The groups that paths find, and the first predicate to check for each: ALWAYS if the key decides alone."""
+
+    groups: Int32
+    checks: Int32
+
+
 class SecondPass:
     """Checks the predicates of groups, except the first ones, which the group's path has already checked."""
 
-    __slots__ = ("_checked_by_path", "_members", "_predicates", "_starts")
+    __slots__ = ("_checked_by_path", "_members", "_postings", "_predicates", "_starts")
 
-    def __init__(self, groups: Groups, checked_by_path: Int8) -> None:
+    def __init__(self, groups: Groups, postings: Postings, checked_by_path: Int8) -> None:
         self._predicates = groups.predicates
         self._members = groups.members
         self._starts = groups.starts
+        self._postings = postings
         self._checked_by_path = checked_by_path
 
-    def check_candidates(self, batch: RankedBatch, path: Path, rows: Int64, positions: Int64) -> tuple[Int64, Int32]:
-        """Return the pairs (message, group) that match, out of pairs (message, position in the path's postings)."""
-        if path.checks is not None:
-            numbers = path.checks.take(positions)
-            passed = np.flatnonzero(_check_predicates(self._predicates, batch, rows, numbers, path.checked_slot))
-            rows, positions = rows.take(passed), positions.take(passed)
-        groups = path.postings.groups.take(positions)
-        return self.check_groups(batch, rows, groups, step=1) if path.has_more_checks else (rows, groups)
+    def get_groups(self, ranges: Sequence[tuple[int, int]]) -> Int32:
+        """Return the groups at these positions of the postings."""
+        found = [self._postings.groups[start:end] for start, end in ranges]
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
-    def check_groups(self, batch: RankedBatch, rows: Int64, groups: Int32, *, step: int = 0) -> tuple[Int64, Int32]:
+    def check_candidates(self, outcomes: Outcomes, found: Candidates) -> tuple[Int64, Int32]:
+        """Return the pairs (message, group) that match."""
+        rows, positions = found.rows, found.positions
+        if found.checks:
+            numbers = self._postings.checks.take(positions)
+            passed = np.flatnonzero(outcomes.get(rows, numbers, found.checked_slot))
+            rows, positions = rows.take(passed), positions.take(passed)
+        groups = self._postings.groups.take(positions)
+        return self.check_groups(outcomes, rows, groups, step=1) if found.checks > 1 else (rows, groups)
+
+    def check_groups(self, outcomes: Outcomes, rows: Int64, groups: Int32, *, step: int = 0) -> tuple[Int64, Int32]:
         """Return the pairs (message, group) whose checks from number ``step`` on hold.
 
         The loop checks one predicate of each group at a time, and only while all previous ones passed."""
@@ -217,7 +260,7 @@ class SecondPass:
         pairs = np.flatnonzero(checks > step)
         while len(pairs):
             numbers = self._members.take(first.take(pairs) + step)
-            holds = _check_predicates(self._predicates, batch, rows.take(pairs), numbers)
+            holds = outcomes.get(rows.take(pairs), numbers)
             passed[pairs] = holds
             step += 1
             pairs = pairs.compress(holds & (checks.take(pairs) > step))
@@ -242,30 +285,58 @@ class SecondPass:
         return True
 
 
-def _check_predicates(
-    predicates: Predicates, batch: RankedBatch, rows: Int64, numbers: Int32, slot: int | None = None
-) -> Bool:
-    """Return whether predicate ``numbers[i]`` holds for message ``rows[i]``. ``slot`` is the common slot, if known."""
-    if slot is None:
-        rank = batch.flat.take(batch.offset.take(predicates.slot.take(numbers)) + rows)
-    else:
-        ranks = batch.ranks[slot]
-        rank = np.full(len(rows), MISSING, np.int32) if ranks is None else ranks.take(rows)
-    holds: Bool = rank >= predicates.low.take(numbers)
-    holds &= rank <= predicates.high.take(numbers)
-    if len(predicates.operand):
-        special = np.flatnonzero(holds & (numbers >= predicates.not_equals))
-        holds[special] = _check_special_predicates(predicates, batch, rows[special], numbers[special], rank[special])
-    return holds
+class Outcomes:
+    """Whether predicates hold for the messages of a batch.
 
+    Each is computed when it is needed. Once more than all of them together have been computed, all are, and kept."""
 
-def _check_special_predicates(
-    predicates: Predicates, batch: RankedBatch, rows: Int64, numbers: Int32, rank: Int32
-) -> Bool:
-    """Return the same for ``!=`` and bitwise ANDs. Each message has the property."""
-    operand = predicates.operand[numbers - predicates.not_equals]
-    holds: Bool = rank != operand
-    for slot, values in batch.integers.items():
-        masked = np.flatnonzero((numbers >= predicates.bitwise_ands) & (predicates.slot[numbers] == slot))
-        holds[masked] = values[rows[masked]] & operand[masked] != 0
-    return holds
+    def __init__(self, predicates: Predicates, batch: RankedBatch) -> None:
+        self._predicates = predicates
+        self._batch = batch
+        self._size = len(predicates) * batch.rows
+        self._computed = 0
+        self._all: Bool | None = None
+
+    def get(self, rows: Int64, numbers: Int32, slot: int | None = None) -> Bool:
+        """Return whether predicate ``numbers[i]`` holds for message ``rows[i]``. ``slot`` is that of all predicates, if
+        it is known."""
+        if self._all is None:
+            self._computed += len(rows)
+            if self._computed <= self._size or self._size > MAX_KEPT_OUTCOMES:
+                return self._compute(rows, numbers, slot)
+            self._all = self._compute_all()
+        return self._all.take(rows * len(self._predicates) + numbers)
+
+    def _compute_all(self) -> Bool:
+        """Return the outcomes of all predicates for the first message, for the second, and so on."""
+        predicates, batch = self._predicates, self._batch
+        rank = batch.flat.reshape(-1, batch.rows)[batch.offset[predicates.slot] // batch.rows]
+        holds: Bool = (rank >= predicates.low[:, np.newaxis]) & (rank <= predicates.high[:, np.newaxis])
+        numbers, rows = np.nonzero(holds[predicates.not_equals :])
+        numbers += predicates.not_equals
+        holds[numbers, rows] = self._compute_special(rows, numbers, rank[numbers, rows])
+        return np.ascontiguousarray(holds.T).ravel()
+
+    def _compute(self, rows: Int64, numbers: Int32, slot: int | None) -> Bool:
+        predicates, batch = self._predicates, self._batch
+        ranks = None if slot is None else batch.ranks[slot]
+        if ranks is None:
+            rank = batch.flat.take(batch.offset.take(predicates.slot.take(numbers)) + rows)
+        else:
+            rank = ranks.take(rows)
+        holds: Bool = rank >= predicates.low.take(numbers)
+        holds &= rank <= predicates.high.take(numbers)
+        if len(predicates.operand):
+            special = np.flatnonzero(holds & (numbers >= predicates.not_equals))
+            holds[special] = self._compute_special(rows[special], numbers[special], rank[special])
+        return holds
+
+    def _compute_special(self, rows: Int64, numbers: Int32 | Int64, rank: Int32) -> Bool:
+        """Return the same for ``!=`` and bitwise ANDs. Each message has the property."""
+        predicates = self._predicates
+        operand = predicates.operand[numbers - predicates.not_equals]
+        holds: Bool = rank != operand
+        for slot, values in self._batch.integers.items():
+            masked = np.flatnonzero((numbers >= predicates.bitwise_ands) & (predicates.slot[numbers] == slot))
+            holds[masked] = values[rows[masked]] & operand[masked] != 0
+        return holds
