@@ -29,12 +29,13 @@ _COMPARED_SUBSCRIPTIONS, _COMPARED_MESSAGES = 2_000, 25
 
 def measure() -> Iterator[Result]:
     """Yield three results. The indexes of one are freed before the next are built."""
-    yield _measure_growth("W mixed", Kind.MIXED, (10_000, 100_000), bar=4)
-    yield _measure_growth("W equal", Kind.EQUAL, (10_000, 100_000, 1_000_000), bar=3)
-    yield _measure_growth("W mixed, half of the groups only ranges", Kind.HALF_RANGES, (10_000, 100_000), bar=20)
+    yield measure_growth("W mixed", Kind.MIXED, (10_000, 100_000), bar=4)
+    yield measure_growth("W equal", Kind.EQUAL, (10_000, 100_000, 1_000_000), bar=3)
+    yield measure_growth("W mixed, half of the groups only ranges", Kind.HALF_RANGES, (10_000, 100_000), bar=20)
 
 
-def _measure_growth(name: str, kind: Kind, sizes: tuple[int, ...], *, bar: float) -> Result:
+def measure_growth(name: str, kind: Kind, sizes: tuple[int, ...], *, bar: float, group: str = "B") -> Result:
+    """Measure a message at the largest of these numbers of subscriptions against one at a thousand."""
     base = _MeasuredIndex(Workload(kind, _BASE))
     curve: dict[int, float] = {}
     for size in sizes:
@@ -45,7 +46,7 @@ def _measure_growth(name: str, kind: Kind, sizes: tuple[int, ...], *, bar: float
     speeds = ", ".join(f"{1 / curve[each]:,.0f} at {each:,}" for each in sorted(curve))
     return Result(
         name=f"{name}: a message at {sizes[-1]:,} subscriptions against one at {_BASE:,}",
-        group="B",
+        group=group,
         measured=ratio,
         bar=bar,
         at_most=True,

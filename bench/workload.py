@@ -3,6 +3,8 @@
 At 100,000 subscriptions the domains are 500 message types, 200 receive ports, 50 countries and amounts up to
 1,000,000. A group narrows messages down by two properties, so that with *n* times the subscriptions every domain is
 √n times as wide. A group that holds only ranges narrows them down by one: there, amounts are n times as wide.
+
+The kind TWELVE has properties of its own, whose domains are always the same. Hardly any message matches anything there.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ Country = Property("Bench.Country", str)
 Amount = Property("Bench.Amount", int)
 Priority = Property("Bench.Priority", int)
 PROPERTIES = (Type, Port, Country, Amount, Priority)
+#: The properties of the kind TWELVE, with the number of their values, and how many of them a group compares.
+LOW_CARDINALITY = tuple(Property(f"Bench.Low{number}", str) for number in range(40))
+_LOW_VALUES, _LOW_EQUALITIES = 4, 12
 
 PRIORITIES = 10
 #: The number of subscriptions for which the domains of W are defined.
@@ -37,7 +42,7 @@ _SUBSCRIPTIONS_PER_PAIR = 3
 _WIDTH, _WIDTH_ALONE = 72_000, 90
 #: Width of a range of priorities.
 _PRIORITIES_IN_RANGE = 4
-_PREFIXES = {Type: "http://example.org/orders#type", Port: "Port", Country: "C"}
+_PREFIXES = {Type: "http://example.org/orders#type", Port: "Port", Country: "C"} | dict.fromkeys(LOW_CARDINALITY, "V")
 
 
 class Kind(StrEnum):
@@ -47,6 +52,7 @@ class Kind(StrEnum):
     MIXED = "60 % type and port, 25 % type and a range, 10 % country, priority and type, 5 % an OR of two"
     HALF_RANGES = "as mixed, but half of the groups hold only ranges"
     THREE = "three predicates: half type, port and priority, half type and a range"
+    TWELVE = "twelve equalities, over 40 properties of four values each"
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,8 @@ class Workload:
     @cached_property
     def domains(self) -> dict[Property, int]:
         """Return the number of distinct values of each property."""
+        if self.kind is Kind.TWELVE:
+            return dict.fromkeys(LOW_CARDINALITY, _LOW_VALUES)
         times = self.subscriptions / _NOMINAL
         if self.kind is Kind.EQUAL:
             times /= _SUBSCRIPTIONS_PER_PAIR
@@ -106,7 +114,7 @@ class _FilterGenerator:
         self._equalities: dict[tuple[Property, int], Predicate] = {}
         # The groups of a type share its messages, so ranges are narrower if a type has more groups.
         groups_per_type = sqrt(workload.subscriptions / _NOMINAL)
-        self._width = _WIDTH * self._domains[Amount] / 1_000_000 / groups_per_type
+        self._width = _WIDTH * self._domains.get(Amount, 0) / 1_000_000 / groups_per_type
 
     def filter(self) -> Filter:
         groups: dict[Kind, Callable[[], tuple[Group, ...]]] = {
@@ -114,6 +122,7 @@ class _FilterGenerator:
             Kind.MIXED: self._mixed,
             Kind.HALF_RANGES: self._half_ranges,
             Kind.THREE: lambda: (self._three(),),
+            Kind.TWELVE: lambda: (self._twelve(),),
         }
         return Filter(groups[self._kind]())
 
@@ -144,6 +153,10 @@ class _FilterGenerator:
         if next(self._uniform) < 0.5:
             return (*self._type_and_port(), self._priority_above())
         return self._type_and_range()
+
+    def _twelve(self) -> Group:
+        remaining = list(LOW_CARDINALITY)
+        return tuple(self._equal(remaining.pop(self._below(len(remaining)))) for _ in range(_LOW_EQUALITIES))
 
     def _type_and_port(self) -> Group:
         return self._equal(Type), self._equal(Port)
