@@ -98,19 +98,21 @@ class ResumedMessage(StoredMessageBatch):
 
 class ReroutedMessage(ResumedMessage):
     """The message of one subscriber, published again. Subscribers that it was routed to before do not get it again:
-    it goes to subscriptions that were created since, and to the subscriptions of its own service."""
+    it goes to subscriptions that were created since, and to the subscription of its own service that it is a copy
+    for."""
 
     def __init__(self, claimed: ClaimedMessage, message: Message, matcher: Matcher) -> None:
         super().__init__(message, uuid.uuid4(), matcher)
         self._seq = claimed.seq
         self._service_id = claimed.service_id
+        self._group = claimed.group
 
     def find_subscribers(self, connection: Connection) -> MatchResult:
         matches = super().find_subscribers(connection)
         matched = matches.subscription_ids
         new = connection.execute(
             statement("queries/find_new_subscriptions"),
-            {"ids": matched.tolist(), "seq": self._seq, "service": self._service_id},
+            {"ids": matched.tolist(), "seq": self._seq, "service": self._service_id, "group": self._group},
         ).fetchall()
         return matches.select(np.isin(matched, np.array([id for (id,) in new], dtype=np.int64)))
 

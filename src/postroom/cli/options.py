@@ -16,12 +16,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from postroom.cli.rendering.output import Format
 from postroom.errors import BadValue, NotFound
+
+if TYPE_CHECKING:
+    from postroom.operations.deployment.backlog import Backlog
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -76,6 +79,13 @@ def common_options(command: Command) -> Command:
     return command
 
 
+def to_backlog(choice: str | None) -> Backlog | None:
+    """Return the choice of --backlog."""
+    from postroom.operations.deployment.backlog import Backlog
+
+    return None if choice is None else Backlog(choice)
+
+
 def get_output(context: click.Context) -> Format:
     """Return the output format that was chosen in this context or in a nested one, even if that has ended."""
     return Format(context.meta.get(_OUTPUT, Format.TABLE))
@@ -114,6 +124,14 @@ class _IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in lat
 
 
 ID = _IdType()
+
+#: What a deployment does with the instances of removed ports and locations.
+backlog_option = click.option(
+    "--backlog",
+    type=click.Choice(["keep", "reroute", "terminate"]),
+    help="What becomes of the instances of removed ports and locations: they stay, are published again by the current "
+    "subscriptions, or are deleted. Required if there are any.",
+)
 
 #: The names of the objects that a command changes.
 names_argument = click.argument("names", nargs=-1, required=True, metavar="NAME...")

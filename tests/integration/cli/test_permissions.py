@@ -126,11 +126,16 @@ def test_an_administrator_can_do_everything_except_create_hosts(as_login: As) ->
         assert is_rejected(as_login("adam", *command)), command
 
 
-def test_a_plan_refuses_what_an_administrator_may_not_apply(as_login: As) -> None:
+def test_a_plan_refuses_what_an_administrator_may_not_apply(as_login: As, app: Path) -> None:
     planned = as_login("adam", "plan", "NEW_HOST")
     assert is_rejected(planned)
     assert "The login may not create the host 'Second'." in planned.err
     assert as_login("postgres", "plan", "NEW_HOST").code == ExitCode.OK
+    new_host = app.parent / "new_host.py"
+    new_host.write_text(new_host.read_text().replace('app.send_port("Europe"', 'app.send_port("EU"'))
+    refused = as_login("adam", "plan", "NEW_HOST")
+    assert refused.code == ExitCode.REFUSED
+    assert "2 problems" in refused.err, "the missing right is not hidden behind the other problem"
 
 
 def test_an_administrator_renames_ports_and_removes_applications(as_login: As, app: Path) -> None:

@@ -13,29 +13,23 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.confirmation import confirm
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import CommandOptions, backlog_option, common_options, pass_options, to_backlog
 from postroom.cli.rendering.output import Format, show_rows, to_json
 
 if TYPE_CHECKING:
     from postroom.application.definition import ApplicationDefinition
     from postroom.errors import Problem
-    from postroom.operations.deployment.backlog import Backlog, SettledBacklog
+    from postroom.operations.deployment.backlog import SettledBacklog
     from postroom.operations.deployment.plan import Difference, Plan, PlanStep
 
 _APP = click.argument("app", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 _ALL = click.option("--all", "everything", is_flag=True, help="Also show what does not change.")
-_BACKLOG = click.option(
-    "--backlog",
-    type=click.Choice(["keep", "reroute", "terminate"]),
-    help="What becomes of the instances of removed ports and locations: they stay, are published again by the current "
-    "subscriptions, or are deleted. Required if there are any.",
-)
 
 
 @click.command()
 @_APP
 @_ALL
-@_BACKLOG
+@backlog_option
 @common_options
 @pass_options
 def plan(options: CommandOptions, app: Path, everything: bool, backlog: str | None) -> None:
@@ -53,9 +47,7 @@ def plan(options: CommandOptions, app: Path, everything: bool, backlog: str | No
     definition = _load(options, app)
     if options.has_messagebox:
         with open_messagebox(options) as connection:
-            planned = deployment.plan(
-                connection, definition, home=options.home.absolute(), backlog=_to_backlog(backlog)
-            )
+            planned = deployment.plan(connection, definition, home=options.home.absolute(), backlog=to_backlog(backlog))
     else:
         planned = deployment.plan_first_deployment(definition, home=options.home.absolute())
     _show(planned, options.output, everything=everything, done=False)
@@ -65,7 +57,7 @@ def plan(options: CommandOptions, app: Path, everything: bool, backlog: str | No
 @click.command()
 @_APP
 @_ALL
-@_BACKLOG
+@backlog_option
 @click.option("--no-wait", is_flag=True, help="Do not wait until running processes have taken the changes.")
 @common_options
 @pass_options
@@ -93,7 +85,7 @@ def apply(options: CommandOptions, app: Path, everything: bool, backlog: str | N
 
     definition = _load(options, app)
     with open_messagebox(options, create=True) as connection:
-        applied = deployment.apply(connection, definition, home=options.home.absolute(), backlog=_to_backlog(backlog))
+        applied = deployment.apply(connection, definition, home=options.home.absolute(), backlog=to_backlog(backlog))
         settled = settle_backlogs(connection, definition.name)
         _show(applied, options.output, everything=everything, done=True, settled=settled)
         if not no_wait:
@@ -130,7 +122,7 @@ def list_(options: CommandOptions) -> None:
 
 @application.command()
 @click.argument("name")
-@_BACKLOG
+@backlog_option
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @common_options
 @pass_options
@@ -148,7 +140,7 @@ def remove(options: CommandOptions, name: str, backlog: str | None, yes: bool) -
     from postroom.operations.deployment import apply as deployment
     from postroom.operations.deployment.backlog import settle_backlogs
 
-    decision, home = _to_backlog(backlog), options.home.absolute()
+    decision, home = to_backlog(backlog), options.home.absolute()
     with open_messagebox(options) as connection:
         planned = deployment.plan_removal(connection, name, home=home, backlog=decision)
         planned.check()
@@ -159,12 +151,6 @@ def remove(options: CommandOptions, name: str, backlog: str | None, yes: bool) -
         removed = deployment.remove(connection, name, home=home, backlog=decision)
         settled = settle_backlogs(connection, name)
     _show(removed, options.output, everything=False, done=True, settled=settled)
-
-
-def _to_backlog(choice: str | None) -> Backlog | None:
-    from postroom.operations.deployment.backlog import Backlog
-
-    return None if choice is None else Backlog(choice)
 
 
 def _load(options: CommandOptions, app: Path) -> ApplicationDefinition:
@@ -183,14 +169,6 @@ def _load(options: CommandOptions, app: Path) -> ApplicationDefinition:
         with suppress(PostroomError), open_messagebox(options) as connection:
             conflicts = deployment.find_deployment_problems(connection, loaded.definition, home=options.home.absolute())
     raise loaded.build_error(conflicts)
-
-
-def _format_backlog(backlog: SettledBacklog) -> str:
-    done = "rerouted" if backlog.decision == "reroute" else "terminated"
-    instances = f"{backlog.count:,} {'instance' if backlog.count == 1 else 'instances'} of {backlog.name} {done}."
-    if not backlog.active:
-        return instances
-    return f"{instances} {backlog.active:,} could not be {done} because a host is sending them: apply again."
 
 
 def _format_difference(step: PlanStep, difference: Difference) -> str:
@@ -242,7 +220,7 @@ def _show(plan: Plan, output: Format, *, everything: bool, done: bool, settled: 
     if rows:
         show_rows(rows, ["action", "kind", "name", "what"], output)
     for backlog in settled:
-        click.echo(_format_backlog(backlog))
+        click.echo(str(backlog))
     if not plan.changes:
         click.echo(f"Nothing to change: {plan.application} is up to date.")
         return

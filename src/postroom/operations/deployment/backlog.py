@@ -44,6 +44,13 @@ class SettledBacklog:
     active: int
     """Instances that could not be changed because a host was processing them. The next apply changes them."""
 
+    def __str__(self) -> str:
+        done = "rerouted" if self.decision is Backlog.REROUTE else "terminated"
+        instances = f"{self.count:,} {'instance' if self.count == 1 else 'instances'} of {self.name} {done}."
+        if not self.active:
+            return instances
+        return f"{instances} {self.active:,} could not be {done} because a host is sending them: apply again."
+
 
 def count_backlog(connection: Connection, services: Collection[uuid.UUID]) -> dict[uuid.UUID, dict[InstanceState, int]]:
     """Count the instances of each service by state. Services without instances are left out."""

@@ -71,14 +71,16 @@ class Plan:
 
     def check(self) -> None:
         """Raise DefinitionRefused with all problems if there are any, or NotAllowed if the login lacks a right."""
+        hosts = ", ".join(map(repr, self.forbidden_hosts))
+        not_allowed = f"The login may not create the host {hosts}."
         if self.problems:
+            missing_right = [Problem(not_allowed)] if self.forbidden_hosts else []
             removes = any(self.select(ChangeKind.APPLICATION, Action.REMOVE))
             what = "The removal of the application" if removes else "The application"
-            raise DefinitionRefused(f"{what} {self.application!r}", self.problems)
+            raise DefinitionRefused(f"{what} {self.application!r}", [*self.problems, *missing_right])
         if self.forbidden_hosts:
-            hosts = ", ".join(map(repr, self.forbidden_hosts))
             raise NotAllowed(
-                f"The login may not create the host {hosts}.",
+                not_allowed,
                 why="Only the owner of the MessageBox creates hosts, which have their own role and queues.",
                 hint="Let the owner apply the application once. After that an administrator can change it.",
             )

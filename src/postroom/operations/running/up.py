@@ -14,22 +14,29 @@ from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import migrate
 from postroom.operations.deployment.apply import apply
+from postroom.operations.deployment.backlog import Backlog, settle_backlogs
 from postroom.operations.ports.receive_locations import create_watched_folders
 from postroom.operations.running.supervisor import Report, SparkOptions, Supervisor
 
 
 @contextmanager
 def deploy_and_supervise(
-    definition: ApplicationDefinition, home: Path, *, database: str | None, spark: SparkOptions, report: Report
+    definition: ApplicationDefinition,
+    home: Path,
+    *,
+    database: str | None,
+    spark: SparkOptions,
+    report: Report,
+    backlog: Backlog | None = None,
 ) -> Iterator[Supervisor]:
     """Apply the application to its MessageBox and yield a supervisor that is ready to run."""
     with lock_home(home):
         if database is not None:
-            yield _apply(definition, database, home, None, spark, report)
+            yield _apply(definition, database, home, None, spark, report, backlog)
             return
         report("Starting PostgreSQL")
         with EmbeddedServer(server_folder(home)) as server:
-            yield _apply(definition, server.url(), home, server, spark, report)
+            yield _apply(definition, server.url(), home, server, spark, report, backlog)
 
 
 def _apply(
@@ -39,10 +46,13 @@ def _apply(
     server: EmbeddedServer | None,
     spark: SparkOptions,
     report: Report,
+    backlog: Backlog | None,
 ) -> Supervisor:
     migrate(url)
     with connect(url, application_name="postroom apply") as connection:
-        apply(connection, definition, home=home)
+        apply(connection, definition, home=home, backlog=backlog)
+        for settled in settle_backlogs(connection, definition.name):
+            report(str(settled))
         for problem in create_watched_folders(connection, home):
             report(problem)
     report(f"Application {definition.name} is deployed")

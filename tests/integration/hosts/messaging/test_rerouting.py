@@ -220,6 +220,38 @@ def test_a_rerouted_message_may_return_to_its_own_port(connection: Connection, d
     assert (list_sent(recorder, "C"), list_sent(recorder, "Audit")) == (expected(2), [])
 
 
+def test_each_copy_of_a_message_returns_to_its_own_subscription(
+    connection: Connection, database: str, home: Path
+) -> None:
+    """A message that reaches a port directly and through a group has two copies."""
+    app = Application("orders")
+    app.property(Region)
+    port = app.send_port("C", adapters.Null(), filter=Region == "EU", state="stopped")
+    app.send_port_group("All", [port], filter=Region == "EU")
+    apply(connection, app.definition(), home=home)
+    publish(connection, 1)
+    assert count_states(connection, InstanceQuery()) == {InstanceState.SUSPENDED: 2}
+    send_ports.start(connection, "C")
+    changes.suspend_all(connection, InstanceQuery())
+    assert changes.reroute_all(connection, InstanceQuery(port="C")) == 2
+    assert list_sent(run_host(connection, database, home), "C") == [b"0", b"0"]
+
+
+def test_the_messages_of_a_removed_sink_are_rerouted_to_a_send_port(
+    connection: Connection, database: str, home: Path
+) -> None:
+    app = Application("orders")
+    app.property(Region)
+    app.send_port("Lake", adapters.SparkSink("parquet", "lake"), filter=Region == "EU")
+    apply(connection, app.definition(), home=home)
+    publish(connection, 3)
+    apply(connection, build_orders("C"), home=home, backlog=Backlog.REROUTE)
+    [settled] = settle_backlogs(connection, "orders")
+    assert (settled.name, settled.count) == ("Lake", 3)
+    recorder = run_host(connection, database, home)
+    assert (list_sent(recorder, "C"), list_sent(recorder, "Audit")) == (expected(3), expected(3))
+
+
 def test_a_removed_port_keeps_its_name_on_its_instances(connection: Connection, database: str, home: Path) -> None:
     suspend_for_stopped_port(connection, database, home, 1)
     apply(connection, build_orders("C2"), home=home, backlog=Backlog.KEEP)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +24,8 @@ from postroom.operations.deployment.plan import Action, ChangeKind
 from postroom.operations.instances import changes
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, count_states, list_instances
 from postroom.operations.ports import send_ports
+from postroom.operations.running.supervisor import SparkOptions, Supervisor
+from postroom.operations.running.up import deploy_and_supervise
 from tests.support.deployment import HOME, deploy, list_changes
 
 Region = Property("Orders.Region", str)
@@ -185,3 +189,19 @@ def test_a_change_of_the_definition_alone_is_described(connection: Connection) -
     assert (step.kind, step.note) == (ChangeKind.APPLICATION, "only the stored definition; everything runs on")
     [step, *_] = deploy(connection, orders("C", "D")).changes
     assert step.note == "1 of its objects, see below"
+
+
+def test_up_carries_out_the_decision_too(backlog: Connection, database: str, tmp_path: Path) -> None:
+    reports: list[str] = []
+    definition = orders("Audit").definition()
+
+    def deploy_again(decision: Backlog | None) -> AbstractContextManager[Supervisor]:
+        return deploy_and_supervise(
+            definition, tmp_path, database=database, spark=SparkOptions(), report=reports.append, backlog=decision
+        )
+
+    with pytest.raises(DefinitionRefused, match="'C' cannot be removed"), deploy_again(None):
+        pass
+    with deploy_again(Backlog.TERMINATE):
+        assert reports[0] == "4 instances of C terminated."
+    assert count(backlog, "C") == 0
