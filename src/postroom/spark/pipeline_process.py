@@ -57,6 +57,8 @@ class PipelineProcess:
         self._counts: Counter[str] = Counter()
         self._connection: Connection | None = None
         self._process_id = 0
+        #: The routing version of the configuration that was read last.
+        self._version = -1
         self._read_at = 0.0
 
     def run(self, stopping: threading.Event) -> Counter[str]:
@@ -97,6 +99,9 @@ class PipelineProcess:
             wanted = {location.location_id: location for location in locations}
             load = read_load(connection, self._host.host_id)
             self._apply_locations(wanted)
+            if version != self._version:
+                self._sinks.check_classes(connection)
+                self._version = version
             if not any(running.takes_input for running, _ in self._stopping.values()):
                 report_configuration(connection, self._process_id, version)
         except Unavailable as error:

@@ -21,6 +21,7 @@ from postroom.adapters.sink.columns import (
     parse_column_names,
     to_columns,
 )
+from postroom.adapters.sink.jdbc_drivers import add_driver, find_driver
 from postroom.adapters.url_logins import remove_login
 from postroom.clock import Clock, system_clock
 from postroom.errors import BadValue, DefinitionError, StateError
@@ -147,6 +148,20 @@ class SparkSink(SinkDefinition):
         return self.format in FILE_FORMATS
 
     @property
+    def jdbc_driver(self) -> str | None:
+        """The class of the JDBC driver, or None if the rows are not written by JDBC or the database is not known."""
+        return find_driver(self._jdbc_url, self.options) if self.format == "jdbc" else None
+
+    @property
+    def writer_options(self) -> dict[str, str]:
+        """The options of Spark's writer."""
+        return add_driver(self._jdbc_url, self.options) if self.format == "jdbc" else self.options
+
+    @property
+    def _jdbc_url(self) -> str:
+        return next((value for name, value in self.options.items() if name.lower() == "url"), "")
+
+    @property
     def is_local(self) -> bool:
         """True if the path is in a local file system, where a directory can be renamed atomically."""
         return self.path is not None and not _SCHEME.match(self.path)
@@ -235,6 +250,16 @@ class SparkTable(SinkDefinition):
     def is_jdbc(self) -> bool:
         """True if Spark's JDBC writer writes the rows. Otherwise the tasks write them to PostgreSQL."""
         return self.url.startswith("jdbc:")
+
+    @property
+    def jdbc_driver(self) -> str | None:
+        """The class of the JDBC driver, or None if the rows are not written by JDBC."""
+        return find_driver(self.url, self.options) if self.is_jdbc else None
+
+    @property
+    def writer_options(self) -> dict[str, str]:
+        """The options of Spark's JDBC writer."""
+        return add_driver(self.url, self.options)
 
     @property
     def guarantee(self) -> str:

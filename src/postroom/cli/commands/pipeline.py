@@ -32,7 +32,8 @@ def run(options: CommandOptions, host: str, master: str | None, settings: dict[s
     """Run the receive locations and sinks of a host until Ctrl-C.
 
     With --once the exit code is 0 if everything was published and written. It is 5 if files were quarantined, a
-    location had to stop, a sink could not be written, or another process serves a location or a sink.
+    location had to stop, a sink could not be written, the jar of a location or a sink is missing, or another process
+    serves a location or a sink.
 
     \b
     Example:

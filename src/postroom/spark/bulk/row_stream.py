@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from postroom.adapters import SparkReader
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Login
@@ -23,6 +24,7 @@ from postroom.spark.bulk.stream_checkpoint import StreamCheckpoint
 from postroom.spark.receive.running_location import RunningLocation
 from postroom.spark.receive.stream import TRIGGER, start_tallied
 from postroom.spark.receive.task import TALLY_SPARK_SCHEMA
+from postroom.spark.required_classes import check_format
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,6 +101,8 @@ def start_row_stream(
     """
     from postroom.spark.session import without_pandas_warning
 
+    assert isinstance(location.adapter, SparkReader)
+    check_format(session, location.adapter.format)
     folder = StreamFolder.for_location(location, home)
     checkpoint = StreamCheckpoint(login=login, location=location, folder=folder.path)
     checkpoint.start()

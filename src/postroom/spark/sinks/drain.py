@@ -21,7 +21,7 @@ from typing import Protocol
 from postroom.adapters import AnySink
 from postroom.adapters.kinds import load_port_adapter
 from postroom.clock import system_clock
-from postroom.errors import ClaimLost, DefinitionError, DeliveryFailure, PostroomError
+from postroom.errors import ClaimLost, DefinitionError, DeliveryFailure, PostroomError, StateError
 from postroom.maps.port_maps import NO_MAPS
 from postroom.messagebox.configuration import Host, SendPort, read_send_ports
 from postroom.messagebox.connection import Connection, Login
@@ -49,6 +49,8 @@ class BatchWriter(Protocol):
     def target(self, sink: AnySink) -> FileSinkTarget | None: ...
 
     def row_format(self, sink: AnySink) -> RowFormat: ...
+
+    def check(self, sink: AnySink) -> None: ...
 
     def write(self, sink: AnySink, batch: SinkBatch, task: SinkTask) -> None: ...
 
@@ -118,10 +120,28 @@ class Drain:
             report.store_batch(connection, drained.written, at=system_clock())
         return drained
 
+    def report_unusable(self, connection: Connection, port: SendPort) -> None:
+        """Report and log that Spark lacks a jar that a sink needs, also if no message waits for the sink."""
+        adapter = port.adapter
+        if not isinstance(adapter, AnySink):
+            return
+        try:
+            self._writer.check(adapter)
+        except StateError as error:
+            _log.error("%s: %s", port.name, error.join_sentences())
+            self._reports.setdefault(port.port_id, SinkReport(port.port_id)).store_failure(
+                connection, format_reason(error)
+            )
+        else:
+            if (report := self._reports.get(port.port_id)) is not None:
+                report.store_waiting(connection)
+
     def _drain_one(self, connection: Connection, port_id: uuid.UUID) -> Drained | None:
         port = next(iter(read_send_ports(connection, ids=[port_id])), None)
         configured = port.adapter if port else None
         limit = configured.max_messages if isinstance(configured, AnySink) else _DELETED_PORT_BATCH_SIZE
+        if isinstance(configured, AnySink):
+            self._writer.check(configured)
         batch = self.queue.open_batch(connection, port_id, limit=limit)
         if batch is None:
             return None
@@ -130,6 +150,7 @@ class Drain:
         if sink is None:
             self._suspend_all(connection, batch)
             return Drained(messages=len(batch.seqs), written=0, last_seq=last_seq)
+        self._writer.check(sink)  # the port may have changed since the batch was fixed
         try:
             self._write(sink, batch, port)
         except ClaimLost:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from postroom.adapters import AnySink
 from postroom.backoff import Backoff
-from postroom.errors import MessageBoxUnavailable, PostroomError, StateError
+from postroom.errors import DefinitionError, MessageBoxUnavailable, PostroomError, StateError
 from postroom.messagebox.configuration import Host, read_send_ports
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.heartbeat import keep_alive
@@ -76,6 +76,16 @@ class Sinks:
                     target=self._run, args=(port_id,), name=f"sink {port_id}", daemon=True
                 )
                 self._threads[port_id].start()
+
+    def check_classes(self, connection: Connection) -> None:
+        """Report the sinks that Spark lacks a jar for. Call it after each change of the configuration."""
+        for port in read_send_ports(connection, host_id=self._host.host_id):
+            thread = self._threads.get(port.port_id)
+            if port.adapter_type.is_sink and (thread is None or not thread.is_alive()):
+                try:
+                    self._drain.report_unusable(connection, port)
+                except DefinitionError as error:
+                    _log.warning("%s", str(error).replace("\n", " "))
 
     def drain_all(self, connection: Connection, stopping: threading.Event) -> list[PostroomError]:
         """Write the messages that wait now, one sink after the other. Return the problems. A sink with a problem does

@@ -60,7 +60,7 @@ class StagedMerge:
 
     def __init__(self, session: SparkSession, sink: SparkTable) -> None:
         self._sink = sink
-        self._jdbc = JdbcTable(session, sink.url, sink.options)
+        self._jdbc = JdbcTable(session, sink.url, sink.writer_options)
 
     def write(self, rows: DataFrame, batch: SinkBatch, task: SinkTask) -> None:
         """Stage and merge the rows of a StagingTask."""
@@ -70,7 +70,7 @@ class StagedMerge:
         with self._jdbc.connect() as database:
             target = database.prepare(self._sink.table, rows.drop(TASK, SEQ).schema)
             database.create_staging(staging, rows.schema)
-        options = {**self._sink.options, "url": self._sink.url, "dbtable": staging}
+        options = {**self._sink.writer_options, "url": self._sink.url, "dbtable": staging}
         try:
             rows.write.format("jdbc").options(**options).mode("append").save()
             # A new connection: one that was idle while the tasks wrote may be closed.

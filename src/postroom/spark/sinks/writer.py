@@ -10,6 +10,7 @@ import pyarrow as pa
 from postroom.adapters import AnySink, SparkSink, SparkTable
 from postroom.errors import DefinitionError
 from postroom.messagebox.streams.sink_batches import SinkBatch
+from postroom.spark.required_classes import check_driver, check_format
 from postroom.spark.session import has_died, without_pandas_warning
 from postroom.spark.sinks.file_sink import FileSinkTarget, HadoopTarget, LocalTarget
 from postroom.spark.sinks.postgres_table import WRITTEN_SCHEMA, Table, TableTask
@@ -49,6 +50,13 @@ class SparkWriter:
             else:
                 self._write_rows(sink, batch, task)
 
+    def check(self, sink: AnySink) -> None:
+        """Raise StateError if Spark lacks the jar of the sink's format or of its JDBC driver."""
+        if isinstance(sink, SparkSink) and not sink.is_files:
+            check_format(self._session, sink.format)
+        if sink.jdbc_driver is not None:
+            check_driver(self._session, sink.jdbc_driver)
+
     def has_died(self) -> bool:
         """Return True if Spark has died, so that its errors are not those of the batch."""
         return has_died(self._session, within=_DEATH_SECONDS)
@@ -66,7 +74,7 @@ class SparkWriter:
 
     def _write_rows(self, sink: SparkSink, batch: SinkBatch, task: SinkTask) -> None:
         rows = self._chunks(batch).mapInArrow(task, _to_spark_schema(task.rows.schema))
-        writer = rows.write.format(sink.format).options(**sink.options)
+        writer = rows.write.format(sink.format).options(**sink.writer_options)
         if sink.partition_by:
             writer = writer.partitionBy(*sink.partition_by)
         target = self.target(sink)

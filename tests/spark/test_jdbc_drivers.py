@@ -1,0 +1,112 @@
+"""A sink whose jar is missing is reported and keeps its messages. With the jar of a real driver it writes them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from postroom.adapters import SparkSink, SparkTable
+from postroom.cli.exit_codes import ExitCode
+from postroom.errors import StateError
+from postroom.messagebox.check import check
+from postroom.messagebox.connection import Login
+from postroom.spark.pipeline_once import PipelineOnce
+from postroom.spark.pipeline_process import PipelineProcess
+from tests.support.box import Box, Region
+from tests.support.jdbc_jars import find_jar
+from tests.support.sinks import add_sink, publish
+from tests.support.tcp_forwarder import forward_tcp
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DRIVER = "This Spark session does not have the JDBC driver org.postgresql.Driver."
+
+
+def count_kept(box: Box) -> tuple[int, int, int, int]:
+    """Return the numbers of waiting, retrying and suspended messages, and of fixed batches."""
+    return (
+        box.count("work_queue"),
+        box.count("scheduled_queue"),
+        box.count("suspended_queue"),
+        box.count("sink_batches"),
+    )
+
+
+def test_a_missing_jar_is_reported_at_start_and_again_when_messages_wait(
+    session: SparkSession, box: Box, login: Login, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    add_sink(box, SparkTable("jdbc:postgresql://127.0.0.1:1/orders", "orders"), name="Table")
+    add_sink(box, SparkSink("delta", "out/delta"), name="Lake")
+    add_sink(box, SparkSink("parquet", "out/files"), name="Files", filter="Orders.Region == 'none'")
+    reports = (
+        "SELECT array_agg(p.name || ': ' || r.reason ORDER BY p.name) FROM running_sinks r"
+        " JOIN send_ports p ON p.id = r.port_id WHERE r.state = 'failing'"
+    )
+    stop = threading.Event()
+    process = PipelineProcess(session, box.host(), login=login, home=tmp_path)
+    thread = threading.Thread(target=process.run, args=(stop,))
+    thread.start()
+    try:
+        wait_until(lambda: len(box.one(reports) or ()) == 2, what="the reports of both sinks")
+        lake, table = box.one(reports)
+        assert table.startswith(f"Table: {DRIVER}")
+        assert lake.startswith("Lake: This Spark session cannot read or write the format 'delta'.")
+        publish(box, b"a", b"b")
+        wait_until(lambda: caplog.text.count(": This Spark session") >= 4, what="both sinks to be tried")
+    finally:
+        stop.set()
+        thread.join()
+    once = PipelineOnce(session, box.host(), login=login, home=tmp_path)
+    with pytest.raises(StateError) as raised:
+        once.run(threading.Event())
+    assert DRIVER in str(raised.value)
+    assert "'delta'" in str(raised.value)
+    assert count_kept(box) == (4, 0, 0, 0)
+
+
+def run_once(box: Box, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the pipeline as users do: the jars of a session are given when its JVM is started."""
+    command = [sys.executable, "-m", "postroom", "pipeline", "run", "Default", "--once", "--home", str(home)]
+    return subprocess.run(
+        [*command, "--conf", "spark.driver.memory=512m", "--master", "local[1]", *arguments],
+        env={**os.environ, "POSTROOM_DATABASE": box.url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_rows_are_written_with_a_real_driver(box: Box, tmp_path: Path) -> None:
+    jar = find_jar("postgresql-")
+    with forward_tcp(box.url) as port:
+        settings = conninfo_to_dict(box.url)
+        url = f"jdbc:postgresql://127.0.0.1:{port}/{settings['dbname']}"
+        user = {"user": str(settings["user"])}
+        merged = SparkTable(url, "public.merged", columns={"region": Region}, body="text", options=user)
+        appended = {"url": url, "dbtable": "public.appended", **user}
+        add_sink(box, merged, name="Merged")
+        add_sink(box, SparkSink("jdbc", columns={"region": Region}, body="text", options=appended), name="Appended")
+        ids = publish(box, b"a", b"b", b"c")
+
+        refused = run_once(box, tmp_path)
+        assert refused.returncode == ExitCode.STATE, refused.stderr
+        assert DRIVER in refused.stderr
+        assert "--conf spark.jars=FILE" in refused.stderr
+        assert count_kept(box) == (6, 0, 0, 0)
+
+        written = run_once(box, tmp_path, "--conf", f"spark.jars={jar}")
+        assert written.returncode == ExitCode.OK, written.stderr
+    for table in ("merged", "appended"):
+        rows = box.connection.execute(f"SELECT message_id, body FROM public.{table} ORDER BY body").fetchall()
+        assert rows == list(zip(ids, ("a", "b", "c"), strict=True))
+    assert count_kept(box) == (0, 0, 0, 0)
+    assert check(box.connection) == []
