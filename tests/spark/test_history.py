@@ -87,6 +87,20 @@ def test_queues_have_names_and_states(filled: Box) -> None:
     assert len({row["seq"] for row in rows}) == 2
 
 
+def test_queues_name_a_removed_port_and_the_task_of_rerouted_messages(filled: Box) -> None:
+    connection = filled.connection
+    connection.execute(
+        "INSERT INTO removed_services (id, kind, application, name, port_name)"
+        " SELECT id, 'send port', 'orders', name, name FROM send_ports"
+    )
+    connection.execute("DELETE FROM send_ports")
+    connection.execute("UPDATE subscriptions SET removed_at = now() - interval '1 day'")
+    connection.execute("SELECT purge_subscriptions('0 s')")
+    connection.execute("SELECT reroute_instances(array_agg(instance_id)) FROM suspended_queue")
+    rows = rows_of(reader_of(filled, "queues"))
+    assert {(row["service"], row["state"], row["task"]) for row in rows} == {("Europe", "ready to run", "reroute")}
+
+
 def test_ranges_contain_every_row_once(filled: Box) -> None:
     filled.connection.execute(
         "INSERT INTO spool (message_id, part_ids, context)"

@@ -32,6 +32,22 @@ def test_plan_and_apply_refuse_to_remove_a_port_with_instances(backlog: Run, app
         assert "renamed_from='Europe'" in refused.err
 
 
+def test_a_backlog_is_not_hidden_behind_a_problem_of_the_file(backlog: Run, app: Path) -> None:
+    valid = app.read_text()
+    app.write_text(valid + 'app.send_port("New", adapters.Null(), priority=77)\n')
+    refused = backlog("plan", app)
+    assert "2 problems" in refused.err
+    assert "priority is 77" in refused.err
+    assert "send port 'Europe' cannot be removed: it still has 3 instances" in refused.err
+    assert "one problem" in backlog("plan", app, "--backlog", "keep").err
+    # A port with a problem, or with a new name and a problem, is not removed.
+    for declared in ('"Europe", adapters.Null()', '"EU", adapters.Null(), renamed_from="Europe"'):
+        app.write_text(valid + f"app.send_port({declared}, priority=77)\n")
+        refused = backlog("plan", app)
+        assert "one problem" in refused.err
+        assert "priority is 77" in refused.err
+
+
 @pytest.mark.parametrize(
     ("decision", "planned", "done", "left"),
     [

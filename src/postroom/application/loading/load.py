@@ -8,6 +8,7 @@ from pathlib import Path
 
 from postroom.application.application import Application
 from postroom.application.checks.problems import find_declaration_problems
+from postroom.application.declarations import Declarations, DeclaredLocation, DeclaredSendPort
 from postroom.application.definition import ApplicationDefinition
 from postroom.application.loading.run_file import run_file
 from postroom.application.loading.valid_subset import find_valid_subset
@@ -22,6 +23,8 @@ class Loaded:
     problems: tuple[Problem, ...]
     definition: ApplicationDefinition | None
     """The whole application if there are no problems, otherwise its valid subset. None if there is no such subset."""
+    other_names: frozenset[str] = frozenset()
+    """The names of ports and locations that are declared with problems, and their old names."""
 
     def build_error(self, further: Iterable[Problem] = ()) -> DefinitionRefused:
         """Return an error with every problem, problems in the file itself first."""
@@ -63,4 +66,17 @@ def read(path: Path) -> Loaded:
         for application in applications[1:]
     ]
     definition = find_valid_subset(applications[0]) if applications else None
-    return Loaded(path=path, problems=tuple(problems), definition=definition)
+    other_names = _list_other_names(applications[0], definition) if definition is not None else frozenset()
+    return Loaded(path=path, problems=tuple(problems), definition=definition, other_names=other_names)
+
+
+def _list_other_names(application: Declarations, subset: ApplicationDefinition) -> frozenset[str]:
+    valid_names = {port.name for port in subset.send_ports} | {
+        location.name for port in subset.receive_ports for location in port.locations
+    }
+    declared: list[DeclaredSendPort | DeclaredLocation] = [
+        *application.send_ports,
+        *(location for port in application.receive_ports for location in port.locations),
+    ]
+    others = [each for each in declared if each.name not in valid_names]
+    return frozenset(name for each in others for name in (each.name, each.renamed_from) if isinstance(name, str))

@@ -19,7 +19,7 @@ from postroom.cli.rendering.output import Format, show_rows, to_json
 if TYPE_CHECKING:
     from postroom.application.definition import ApplicationDefinition
     from postroom.errors import Problem
-    from postroom.operations.deployment.backlog import SettledBacklog
+    from postroom.operations.deployment.backlog import Backlog, SettledBacklog
     from postroom.operations.deployment.plan import Difference, Plan, PlanStep
 
 _APP = click.argument("app", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -44,7 +44,7 @@ def plan(options: CommandOptions, app: Path, everything: bool, backlog: str | No
     """
     from postroom.operations.deployment import apply as deployment
 
-    definition = _load(options, app)
+    definition = _load(options, app, to_backlog(backlog))
     if options.has_messagebox:
         with open_messagebox(options) as connection:
             planned = deployment.plan(connection, definition, home=options.home.absolute(), backlog=to_backlog(backlog))
@@ -83,7 +83,7 @@ def apply(options: CommandOptions, app: Path, everything: bool, backlog: str | N
     from postroom.operations.deployment.backlog import settle_backlogs
     from postroom.operations.deployment.taken_changes import wait_until_taken
 
-    definition = _load(options, app)
+    definition = _load(options, app, to_backlog(backlog))
     with open_messagebox(options, create=True) as connection:
         applied = deployment.apply(connection, definition, home=options.home.absolute(), backlog=to_backlog(backlog))
         settled = settle_backlogs(connection, definition.name)
@@ -153,7 +153,7 @@ def remove(options: CommandOptions, name: str, backlog: str | None, yes: bool) -
     _show(removed, options.output, everything=False, done=True, settled=settled)
 
 
-def _load(options: CommandOptions, app: Path) -> ApplicationDefinition:
+def _load(options: CommandOptions, app: Path, backlog: Backlog | None) -> ApplicationDefinition:
     """Return the application in the file. Raise DefinitionRefused with its problems and conflicts with the
     MessageBox."""
     from postroom.application.loading.load import read
@@ -167,7 +167,13 @@ def _load(options: CommandOptions, app: Path) -> ApplicationDefinition:
     if loaded.definition is not None and options.has_messagebox:
         # If the MessageBox cannot be reached, the error is reported after the other problems are fixed.
         with suppress(PostroomError), open_messagebox(options) as connection:
-            conflicts = deployment.find_deployment_problems(connection, loaded.definition, home=options.home.absolute())
+            conflicts = deployment.find_deployment_problems(
+                connection,
+                loaded.definition,
+                home=options.home.absolute(),
+                other_names=loaded.other_names,
+                backlog=backlog,
+            )
     raise loaded.build_error(conflicts)
 
 

@@ -11,7 +11,7 @@ port or location with a new name that declares the old one.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,9 +44,28 @@ def plan_first_deployment(definition: ApplicationDefinition, *, home: Path) -> P
     return compare(definition, create_empty_deployment(), home)
 
 
-def find_deployment_problems(connection: Connection, part: ApplicationDefinition, *, home: Path) -> tuple[Problem, ...]:
-    """Return the conflicts of the valid ``part`` of an invalid application with the MessageBox."""
-    return find_problems(part, _read_snapshot(connection, part), home)
+def find_deployment_problems(
+    connection: Connection,
+    part: ApplicationDefinition,
+    *,
+    home: Path,
+    other_names: Collection[str] = (),
+    backlog: Backlog | None = None,
+) -> tuple[Problem, ...]:
+    """Return the conflicts of the valid ``part`` of an invalid application with the MessageBox.
+
+    ``other_names`` are the ports and locations of the rest, with their old names. They are not removed."""
+    deployed = _read_snapshot(connection, part)
+    removable = replace(
+        deployed,
+        send_ports={name: port for name, port in deployed.send_ports.items() if name not in other_names},
+        locations={name: location for name, location in deployed.locations.items() if name not in other_names},
+    )
+    return (
+        *find_problems(part, deployed, home),
+        *find_removal_problems(part, removable),
+        *(find_backlog_problems(part, removable) if backlog is None else ()),
+    )
 
 
 def plan(
