@@ -32,10 +32,10 @@ class OnceReport:
         self._store(self._progress)
 
     def report_bulk(self, progress: BulkProgress) -> None:
-        """Report the progress of the bulk files of this round."""
-        self._count(
-            progress.rows - progress.bad, progress.bad, rate=round(progress.rate), bytes_left=progress.bytes_left
-        )
+        """Report the progress of the bulk files of all rounds."""
+        published = progress.rows - progress.bad - self._earlier["published"]
+        suspended = progress.bad - self._earlier["suspended"]
+        self._count(published, suspended, rate=round(progress.rate), bytes_left=progress.bytes_left)
 
     def report_stream(self, counts: Mapping[str, int]) -> None:
         """Report what the stream of this round has published so far."""
@@ -53,8 +53,10 @@ class OnceReport:
             self._report.delete(self._connection, self._progress.location_id)
 
     def _count(self, published: int, suspended: int, *, rate: float, bytes_left: int | None = None) -> None:
-        rows = self._earlier["published"] + published
-        progress = replace(self._progress, rows=rows, suspended=self._earlier["suspended"] + suspended, rate=rate)
+        # The counts of a reading may be more than the final ones, which know the rows without a subscriber.
+        rows = max(self._progress.rows, self._earlier["published"] + published)
+        suspended = max(self._progress.suspended, self._earlier["suspended"] + suspended)
+        progress = replace(self._progress, rows=rows, suspended=suspended, rate=rate)
         if rows != self._progress.rows:
             progress = replace(progress, last_batch_at=self._clock())
         if bytes_left is not None:

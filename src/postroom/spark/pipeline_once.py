@@ -18,6 +18,7 @@ from postroom.messagebox.connection import Login
 from postroom.messagebox.streams.sink_progress import lock_sinks_served
 from postroom.spark.bulk.bulk_files import BulkFiles
 from postroom.spark.bulk.bulk_once import Watcher, receive_once
+from postroom.spark.bulk.progress import BulkMeter
 from postroom.spark.bulk.row_stream import start_row_stream
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.intake import file_claims
@@ -113,7 +114,8 @@ class PipelineOnce:
             watched = location.adapter.watched_folder
             settle = timedelta(seconds=watched.settle if watched else 0.0)
             report = OnceReport(connection, location.location_id)
-            publish = partial(self._publish_round, location, stopping, watcher, report)
+            meter = BulkMeter(location.name, location.location_id)
+            publish = partial(self._publish_round, location, stopping, watcher, report, meter)
             try:
                 is_ours = receive_all(intake, publish, settle=settle, stopping=stopping)
             finally:
@@ -123,7 +125,12 @@ class PipelineOnce:
             raise served_by_other_error(location.name)
 
     def _publish_round(
-        self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None, report: OnceReport
+        self,
+        location: ReceiveLocation,
+        stopping: threading.Event,
+        watcher: Watcher | None,
+        report: OnceReport,
+        meter: BulkMeter,
     ) -> None:
         counts: Counter[str] = Counter()
         report.start_round()
@@ -132,7 +139,12 @@ class PipelineOnce:
                 receiving = BulkFiles(self._session, location, login=self._login, home=self._home, paced=False)
                 counts = receiving.counts
                 receive_once(
-                    receiving, login=self._login, stopping=stopping, watcher=watcher, reporter=report.report_bulk
+                    receiving,
+                    login=self._login,
+                    stopping=stopping,
+                    watcher=watcher,
+                    reporter=report.report_bulk,
+                    meter=meter,
                 )
             else:
                 self._run_stream(location, stopping, counts, report)

@@ -100,6 +100,6 @@ def show(options: CommandOptions) -> None:
     show_paragraphs(reasons + [(row.location, problem) for row in located for problem in row.problems], options.output)
     if sinks:
         click.echo()
-        columns = ["sink", "host", "state", "waiting", "retrying", "last_batch_at", "written", "suspended"]
+        columns = ["sink", "host", "state", "waiting", "retrying", "last_batch_at", "written", "rate", "suspended"]
         show_rows(sinks, columns, options.output)
         show_paragraphs([(row.sink, f"{row.state}: {row.reason}") for row in sunk if row.reason], options.output)

@@ -34,6 +34,7 @@ CREATE TABLE management.running_sinks (
     started_at    timestamptz NOT NULL DEFAULT now(),
     batches       bigint NOT NULL DEFAULT 0,                 -- batches written since the start of the process
     written       bigint NOT NULL DEFAULT 0,                 -- messages written since the start of the process
+    rate          double precision NOT NULL DEFAULT 0,       -- messages per second of the last batch; 0 while it waits
     last_batch_at timestamptz,
     updated_at    timestamptz NOT NULL DEFAULT now()
 );

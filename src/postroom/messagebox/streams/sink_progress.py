@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 import uuid
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from enum import Enum
@@ -43,26 +45,35 @@ class SinkProgress:
     reason: str | None = None
     batches: int = 0
     written: int = 0
+    rate: float = 0.0
+    """Messages per second of the last batch. 0 while it waits."""
     last_batch_at: datetime | None = None
 
 
 class SinkReport:
     """Stores the progress of one sink. Used by one thread at a time."""
 
-    def __init__(self, port_id: uuid.UUID) -> None:
+    def __init__(self, port_id: uuid.UUID, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._port_id = port_id
+        self._monotonic = monotonic
+        self._started = monotonic()
         self._progress = SinkProgress()
         self._first = True
 
     def store_writing(self, connection: Connection) -> None:
+        self._started = self._monotonic()
         self._store(connection, replace(self._progress, state=SinkState.WRITING))
 
     def store_waiting(self, connection: Connection) -> None:
-        self._store(connection, replace(self._progress, state=SinkState.WAITING, reason=None))
+        self._store(connection, replace(self._progress, state=SinkState.WAITING, reason=None, rate=0.0))
 
     def store_batch(self, connection: Connection, messages: int, *, at: datetime) -> None:
+        seconds = max(self._monotonic() - self._started, 0.001)
         progress = SinkProgress(
-            batches=self._progress.batches + 1, written=self._progress.written + messages, last_batch_at=at
+            batches=self._progress.batches + 1,
+            written=self._progress.written + messages,
+            rate=round(messages / seconds, 1),
+            last_batch_at=at,
         )
         self._store(connection, progress)
 

@@ -34,6 +34,8 @@ class SinkListing:
     batches: int
     written: int
     """The number of messages since the process was started."""
+    rate: float
+    """Messages per second of the last batch. 0 while it waits."""
     last_batch_at: datetime | None
     reason: str | None
     """Why it is failing."""
@@ -51,20 +53,20 @@ def list_sinks(connection: Connection) -> list[SinkListing]:
     locked = {lock for (lock,) in connection.execute(statement("queries/held_locks"), (SINKS_SERVED_LOCK,))}
     served = {host.name for host in read_hosts(connection) if host.host_id in locked}
     reports = {
-        port_id: (state, since, batches, written, last_batch_at, reason)
-        for port_id, state, since, batches, written, last_batch_at, reason in connection.execute(
-            "SELECT port_id, state, since, batches, written, last_batch_at, reason FROM management.running_sinks"
+        port_id: report
+        for port_id, *report in connection.execute(
+            "SELECT port_id, state, since, batches, written, rate, last_batch_at, reason FROM management.running_sinks"
         )
     }
     found = []
     for listed in list_ports(connection):
         if not listed.port.adapter_type.is_sink:
             continue
-        unknown = (SinkState.WAITING.value, None, 0, 0, None, None)
-        state, since, batches, written, last_batch_at, reason = reports.get(listed.port.port_id, unknown)
+        unknown = [SinkState.WAITING.value, None, 0, 0, 0.0, None, None]
+        state, since, batches, written, rate, last_batch_at, reason = reports.get(listed.port.port_id, unknown)
         if listed.host not in served:
             # The last report of a process that has ended is out of date.
-            state, since, batches, written, reason = "not running", None, 0, 0, None
+            state, since, batches, written, rate, reason = "not running", None, 0, 0, 0.0, None
         elif listed.port.state is not PortState.STARTED and state == SinkState.WAITING.value:
             state = listed.port.state.name.lower()
         found.append(
@@ -80,6 +82,7 @@ def list_sinks(connection: Connection) -> list[SinkListing]:
                 suspended=listed.suspended,
                 batches=batches,
                 written=written,
+                rate=rate,
                 last_batch_at=last_batch_at,
                 reason=reason,
                 guarantee=get_guarantee(listed.port),

@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 from postroom.errors import StateError, Unavailable
 from postroom.messagebox.connection import Login
@@ -31,11 +30,12 @@ def receive_once(
     stopping: threading.Event,
     watcher: Watcher | None = None,
     reporter: Watcher | None = None,
+    meter: BulkMeter | None = None,
 ) -> Counter[str]:
     """Publish all claimed files. Return the counts. The caller holds the lock of the location.
 
-    ``watcher`` gets the progress, which is logged otherwise. ``reporter`` gets it, too. Raise Unavailable if a job
-    fails, and StateError if a file has too many bad rows."""
+    ``meter`` continues the progress of an earlier round. ``watcher`` gets the progress, which is logged otherwise.
+    ``reporter`` gets it, too. Raise Unavailable if a job fails, and StateError if a file has too many bad rows."""
     location = files.location
     errors: list[Exception] = []
 
@@ -53,7 +53,7 @@ def receive_once(
         for receive_progress in watchers:
             receive_progress(progress)
 
-    meter = BulkMeter(location.name, location.location_id)
+    meter = meter or BulkMeter(location.name, location.location_id)
     thread = threading.Thread(target=work, name=f"jobs of {location.name}", daemon=True)
     with login.connect("progress") as connection:
         thread.start()
@@ -64,9 +64,7 @@ def receive_once(
             else:
                 report(meter.read(connection, time.monotonic()))
             thread.join(_CHECK_SECONDS)
-        # The meter cannot read rows that were published since its last reading: a finished file has no row.
-        last = meter.read(connection, time.monotonic())
-        report(replace(last, rows=max(last.rows, files.counts["rows"]), bad=max(last.bad, files.counts["bad"])))
+        report(meter.read(connection, time.monotonic(), files.counts))
     if errors and not stopping.is_set():
         raise Unavailable(f"{location.name} could not be received.", why=format_reason(errors[0])) from errors[0]
     if files.stopped_by:

@@ -1,11 +1,13 @@
-"""The progress of a bulk location: rows, rows per second, and remaining bytes."""
+"""The progress of a bulk location: rows, rows per second, and remaining bytes. It never goes back."""
 
 from __future__ import annotations
 
 import uuid
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from postroom.errors import format_count
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 
@@ -29,8 +31,8 @@ class BulkProgress:
 
     def __str__(self) -> str:
         bad = f", {self.bad:,} bad" if self.bad else ""
-        files = "one file" if self.files_left == 1 else f"{self.files_left:,} files"
-        rows = f"{self.location}: {self.rows:,} rows{bad}"
+        files = format_count(self.files_left, "file")
+        rows = f"{self.location}: {format_count(self.rows, 'row')}{bad}"
         if not self.files_left:
             return f"{rows}, nothing left"
         left = f"{_format_size(self.bytes_left)} of {_format_size(self.bytes_total)} left ({files})"
@@ -52,38 +54,61 @@ class _Sums:
     def plus(self, other: _Sums) -> _Sums:
         return _Sums(size=self.size + other.size, rows=self.rows + other.rows, bad=self.bad + other.bad)
 
+    def minus(self, other: _Sums) -> _Sums:
+        return _Sums(size=self.size - other.size, rows=self.rows - other.rows, bad=self.bad - other.bad)
+
+    def at_least(self, other: _Sums) -> _Sums:
+        return _Sums(size=max(self.size, other.size), rows=max(self.rows, other.rows), bad=max(self.bad, other.bad))
+
 
 class BulkMeter:
-    """Reads the progress of a location from the MessageBox."""
+    """Reads the progress of a location from the MessageBox, over several rounds of publishing.
+
+    Rows that were published before the first reading, by an earlier process, are not counted."""
 
     def __init__(self, name: str, location_id: uuid.UUID) -> None:
         self._name = name
         self._location_id = location_id
         self._readings: deque[tuple[float, int]] = deque()
         self._open: dict[uuid.UUID, _Sums] = {}
+        #: What the files had when they were first read.
+        self._before: dict[uuid.UUID, _Sums] = {}
         self._finished = _Sums()
+        #: The total of the last reading, and at the end of the last round.
+        self._total = self._at_round = _Sums()
 
-    def read(self, connection: Connection, now: float) -> BulkProgress:
-        """Return the progress. ``now`` is in seconds of a monotonic clock."""
+    def read(self, connection: Connection, now: float, counts: Mapping[str, int] | None = None) -> BulkProgress:
+        """Return the progress. ``now`` is in seconds of a monotonic clock.
+
+        At the end of a round ``counts`` are its exact counts: the MessageBox has no rows of finished files any more."""
         found = connection.execute(
             statement("queries/bulk_progress"), (self._location_id, self._location_id)
         ).fetchall()
-        known = {file: _Sums(size=size, rows=rows, bad=bad) for file, size, rows, bad, _ in found}
+        known: dict[uuid.UUID, _Sums] = {}
+        for file, size, rows, bad, _ in found:
+            before = self._before.setdefault(file, _Sums(rows=rows, bad=bad))
+            known[file] = _Sums(size=size, rows=rows, bad=bad).minus(before)
         # A finished file has no row. Its last known totals are counted.
         for interchange_id in self._open.keys() - known.keys():
             self._finished = self._finished.plus(self._open[interchange_id])
+            del self._before[interchange_id]
         self._open = known
-        total = self._finished
+        unfinished = _Sums()
         for sums in known.values():
-            total = total.plus(sums)
+            unfinished = unfinished.plus(sums)
+        total = self._finished.plus(unfinished)
+        if counts is not None:
+            total = total.at_least(self._at_round.plus(_Sums(rows=counts["rows"], bad=counts["bad"])))
+            self._at_round, self._finished = total, total.minus(unfinished)
+        self._total = total.at_least(self._total)
         return BulkProgress(
             location=self._name,
-            rows=total.rows,
-            bad=total.bad,
-            rate=self._rate(now, total.rows),
+            rows=self._total.rows,
+            bad=self._total.bad,
+            rate=self._rate(now, self._total.rows),
             files_left=len(known),
             bytes_left=sum(size - done for _, size, _, _, done in found),
-            bytes_total=total.size,
+            bytes_total=self._total.size,
         )
 
     def _rate(self, now: float, rows: int) -> float:

@@ -95,11 +95,13 @@ class RunningBulkLocation(RunningLocation):
         jobs have counted."""
         known = replace(super()._progress(), remaining_unit="bytes", remaining=0)
         progress = self._last_progress
-        if progress is None or not self._files.is_busy:
+        if progress is None:
             return known
-        return replace(
-            known, rows=max(known.rows, progress.rows), rate=round(progress.rate), remaining=progress.bytes_left
-        )
+        # The number never goes back, although a reading counts rows without a subscriber as published.
+        known = replace(known, rows=max(known.rows, progress.rows - progress.bad))
+        if not self._files.is_busy:
+            return known
+        return replace(known, rate=round(progress.rate), remaining=progress.bytes_left)
 
     def _has_to_wait(self) -> bool:
         """Return True while another process serves the location, or while receiving is throttled."""

@@ -39,6 +39,7 @@ def test_the_state_and_counts_of_a_sink_are_shown(box: Box, tmp_path: Path) -> N
         assert set(seen) == {"writing"}
         one = shown(box)
         assert (one.state, one.waiting, one.batches, one.written, one.reason) == ("waiting", 0, 1, 2, None)
+        assert one.rate > 0, "the rate of the last batch"
         assert one.last_batch_at is not None
         publish(box, b"c")
         assert drain_batch(make_drain(box, tmp_path, fails), box) == 0
