@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from postroom.errors import format_count
 from postroom.operations.deployment.plan import Difference
+from postroom.operations.deployment.schema_differences import find_schema_differences, split_columns
 from postroom.operations.describe import describe_value, format_type
 from postroom.operations.redaction import redact_adapter
 from postroom.pipelines.shipping.equal_code import runs_equal_code
@@ -28,11 +30,24 @@ def find_differences(declared: dict[str, Any], deployed: dict[str, Any]) -> tupl
                     found += _find_nested_differences(f"{field} {key}", old.get(key), new.get(key))
         elif before != after:
             found.append(Difference(field=field, before=describe_value(before), after=describe_value(after)))
+    if any(one.field.startswith("adapter ") for one in found):
+        # They follow from the columns and options of the reader.
+        found = [one for one in found if one.field not in ("pipeline columns", "pipeline source")]
     return tuple(found)
 
 
 def _find_nested_differences(field: str, before: object, after: object) -> list[Difference]:
     """Return the parts that differ. Return the whole field if the parts look the same, as redacted secrets do."""
+    if field == "pipeline schemas":
+        return find_schema_differences(before, after)
+    if field == "pipeline disassemblers":
+        return _find_disassembler_differences(field, before or [], after or [])
+    if field == "adapter columns" and isinstance(before, str) and isinstance(after, str):
+        columns = split_columns(before), split_columns(after)
+        if columns[0] is not None and columns[1] is not None and columns[0] != columns[1]:
+            field, before, after = "adapter column", *columns
+    if field == "pipeline source":
+        return [Difference(field=field, before=_describe_source(before), after=_describe_source(after))]
     if field.endswith(" files"):
         field, before, after = field.removesuffix("s"), before or {}, after or {}
     old, new = _split_parts(before), _split_parts(after)
@@ -43,6 +58,22 @@ def _find_nested_differences(field: str, before: object, after: object) -> list[
             if old.get(key) != new.get(key)
         ]
     return [Difference(field=field, before=describe_value(before), after=describe_value(after))]
+
+
+def _find_disassembler_differences(field: str, before: Any, after: Any) -> list[Difference]:
+    """Return the message types that differ, and the other settings of the disassemblers as one difference."""
+    found = []
+    if len(before) == len(after):
+        for one, other in zip(before, after, strict=True):
+            found += find_schema_differences(one.get("schemas"), other.get("schemas"))
+    old, new = ([{**one, "schemas": None} for one in listed] if found else listed for listed in (before, after))
+    if old != new or not found:
+        found.append(Difference(field=field, before=describe_value(old), after=describe_value(new)))
+    return found
+
+
+def _describe_source(source: Any) -> str:
+    return f"{format_count(len(source['columns']), 'column')} of {source['format']}" if source else "none"
 
 
 def _split_parts(value: Any) -> dict[str, object] | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from postroom import adapters, pipelines
+from postroom.application.define import complete_rows
 from postroom.operations.deployment.differences import find_differences
 from postroom.values import ValueType
 
@@ -51,3 +53,78 @@ def test_components_are_described_by_name_and_settings() -> None:
 def test_maps_are_described_by_source_and_target_type() -> None:
     one = {"builtin": "xslt", "name": "Xslt", "settings": {"source": "a", "target": "b", "stylesheet": "a.xsl"}}
     assert describe_differences({"maps": []}, {"maps": [one]}) == [("pipeline maps", "none", "a → b by a.xsl")]
+
+
+def schema(message_type: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "message_type": message_type,
+        "promoted": [],
+        "distinguished": [],
+        "envelope": False,
+        "body": None,
+        **fields,
+    }
+
+
+def promoted(name: str, path: str, value_type: ValueType = ValueType.STR, form: str = "string") -> dict[str, Any]:
+    path = "".join(f"/*[local-name()='{step}' and namespace-uri()='']" for step in path.split("/"))
+    return {"key": f"urn:props#{name}", "type": int(value_type), "path": path, "form": form, "default": None}
+
+
+def test_changed_schemas_are_described_by_message_type_and_field() -> None:
+    before = [
+        schema("urn:o#Order", promoted=[promoted("Region", "Order/Region"), promoted("Total", "Order/Total")]),
+        schema("urn:o#Gone"),
+    ]
+    after = [
+        schema(
+            "urn:o#Order",
+            promoted=[
+                promoted("Region", "Order/Head/Region"),
+                promoted("Total", "Order/Total", ValueType.DECIMAL, "decimal"),
+                promoted("Id", "Order/Id"),
+            ],
+            envelope=True,
+            body="/*[local-name()='Order']",
+        ),
+        schema("urn:o#New", promoted=[promoted("Id", "New/Id")]),
+    ]
+    found = describe_differences({"schemas": {"schemas": before}}, {"schemas": {"schemas": after}})
+    order = "message type urn:o#Order"
+    assert found == [
+        (
+            f"{order}, promoted urn:props.Region",
+            "/Order/Region as str (string)",
+            "/Order/Head/Region as str (string)",
+        ),
+        (f"{order}, promoted urn:props.Total", "/Order/Total as str (string)", "/Order/Total as Decimal (decimal)"),
+        (f"{order}, promoted urn:props.Id", "none", "/Order/Id as str (string)"),
+        (f"{order}, envelope", "no", "yes"),
+        (f"{order}, documents of the envelope", "none", "/Order"),
+        ("message type urn:o#New", "none", "a message that promotes urn:props.Id"),
+        ("message type urn:o#Gone", "a message that promotes nothing", "none"),
+    ]
+    stage = [{"kind": "json"}, {"kind": "xml-receive", "schemas": {"schemas": before}}]
+    changed = [{"kind": "json"}, {"kind": "xml-receive", "schemas": {"schemas": after}}]
+    assert describe_differences({"disassemblers": stage}, {"disassemblers": changed}) == found
+
+
+def test_changed_columns_of_a_reader_are_listed_one_by_one() -> None:
+    def location(columns: str) -> dict[str, Any]:
+        reader = adapters.SparkReader("csv", "in", schema=columns)
+        rows = complete_rows(pipelines.Rows(), reader)
+        return {"adapter": reader.model_dump(mode="json"), "pipeline": rows.model_dump(mode="json")}
+
+    def describe(before: str, after: str) -> list[tuple[str, str, str]]:
+        return [(one.field, one.before, one.after) for one in find_differences(location(after), location(before))]
+
+    assert describe("id bigint, total decimal(12,2), old string", "id bigint, total decimal(14,2), new date") == [
+        ("adapter column total", "decimal(12,2)", "decimal(14,2)"),
+        ("adapter column new", "none", "date"),
+        ("adapter column old", "string", "none"),
+    ]
+    assert describe("a int, b int", "b int, a int") == [("adapter columns", "a int, b int", "b int, a int")]
+    older = location("a int")
+    older["pipeline"]["source"] = None
+    [only] = find_differences(location("a int"), older)
+    assert (only.field, only.before, only.after) == ("pipeline source", "none", "one column of csv")
