@@ -1,7 +1,6 @@
 """Kill processes that are frozen (SIGSTOP), so that their parent restarts them.
 
-A frozen process does not answer and does not end. There is no reason to stop a process of Postroom for long. A process
-that a debugger has stopped does not count.
+A frozen process does not answer and does not end. A process that a debugger has stopped does not count as frozen.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ _FROZEN_SECONDS = 5.0
 
 
 class FrozenProcesses:
-    """Remembers since when each process is frozen."""
+    """Kills processes that stay frozen. It records since when each process is frozen."""
 
     def __init__(self, after: float = _FROZEN_SECONDS) -> None:
         self._after = after
         self._frozen_since: dict[psutil.Process, float] = {}
 
     def kill(self, pids: Iterable[int]) -> list[int]:
-        """Kill the processes that have been frozen for long. Return their ids."""
+        """Kill the processes that have been frozen for at least ``after`` seconds. Return their ids."""
         now = time.monotonic()
         frozen = [process for process in map(_find_frozen, pids) if process is not None]
         self._frozen_since = {process: self._frozen_since.get(process, now) for process in frozen}

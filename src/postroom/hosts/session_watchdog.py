@@ -1,8 +1,8 @@
 """Ends database sessions whose client is frozen while it blocks others.
 
-A frozen publisher, host or pipeline keeps its connections: the kernel answers for it. Its locks would stop every change
-of subscriptions, and behind the change every publish. Each host runs a watchdog, outside of the jobs, because a frozen
-client may block these, too.
+The kernel keeps the connections of a frozen publisher, host or pipeline open. Its locks would block every change of
+subscriptions, and every publish that waits for the change. Each host runs a watchdog. It is not one of the jobs,
+because a frozen client may block the jobs, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from postroom.messagebox.connection import Connect, LazyConnection
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 1.0
-#: A session is ended if its client did nothing for this time.
+#: A session is ended if its client sends nothing for this time.
 _STALLED_SECONDS = 3.0
 
 _HAS_RIGHTS = """
@@ -31,7 +31,7 @@ class SessionWatchdog:
     def __init__(self, connect: Connect) -> None:
         self._connection = LazyConnection(connect)
         self._stalled_since: dict[tuple[int, str], float] = {}
-        self._checked_rights = False
+        self._has_checked_rights = False
         self.loop = BackgroundLoop("session watchdog", self._step)
 
     def close(self) -> None:
@@ -39,8 +39,8 @@ class SessionWatchdog:
 
     def _step(self) -> float:
         connection = self._connection.get()
-        if not self._checked_rights:
-            self._checked_rights = True
+        if not self._has_checked_rights:
+            self._has_checked_rights = True
             if connection.execute(_HAS_RIGHTS).fetchone() == (False,):
                 _log.warning(
                     "The owner of the MessageBox cannot end sessions whose client is frozen."

@@ -1,9 +1,8 @@
-"""Keep a backup and the processes that move files apart.
+"""The lock on the files of the MessageBox. A backup holds it exclusively, processes that move files hold it shared.
 
-The MessageBox and the claimed files are only consistent with each other if no file is claimed, removed or archived
-between the snapshot of the database and the copy of the files. A process that moves files locks them shared. A backup
-locks them exclusively while it copies them. PostgreSQL releases the lock when the session of the backup ends, however
-it ends.
+In a backup the claimed files must match the snapshot of the database. So no file may be claimed, removed or archived
+between the snapshot and the copy of the files. PostgreSQL releases the lock when the session of the backup ends, also
+after a crash.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class FilePause:
         send_heartbeats(self._connection)
 
     def acquire(self) -> None:
-        """Wait for the processes that are moving files. Raise Unavailable if one of them does not end."""
+        """Wait until no process moves files. Raise Unavailable after the timeout."""
         try:
             self._connection.execute("SELECT set_config('lock_timeout', %s, false)", (_LOCK_TIMEOUT,))
             self._connection.execute("SELECT pg_advisory_lock(%s, %s)", FILES_LOCK)
@@ -68,8 +67,10 @@ class FilePause:
             ) from None
 
     def release(self) -> None:
-        """Release the lock. Raise Unavailable, or MessageBoxUnavailable, if it was lost before: then the copies may not
-        match the snapshot."""
+        """Release the lock.
+
+        Raise Unavailable or MessageBoxUnavailable if it was lost before. Then the copies may not match the snapshot.
+        """
         row = self._connection.execute("SELECT pg_advisory_unlock(%s, %s)", FILES_LOCK).fetchone()
         if row != (True,):
             raise Unavailable(

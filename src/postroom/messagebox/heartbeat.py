@@ -7,7 +7,6 @@ with something else for longer.
 
 from __future__ import annotations
 
-import logging
 import threading
 import weakref
 
@@ -16,16 +15,16 @@ from psycopg.pq import TransactionStatus
 from postroom.background_loop import BackgroundLoop
 from postroom.messagebox.connection import IDLE_TIMEOUTS, Connection
 
-_log = logging.getLogger(__name__)
-
 HEARTBEAT_SECONDS = 2.0
 
 _READY = (TransactionStatus.IDLE, TransactionStatus.INTRANS)
 
 
 def keep_alive(connection: Connection) -> None:
-    """Let PostgreSQL end the session if this process freezes. Call it before the session locks
-    something."""
+    """Set idle timeouts and send heartbeats, so that PostgreSQL ends the session if this process freezes.
+
+    Call it before the session acquires a lock.
+    """
     for name, value in IDLE_TIMEOUTS.items():
         connection.execute("SELECT set_config(%s, %s, false)", (name, value))
     send_heartbeats(connection)
@@ -37,7 +36,7 @@ def send_heartbeats(connection: Connection) -> None:
 
 
 class _Heartbeats:
-    """Sends heartbeats on the connections of this process that hold locks, until they are closed."""
+    """The connections of this process that need heartbeats, and the thread that sends them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -64,7 +63,7 @@ class _Heartbeats:
 
 
 def _send_heartbeat(connection: Connection) -> None:
-    """Send a statement, unless another thread uses the connection, or a COPY runs: then the session is not idle."""
+    """Send a statement, unless the session is busy: another thread uses the connection, or a COPY runs."""
     if connection.lock.acquire(blocking=False):
         try:
             if connection.pgconn.transaction_status in _READY:

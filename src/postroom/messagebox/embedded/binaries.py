@@ -69,7 +69,7 @@ class Binaries:
             raise Unavailable(
                 f"PostgreSQL's {program} failed (exit {done.returncode}).",
                 why=output,
-                hint="Fix what it names and try again.",
+                hint="Fix the reported problem and run the command again.",
             )
         return done.stdout
 

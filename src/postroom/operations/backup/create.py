@@ -3,8 +3,8 @@
     pause ─► checkpoints of streams ─► snapshot ─► claimed files ─► resume ─► archives ─► dump ─► manifest ─► rename
 
 During the pause no file is claimed or removed and no batch of a stream starts. Publishing and delivery continue. The
-checkpoints are copied before the snapshot, because a batch that is in the database may be repeated, and a batch that is
-not in it may not be skipped. A backup has its name only when it is complete.
+checkpoints are copied before the snapshot. So a batch may be in the database and not in the checkpoint: it is repeated,
+and its receipt is found. The opposite would skip a batch. A backup gets its name when it is complete.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from postroom.operations.backup.saved_files import FileCollection
 from postroom.safe_files import sync_folder
 from postroom.spark.intake.file_claims import FileClaimState
 
-#: Files of claims in these states have to exist. In other states they may be gone already.
-_HAVE_FILES = (FileClaimState.CLAIMED, FileClaimState.FAILED)
+#: The files of claims in these states must exist. In other states they may be removed already.
+_STATES_WITH_FILES = (FileClaimState.CLAIMED, FileClaimState.FAILED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ def create_backup(
                 format=FORMAT,
                 postroom=version("postroom"),
                 created_at=created_at,
-                messagebox_id=_single(connection, "SELECT id FROM management.message_box"),
+                messagebox_id=_read_value(connection, "SELECT id FROM management.message_box"),
                 home=str(home),
                 applications=tuple(name for (name,) in connection.execute("SELECT name FROM applications ORDER BY 1")),
                 dump_size=size,
@@ -104,13 +104,13 @@ def create_backup(
 
 
 class _Snapshot:
-    """A snapshot of the database. It is taken by the first statement of the transaction, not earlier."""
+    """A snapshot of the database. The first statement takes it: PostgreSQL takes none at the start of a transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
     def export(self) -> str:
-        return str(_single(self.connection, "SELECT pg_export_snapshot()"))
+        return str(_read_value(self.connection, "SELECT pg_export_snapshot()"))
 
 
 @contextmanager
@@ -123,12 +123,12 @@ def _open_snapshot(url: str) -> Iterator[_Snapshot]:
 
 
 def _collect_during_pause(url: str, snapshot: _Snapshot, files: FileCollection, home: Path, report: Report) -> float:
-    """Collect what must match the database. Return the duration of the pause in seconds."""
+    """Collect the files that must match the database. Return the duration of the pause in seconds."""
     with closing(FilePause(url)) as pause:
         report("Waiting for processes that move files")
         pause.acquire()
         started = time.monotonic()
-        files.add_tree("streams", "", home / ".postroom" / "streams", may_link=False)
+        files.add_tree("streams", "", home / ".postroom" / "streams")
         snapshot.export()
         count = _collect_claimed(snapshot.connection, files)
         pause.release()
@@ -155,7 +155,7 @@ def _collect_claimed(connection: Connection, files: FileCollection) -> int:
             )
             count += 1
         except FileNotFoundError:
-            if state in _HAVE_FILES:
+            if state in _STATES_WITH_FILES:
                 missing.append((interchange_id, text))
     progress = read_progress(connection, [interchange_id for interchange_id, _ in missing]) if missing else {}
     lost = [text for interchange_id, text in missing if not progress[interchange_id].done]
@@ -174,15 +174,15 @@ def _collect_archives(connection: Connection, files: FileCollection, home: Path,
         archive = None if watched is None else watched.archive_folder(home)
         if archive is not None and archive.exists():
             report(f"Copying the archive of {location.name}")
-            files.add_tree("archives", str(location.location_id), archive, may_link=False)
+            files.add_tree("archives", str(location.location_id), archive)
 
 
 def _collect_included(files: FileCollection, path: Path) -> None:
     name = str(path.relative_to(path.anchor))
     if path.is_dir():
-        files.add_tree("included", name, path, may_link=False)
+        files.add_tree("included", name, path)
     else:
-        files.add("included", name, path, may_link=False)
+        files.add("included", name, path)
 
 
 def _read_roles(connection: Connection) -> tuple[SavedRole, ...]:
@@ -192,7 +192,7 @@ def _read_roles(connection: Connection) -> tuple[SavedRole, ...]:
 
 @contextmanager
 def _unfinished_folder(folder: Path) -> Iterator[Path]:
-    """Make the folder of an unfinished backup, and remove it after an error. Remove what a killed backup has left."""
+    """Create the folder of an unfinished backup, and remove it after an error. Remove that of a killed backup first."""
     if folder.exists():
         raise StateError(f"{folder} exists already.", hint="Give a folder that does not exist. A backup creates it.")
     unfinished = folder.with_name(f".{folder.name}.unfinished")
@@ -224,7 +224,7 @@ def _lock_folder(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _single(connection: Connection, query: str) -> str:
+def _read_value(connection: Connection, query: str) -> str:
     row = connection.execute(query).fetchone()
     assert row is not None
     return str(row[0])

@@ -27,13 +27,13 @@ def dump_database(url: str, snapshot: str, target: Path) -> tuple[int, str]:
     ]
     digest, size = hashlib.sha256(), 0
     with tempfile.TemporaryFile() as errors, target.open("xb") as writer:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=_environment(url)) as process:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=_build_environment(url)) as process:
             assert process.stdout is not None
             while chunk := process.stdout.read(CHUNK_SIZE):
                 writer.write(chunk)
                 digest.update(chunk)
                 size += len(chunk)
-        _check(process, "pg_dump", errors)
+        _raise_if_failed(process, "pg_dump", errors)
         writer.flush()
         os.fsync(writer.fileno())
     return size, digest.hexdigest()
@@ -48,7 +48,7 @@ def restore_database(url: str, dump: Path, statements: str) -> None:
     run = [str(find_program("psql")), "--no-psqlrc", "--quiet", "--no-password", "--set=ON_ERROR_STOP=1"]
     with tempfile.TemporaryFile() as extract_errors, tempfile.TemporaryFile() as run_errors:
         with subprocess.Popen(
-            run, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=run_errors, env=_environment(url)
+            run, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=run_errors, env=_build_environment(url)
         ) as psql:
             assert psql.stdin is not None
             try:
@@ -57,18 +57,18 @@ def restore_database(url: str, dump: Path, statements: str) -> None:
                     assert pg_restore.stdout is not None
                     while chunk := pg_restore.stdout.read(CHUNK_SIZE):
                         psql.stdin.write(chunk)
-                _check(pg_restore, "pg_restore", extract_errors)
+                _raise_if_failed(pg_restore, "pg_restore", extract_errors)
                 psql.stdin.write(f"\n{statements}\nCOMMIT;\n".encode())
                 psql.stdin.close()
             except BrokenPipeError:
-                pass  # psql has ended, and its errors say why
+                pass  # psql has ended, and its error output has the reason
             except BaseException:
                 psql.kill()
                 raise
-        _check(psql, "psql", run_errors)
+        _raise_if_failed(psql, "psql", run_errors)
 
 
-def _environment(url: str) -> dict[str, str]:
+def _build_environment(url: str) -> dict[str, str]:
     environment = dict(os.environ)
     for option in pq.Conninfo.parse(url.encode()):
         if option.val is not None and option.envvar is not None:
@@ -76,11 +76,11 @@ def _environment(url: str) -> dict[str, str]:
     return environment
 
 
-def _check(process: subprocess.Popen[bytes], program: str, errors: IO[bytes]) -> None:
+def _raise_if_failed(process: subprocess.Popen[bytes], program: str, errors: IO[bytes]) -> None:
     if process.returncode != 0:
         errors.seek(0)
         raise Unavailable(
             f"PostgreSQL's {program} failed (exit {process.returncode}).",
             why=errors.read().decode(errors="replace").strip(),
-            hint="Fix what it names and try again.",
+            hint="Fix the reported problem and run the command again.",
         )

@@ -1,8 +1,8 @@
 """Restore a backup into an empty database.
 
 Files are restored first, then the database in one transaction, which also points the claims to their files. A restore
-that is interrupted before the commit can be repeated. After it only the rights are missing, which ``postroom apply``
-sets, too.
+that is interrupted before the commit can be repeated. After the commit only the rights are missing. ``postroom apply``
+sets them, too.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def restore_backup(
         _check_empty(connection)
         missing_logins = _create_roles(connection, manifest.roles)
     report(f"Restoring {format_count(len(manifest.files), 'file')}")
-    _move_streams_away([file for file in manifest.files if file.kind == "streams"], home)
+    _rename_existing_streams([file for file in manifest.files if file.kind == "streams"], home)
     skipped = []
     updates = []
     for file in manifest.files:
@@ -58,11 +58,11 @@ def restore_backup(
         if file.kind in ("archives", "included") and os.path.lexists(target):
             skipped.append(str(target))
             continue
-        restored = restore_file(folder, file, home, replaces_other=file.kind == "streams")
+        restored = restore_file(folder, file, home, overwrite=file.kind == "streams")
         if file.kind == "claimed":
             updates.append(_update_claim(file, restored))
     report("Restoring the database")
-    # The numbers of transactions are those of another server.
+    # The stored transaction ids are those of another server.
     updates.append("SELECT messagebox.repair_ref_counts(0);")
     updates.append("UPDATE messagebox.subscriptions SET created_in = NULL;")
     # Without the hash of its procedures no host uses the database before ``migrate`` has set its rights.
@@ -86,9 +86,9 @@ def restore_backup(
 def _check_empty(connection: Connection) -> None:
     row = connection.execute(statement("queries/count_tables")).fetchone()
     assert row is not None
-    tables, of_messagebox = row
+    tables, messagebox_tables = row
     if tables:
-        what = "has a MessageBox" if of_messagebox else f"has {tables} tables"
+        what = "has a MessageBox" if messagebox_tables else f"has {tables} tables"
         raise StateError(
             f"The database is not empty: it {what}.",
             why="A restore never changes or deletes what is there.",
@@ -98,7 +98,7 @@ def _check_empty(connection: Connection) -> None:
 
 def _create_roles(connection: Connection, roles: Sequence[SavedRole]) -> tuple[str, ...]:
     """Create the roles of the MessageBox and their members. Return the logins that do not exist."""
-    own = {role.name for role in roles}
+    own_roles = {role.name for role in roles}
     existing = {name for (name,) in connection.execute("SELECT rolname::text FROM pg_roles")}
     with connection.transaction():
         for role in roles:
@@ -107,15 +107,15 @@ def _create_roles(connection: Connection, roles: Sequence[SavedRole]) -> tuple[s
                 connection.execute(sql.SQL(f"CREATE ROLE {{}} {option}").format(sql.Identifier(role.name)))
         for role in roles:
             for member in role.members:
-                if member in own | existing:
+                if member in own_roles | existing:
                     connection.execute(
                         sql.SQL("GRANT {} TO {}").format(sql.Identifier(role.name), sql.Identifier(member))
                     )
-    return tuple(sorted({member for role in roles for member in role.members} - own - existing))
+    return tuple(sorted({member for role in roles for member in role.members} - own_roles - existing))
 
 
-def _move_streams_away(files: Sequence[SavedFile], home: Path) -> None:
-    """Rename existing folders of the streams. Their checkpoints have read what the restored database does not have."""
+def _rename_existing_streams(files: Sequence[SavedFile], home: Path) -> None:
+    """Rename existing folders of the streams. Their checkpoints skip batches that the restored database lacks."""
     streams = home / ".postroom" / "streams"
     names = {Path(file.find_target(home)).relative_to(streams).parts[0] for file in files}
     for name in names:

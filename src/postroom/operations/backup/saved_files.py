@@ -28,8 +28,8 @@ from postroom.safe_files import (
 class FileCollection:
     """The files of a new backup in ``folder``.
 
-    Files are collected while they must not change, by a hard link if possible. ``finish`` replaces the links by copies,
-    so that no change of the original changes the backup, and computes the checksums.
+    ``add`` copies a file. With ``may_link`` it makes a hard link if possible, which is faster. ``finish`` replaces the
+    links by copies, so that no change of the original changes the backup, and computes the checksums.
     """
 
     folder: Path
@@ -44,7 +44,7 @@ class FileCollection:
         *,
         inode: int | None = None,
         interchange_id: uuid.UUID | None = None,
-        may_link: bool = True,
+        may_link: bool = False,
     ) -> None:
         """Collect a file. Raise FileNotFoundError if it is gone."""
         target = self.folder / "files" / kind / name
@@ -57,18 +57,11 @@ class FileCollection:
                 shutil.copystat(source, target, follow_symlinks=False)
         self._collected.append((kind, f"files/{kind}/{name}", source.absolute(), interchange_id))
 
-    def add_tree(
-        self,
-        kind: SavedFileKind,
-        name: str,
-        source: Path,
-        *,
-        may_link: bool = True,
-    ) -> None:
-        """Collect all regular files below a folder. Files that vanish are left out."""
+    def add_tree(self, kind: SavedFileKind, name: str, source: Path) -> None:
+        """Collect all regular files below a folder. A file that is deleted meanwhile is left out."""
         for path in _list_files(source):
             with suppress(FileNotFoundError):
-                self.add(kind, str(Path(name, path.relative_to(source))), path, may_link=may_link)
+                self.add(kind, str(Path(name, path.relative_to(source))), path)
 
     def finish(self) -> Iterator[SavedFile]:
         """Make each file independent of its original. Yield them with their checksums."""
@@ -96,21 +89,21 @@ class FileCollection:
             sync_folder(Path(folder))
 
 
-def restore_file(backup: Path, file: SavedFile, home: Path, *, replaces_other: bool = False) -> Path:
+def restore_file(backup: Path, file: SavedFile, home: Path, *, overwrite: bool = False) -> Path:
     """Copy a file out of the backup to where it belongs. Return its path. It is on disk when this returns.
 
-    An existing file with the same content is kept. Raise StateError for another one, unless ``replaces_other``.
+    An existing file with the same content is kept. Raise StateError if its content differs, unless ``overwrite``.
     """
     target = file.find_target(home)
     make_folder(target.parent, mode=0o700 if file.kind == "claimed" else 0o777)
-    if not replaces_other and os.path.lexists(target):
+    if not overwrite and os.path.lexists(target):
         if target.is_file() and not target.is_symlink() and compute_sha256(target) == file.sha256:
             if file.kind == "claimed":
                 os.utime(target, ns=(file.modified_ns, file.modified_ns))
             return target
         raise StateError(
-            f"{target} exists and is another file than the one in the backup.",
-            hint="Move it away and restore again. Nothing was restored to the database.",
+            f"{target} exists, and its content differs from the file in the backup.",
+            hint="Move it to another folder and restore again. Nothing was restored to the database.",
         )
     with open_folder(target.parent) as folder, use_temporary_name(folder) as name:
         temporary = target.parent / name

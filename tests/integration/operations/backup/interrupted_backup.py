@@ -17,7 +17,7 @@ POINTS: dict[str, Callable[[], None]] = {
     "after the first file": lambda: setattr(FileCollection, "add", interrupt_after(FileCollection.add)),
     "at the end of the pause": lambda: setattr(FilePause, "release", interrupt_self),
     "before the dump": lambda: setattr(create, "dump_database", interrupt_self),
-    "during the dump": lambda: setattr(programs, "_check", interrupt_self),
+    "during the dump": lambda: setattr(programs, "_raise_if_failed", interrupt_self),
     "before the manifest": lambda: setattr(create, "write_manifest", interrupt_self),
     "during the manifest": lambda: setattr(manifest, "sync_folder", interrupt_self),
     "before the rename": lambda: setattr(create, "write_manifest", interrupt_after(manifest.write_manifest)),
@@ -32,5 +32,5 @@ def main(url: str, home: str, folder: str, point: str) -> None:
 
 def restore(url: str, home: str, folder: str) -> None:
     """Restore a backup, and be interrupted when psql has everything except the COMMIT."""
-    programs._check = interrupt_self
+    programs._raise_if_failed = interrupt_self
     restore_backup(url, Path(home), Path(folder), manifest.read_manifest(Path(folder)))

@@ -360,7 +360,7 @@ def test_a_restore_does_not_replace_another_file(
     create_backup(box.url, home, tmp_path / "backup")
     [path] = (home / "in" / ".postroom").glob("*/*a.json")
     path.write_bytes(b"another")
-    with pytest.raises(StateError, match="is another file"):
+    with pytest.raises(StateError, match="its content differs"):
         restore(empty, home, tmp_path / "backup")
 
 
