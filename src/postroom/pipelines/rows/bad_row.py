@@ -1,4 +1,4 @@
-"""Explains why a row does not fit the schema. Spark's readers only say that it does not."""
+"""Explains why a row does not fit the schema. Spark's readers do not report a reason."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from postroom.errors import format_count
-from postroom.pipelines.rows.cell_values import BadCell, UnknownText, check_json_value, parse_cell
+from postroom.pipelines.rows.cell_values import BadCell, UnknownText, check_json_value, describe_misfit, parse_cell
 from postroom.pipelines.rows.csv_line import BadLine, split_line
 from postroom.pipelines.rows.source import RowSource
 
-UNKNOWN_REASON = "It has too few or too many columns, a value of the wrong type, or is malformed."
 if TYPE_CHECKING:
     from lxml import etree
 
+UNKNOWN_REASON = "It has too few or too many columns, a value of the wrong type, or is malformed."
+
 #: A larger XML file is not searched for a bad row.
 _MAX_XML_BYTES = 4 << 20
-#: The maximum number of columns and characters in an explanation.
-_MAX_COLUMNS, _MAX_CHARACTERS = 3, 100
+#: The maximum number of columns in an explanation.
+_MAX_COLUMNS = 3
 
 
 def explain_bad_row(source: RowSource, text: str, nulls: Collection[str], hidden: Collection[str]) -> str:
@@ -37,9 +38,12 @@ def explain_bad_row(source: RowSource, text: str, nulls: Collection[str], hidden
     wrong = [name for name in wrong or present if not _can_read(source, name, values)] or wrong
     if not wrong:
         return UNKNOWN_REASON
-    found = [f"The column {name!r} is {_describe(source, name, values, hidden)}." for name in wrong[:_MAX_COLUMNS]]
+    found = [
+        f"The column {name!r} {describe_misfit(source.types[name], None if name in hidden else values[name])}."
+        for name in wrong[:_MAX_COLUMNS]
+    ]
     more = len(wrong) - _MAX_COLUMNS
-    return " ".join(found) + (f" So do {format_count(more, 'other column')}." if more > 0 else "")
+    return " ".join(found) + (f" The same applies to {format_count(more, 'other column')}." if more > 0 else "")
 
 
 def read_texts(source: RowSource, text: str) -> Mapping[str, str | None]:
@@ -66,11 +70,6 @@ def _can_read(source: RowSource, name: str, values: Mapping[str, str | None]) ->
     except BadCell:
         return False
     return True
-
-
-def _describe(source: RowSource, name: str, values: Mapping[str, str | None], hidden: Collection[str]) -> str:
-    value = "a value (hidden) of another type" if name in hidden else repr((values[name] or "")[:_MAX_CHARACTERS])
-    return f"{source.types[name]}, but has {value}"
 
 
 def _read_csv(source: RowSource, text: str) -> Mapping[str, str | None]:

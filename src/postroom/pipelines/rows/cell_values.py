@@ -24,6 +24,8 @@ _TEXT = re.compile(r"string|(?:var)?char\s*\(\s*\d+\s*\)")
 _DECIMAL = re.compile(r"(?:decimal|dec|numeric)(?:\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")
 _INTEGER_TEXT = re.compile(r"[+-]?\d+")
 _NUMBER_TEXT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+#: The maximum number of characters of a value in an error.
+_MAX_CHARACTERS = 100
 
 
 class BadCell(ValueError):
@@ -69,6 +71,12 @@ def check_json_value(column_type: str, value: Any) -> None:
         _check_decimal(digits, Decimal(value) if type(value) in (int, Decimal) else None, shown)
     elif column_type == "boolean" and not isinstance(value, bool):
         raise _misfit(column_type, shown)
+
+
+def describe_misfit(column_type: str, text: str | None) -> str:
+    """Return the end of a sentence about a column whose value does not fit. A ``text`` of None is a hidden value."""
+    value = "a value (hidden) of another type" if text is None else repr(text[:_MAX_CHARACTERS])
+    return f"is {column_type}, but has {value}"
 
 
 def write_json_value(value: Any) -> str:
@@ -142,4 +150,4 @@ def _write_float(value: float) -> str:
 
 
 def _misfit(column_type: str, text: str) -> BadCell:
-    return BadCell(f"is {column_type}, but has {text[:100]!r}")
+    return BadCell(describe_misfit(column_type, text))

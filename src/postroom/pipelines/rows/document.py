@@ -20,7 +20,14 @@ from postroom.pipelines.flat.definition import Csv
 from postroom.pipelines.json.definition import Json
 from postroom.pipelines.promotions import Promotions, bad_value_failure
 from postroom.pipelines.rows.bad_row import read_texts
-from postroom.pipelines.rows.cell_values import BadCell, check_json_value, parse_cell, write_json_value, write_text
+from postroom.pipelines.rows.cell_values import (
+    BadCell,
+    check_json_value,
+    describe_misfit,
+    parse_cell,
+    write_json_value,
+    write_text,
+)
 from postroom.pipelines.rows.definition import Rows
 from postroom.pipelines.rows.source import RowSource
 from postroom.properties import Property
@@ -128,7 +135,7 @@ def _read_values(source: RowSource, content: bytes, hidden: frozenset[str] = fro
         try:
             values[name] = None if cell is None else parse_cell(column_type, cell, source.options)
         except BadCell as error:
-            shown = f"is {column_type}, but has a value (hidden) of another type" if name in hidden else str(error)
+            shown = describe_misfit(column_type, None) if name in hidden else str(error)
             raise _misfit(f"The column {name!r} {shown}.") from None
     return values
 

@@ -113,6 +113,15 @@ def test_the_value_of_a_sensitive_column_is_not_shown() -> None:
     assert "s3cret" not in explain_bad_row(pipeline.source, "s3cret,EU,1,", ["id"], pipeline.hidden_columns)
 
 
+def test_a_row_with_many_bad_values_names_the_first_columns_and_counts_the_others() -> None:
+    rows = RowSource.create("csv", [(name, "int") for name in "abcde"], {})
+    assert rows is not None
+    assert explain_bad_row(rows, "u,v,w,x,y", (), ()) == (
+        "The column 'a' is int, but has 'u'. The column 'b' is int, but has 'v'. The column 'c' is int, but has 'w'."
+        " The same applies to 2 other columns."
+    )
+
+
 def source(**options: str) -> RowSource:
     found = RowSource.create("csv", [("a", "string"), ("b", "string")], options)
     assert found is not None
