@@ -1,6 +1,6 @@
 """Hashes of API keys and passwords. Definitions contain only hashes.
 
-All comparisons take the same time, whatever they find.
+All comparisons run in constant time.
 """
 
 from __future__ import annotations
@@ -57,28 +57,28 @@ def find_by_digest(parties: Mapping[str, str], digest: str) -> str | None:
 
 
 class PasswordCheck:
-    """Verifies passwords, and remembers the right ones, because a verification is slow by design. Thread-safe."""
+    """Verifies passwords. It caches the correct ones, because a verification is slow by design. Thread-safe."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
         self._verified: set[bytes] = set()
         self._slots = threading.BoundedSemaphore(_VERIFICATIONS_AT_ONCE)
-        self._nobody = password_hash(secrets.token_hex())
+        self._unknown_user_hash = password_hash(secrets.token_hex())
 
     def verify(self, stored: str | None, password: str) -> bool:
         """Return True if the password has this hash. An unknown user (None) takes as long as a wrong password."""
-        expected = stored or self._nobody
-        seen = hmac.digest(self._key, f"{expected} {password}".encode(), "sha256")
-        if seen in self._verified:
+        expected = stored or self._unknown_user_hash
+        entry = hmac.digest(self._key, f"{expected} {password}".encode(), "sha256")
+        if entry in self._verified:
             return True
         _, salt, derived = expected.split(":")
         with self._slots:
-            is_right = hmac.compare_digest(_derive(password, bytes.fromhex(salt)), bytes.fromhex(derived))
-        if is_right:
+            is_correct = hmac.compare_digest(_derive(password, bytes.fromhex(salt)), bytes.fromhex(derived))
+        if is_correct:
             if len(self._verified) >= _MAX_VERIFIED:
                 self._verified.clear()
-            self._verified.add(seen)
-        return is_right
+            self._verified.add(entry)
+        return is_correct
 
 
 def _derive(password: str, salt: bytes) -> bytes:

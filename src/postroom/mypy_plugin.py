@@ -52,7 +52,7 @@ def _check_values(context: MethodContext, values: Iterator[tuple[Expression, Exp
 
 
 def _get_value_type(prop: Type) -> Type | None:
-    """Return the type of the property's values. None if it can be any, or this is no property."""
+    """Return the type of the property's values. Return None if the type is unknown, or if this is not a property."""
     instance = get_proper_type(prop)
     if not isinstance(instance, Instance):
         return None

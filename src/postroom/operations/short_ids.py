@@ -1,4 +1,4 @@
-"""Ids as users type them: whole, or shortened to a start that no other id has."""
+"""Short ids: the first digits of an id, as in Git. They must identify one id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from postroom.messagebox.statements import statement
 
 _DIGITS = 32
 _MIN_DIGITS = 4
-_SHOWN = 5
+_MAX_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -45,18 +45,18 @@ IdKind = Literal["message", "instance", "subscriber", "interchange"]
 
 
 def find_id(connection: Connection, given: ShortId, kind: IdKind) -> uuid.UUID:
-    """Return the whole id. Raise NotFound if none starts as given, BadValue if several do."""
+    """Return the whole id. Raise NotFound if no id starts with these digits, BadValue if several do."""
     if given.is_whole:
         return given.first
-    parameters = {"kind": kind, "first": given.first, "last": given.last, "limit": _SHOWN + 1}
+    parameters = {"kind": kind, "first": given.first, "last": given.last, "limit": _MAX_SHOWN + 1}
     found = [found_id for (found_id,) in connection.execute(statement("queries/find_ids"), parameters)]
     if not found:
         raise NotFound(f"No {kind} has an id that starts with {given.text}.", hint="Give more digits, or the whole id.")
     if len(found) > 1:
-        more = " and more" if len(found) > _SHOWN else ""
+        more = " and more" if len(found) > _MAX_SHOWN else ""
         raise BadValue(
             f"More than one {kind} has an id that starts with {given.text}.",
-            why=f"There are {', '.join(map(str, found[:_SHOWN]))}{more}.",
+            why=f"There are {', '.join(map(str, found[:_MAX_SHOWN]))}{more}.",
             hint="Give more digits, or the whole id.",
         )
     result: uuid.UUID = found[0]
