@@ -19,7 +19,7 @@ def test_postgresql_runs_alone_until_it_is_stopped(home: Path, number: signal.Si
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert process.stdout is not None
-        assert process.stderr.readline() == "PostgreSQL is running. Press Ctrl-C to stop it.\n"
+        assert process.stderr.readline() == "PostgreSQL is running. Press Ctrl-C to stop.\n"
         url = json.loads("".join(process.stdout.readline() for _ in range(3)))["url"]
         with psycopg.connect(url) as connection:
             assert connection.execute("SELECT count(*) FROM messagebox.spool").fetchone() == (0,)
@@ -29,7 +29,7 @@ def test_postgresql_runs_alone_until_it_is_stopped(home: Path, number: signal.Si
         psycopg.connect(url)
 
 
-def test_a_server_of_its_own_is_not_run(run: Run) -> None:
+def test_the_url_of_another_server_is_rejected(run: Run) -> None:
     refused = run("database", "run")
     assert refused.code == ExitCode.USAGE
-    assert "The database of --database is a server of its own." in refused.err
+    assert "Leave out --database." in refused.err

@@ -37,11 +37,11 @@ def run(options: CommandOptions) -> None:
     from postroom.stop_signals import set_on_stop_signals
 
     if options.database:
-        raise click.UsageError(f"The database of {options.database_from} is a server of its own. Leave it out.")
+        raise click.UsageError(f"This command runs the embedded PostgreSQL. Leave out {options.database_from}.")
     stopping = threading.Event()
     with set_on_stop_signals(stopping), options.messagebox(create=True) as url:
         migrate(url)
         click.echo(to_json({"url": url}) if options.output is Format.JSON else url)
-        click.echo("PostgreSQL is running. Press Ctrl-C to stop it.", err=True)
+        click.echo("PostgreSQL is running. Press Ctrl-C to stop.", err=True)
         stopping.wait()
-    click.echo("PostgreSQL has stopped.", err=True)
+    click.echo("Stopped. PostgreSQL keeps running only while another process uses this home folder.", err=True)
