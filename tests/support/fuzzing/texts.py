@@ -24,7 +24,7 @@ from tests.support.fuzzing.target import MessageLost, Target
 
 def make_http_target() -> Target:
     """Return the target for the heads and the framing of requests. Each request gets one response."""
-    limits = ConnectionLimits(head=2_000, timeout=0.0, idle=0.0, whole=0.0)
+    limits = ConnectionLimits(max_head_bytes=2_000, timeout=0.0, idle_seconds=0.0, max_body_seconds=0.0)
 
     def check(data: bytes) -> str:
         sent, received = socket.socketpair()

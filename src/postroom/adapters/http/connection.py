@@ -19,7 +19,7 @@ import h11
 
 from postroom.clock import system_clock
 
-_PIECE = 1 << 16
+_RECEIVE_BYTES = 1 << 16
 _LINGER_SECONDS, _LINGER_BYTES = 2.0, 8 << 20
 
 
@@ -27,21 +27,20 @@ _LINGER_SECONDS, _LINGER_BYTES = 2.0, 8 << 20
 class ConnectionLimits:
     """The limits for clients.
 
-    The head of a request has at most ``head`` bytes and takes at most ``timeout`` seconds, which is also the maximum of
-    each wait for more of a body. A body takes at most ``whole`` seconds and is sent with at least ``slowest`` bytes a
-    second. The first ``small_chunks`` chunks of a body may have any size; then the average must be ``chunk`` bytes. A
-    connection without a request is closed after ``idle`` seconds. Above ``connections`` connections, new ones wait
-    until another one ends. Above ``client_connections`` of one client, its new connections are rejected.
+    ``timeout`` is the time for the head of a request, and for each wait for more of a body. The first ``small_chunks``
+    chunks of a body may have any size. After them the average size must be ``min_chunk_bytes``. A connection without a
+    request is closed after ``idle_seconds``. Above ``max_connections``, new connections wait until another one ends.
+    Above ``client_connections`` of one client, its new connections are rejected.
     """
 
-    head: int = 16_384
+    max_head_bytes: int = 16_384
     timeout: float = 30.0
-    whole: float = 600.0
-    slowest: int = 1_000
+    max_body_seconds: float = 600.0
+    min_bytes_per_second: int = 1_000
     small_chunks: int = 5_000
-    chunk: int = 16
-    idle: float = 15.0
-    connections: int = 200
+    min_chunk_bytes: int = 16
+    idle_seconds: float = 15.0
+    max_connections: int = 200
     client_connections: int = 50
 
 
@@ -96,15 +95,15 @@ class HttpConnection:
         self._socket = connected
         self._remote = remote
         self._limits = limits
-        self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head)
+        self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.max_head_bytes)
 
     def wait_for_request(self) -> bool:
         """Wait for the start of another request. Return False if the client has closed the connection or is idle."""
         if self._protocol.trailing_data[0]:
             return True
-        self._socket.settimeout(self._limits.idle)
+        self._socket.settimeout(self._limits.idle_seconds)
         try:
-            received = self._socket.recv(_PIECE)
+            received = self._socket.recv(_RECEIVE_BYTES)
         except TimeoutError:
             return False
         if not received:
@@ -118,8 +117,11 @@ class HttpConnection:
         if not isinstance(event, h11.Request):
             raise RequestFailed(400, "The request ended early.")
         # The protocol limits only what is still incomplete.
-        if len(event.target) + sum(len(name) + len(value) for name, value in event.headers) > self._limits.head:
-            raise RequestFailed(431, f"The head of the request has more than {self._limits.head} bytes.")
+        if (
+            len(event.target) + sum(len(name) + len(value) for name, value in event.headers)
+            > self._limits.max_head_bytes
+        ):
+            raise RequestFailed(431, f"The head of the request has more than {self._limits.max_head_bytes} bytes.")
         try:
             target = urlsplit(event.target.decode("ascii"))
         except ValueError:
@@ -173,26 +175,27 @@ class HttpConnection:
         self._socket.sendall(b"".join(self._protocol.send(event) or b"" for event in events))
 
     def _body(self) -> Iterator[bytes]:
-        began = time.monotonic()
-        whole, in_time = began + self._limits.whole, began + self._limits.timeout
+        started = time.monotonic()
+        body_deadline, rate_deadline = started + self._limits.max_body_seconds, started + self._limits.timeout
         if self._protocol.they_are_waiting_for_100_continue:
             self._send(h11.InformationalResponse(status_code=100, headers=[], reason="Continue"))
+        min_chunk_bytes = self._limits.min_chunk_bytes
         chunks = size = 0
         while True:
-            event = self._next_event(min(whole, in_time, time.monotonic() + self._limits.timeout))
+            event = self._next_event(min(body_deadline, rate_deadline, time.monotonic() + self._limits.timeout))
             pieces: list[bytes] = []
             while isinstance(event, h11.Data):
                 pieces.append(event.data)
                 size += len(event.data)
                 # The work for a chunk does not depend on its size, so small chunks would cost much time.
                 chunks += event.chunk_start
-                if chunks > self._limits.small_chunks + size // self._limits.chunk:
-                    raise RequestFailed(400, f"The chunks of the body have less than {self._limits.chunk} bytes.")
+                if chunks > self._limits.small_chunks + size // min_chunk_bytes:
+                    raise RequestFailed(400, f"The chunks of the body have less than {min_chunk_bytes} bytes.")
                 event = self._read_buffered()
             if pieces:
                 piece = b"".join(pieces)
                 # Each byte extends the deadline, so a client below the minimum rate runs out of time.
-                in_time += len(piece) / self._limits.slowest
+                rate_deadline += len(piece) / self._limits.min_bytes_per_second
                 yield piece
             if isinstance(event, h11.EndOfMessage):
                 return
@@ -216,7 +219,7 @@ class HttpConnection:
                 if left <= 0:
                     raise TimeoutError
                 self._socket.settimeout(left)
-                self._protocol.receive_data(self._socket.recv(_PIECE))
+                self._protocol.receive_data(self._socket.recv(_RECEIVE_BYTES))
             except TimeoutError:
                 raise RequestFailed(408, "The request took too long.") from None
 
@@ -227,7 +230,7 @@ class HttpConnection:
             self._socket.shutdown(socket.SHUT_WR)
             while rest > 0 and (left := deadline - time.monotonic()) > 0:
                 self._socket.settimeout(left)
-                received = self._socket.recv(_PIECE)
+                received = self._socket.recv(_RECEIVE_BYTES)
                 if not received:
                     break
                 rest -= len(received)

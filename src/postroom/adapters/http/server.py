@@ -56,7 +56,7 @@ class HttpServer:
         self._tls = tls
         self._limits = limits or ConnectionLimits()
         self._stopping = threading.Event()
-        self._free = threading.Semaphore(self._limits.connections)
+        self._free_connections = threading.Semaphore(self._limits.max_connections)
         self._lock = threading.Lock()
         self._per_client: Counter[str] = Counter()
         self._idle: set[socket.socket] = set()
@@ -90,12 +90,12 @@ class HttpServer:
     def _accept(self) -> None:
         with self._listener:
             while not self._stopping.is_set():
-                if not self._free.acquire(timeout=_ACCEPT_SECONDS):
+                if not self._free_connections.acquire(timeout=_ACCEPT_SECONDS):
                     continue
                 try:
                     connected, address = self._listener.accept()
                 except OSError as error:
-                    self._free.release()
+                    self._free_connections.release()
                     if not isinstance(error, TimeoutError):
                         # For example, no free file descriptors until another connection ends.
                         _log.warning("a connection could not be accepted: %s", error)
@@ -105,7 +105,7 @@ class HttpServer:
                 if self._admit(remote):
                     self._start_thread(connected, remote)
                 else:
-                    self._free.release()
+                    self._free_connections.release()
                     self._reject(connected, "There are too many connections from this address.")
 
     def _admit(self, remote: str) -> bool:
@@ -125,7 +125,7 @@ class HttpServer:
             self._per_client[client] -= 1
             if not self._per_client[client]:
                 del self._per_client[client]
-        self._free.release()
+        self._free_connections.release()
 
     def _start_thread(self, connected: socket.socket, remote: str) -> None:
         thread = threading.Thread(target=self._serve, args=(connected, remote), daemon=True)

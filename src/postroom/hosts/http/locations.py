@@ -49,7 +49,7 @@ class Listener:
 
 
 @dataclass(kw_only=True)
-class _Open:
+class _OpenListener:
     server: HttpServer
     requests: HttpRequests
 
@@ -67,7 +67,7 @@ class HttpLocations:
         self._throttle = ThrottleWatch(host_id)
         self._configuration = LazyConnection(connect)
         self._connections = SharedConnections(connect, _CONNECTIONS)
-        self._open: dict[Listener, _Open] = {}
+        self._open: dict[Listener, _OpenListener] = {}
         self._problems: dict[Listener | str, str] = {}
         self.loop = BackgroundLoop("http locations", self._step)
 
@@ -86,13 +86,13 @@ class HttpLocations:
     def _step(self) -> float:
         connection = self._configuration.get()
         version = read_routing_version(connection)
-        self.follow(read_receive_locations(connection, host_id=self._host_id))
+        self.serve(read_receive_locations(connection, host_id=self._host_id))
         # The send ports of the host need no report: they are read again with the first message that is claimed after
         # a change.
         report_configuration(connection, self._host_instance, version)
         return _POLL_SECONDS
 
-    def follow(self, deployed: list[ReceiveLocation]) -> None:
+    def serve(self, deployed: list[ReceiveLocation]) -> None:
         """Serve these locations from now on."""
         ports: defaultdict[tuple[str, int], list[tuple[HttpReceive, ReceiveLocation]]] = defaultdict(list)
         for location in deployed:
@@ -132,7 +132,7 @@ class HttpLocations:
         self._problems.pop(listener, None)
         server.start()
         _log.info("listening on %s:%d", listener.listen, server.port)
-        self._open[listener] = _Open(server=server, requests=requests)
+        self._open[listener] = _OpenListener(server=server, requests=requests)
 
     def _warn(self, source: Listener | str, problem: str) -> None:
         """Log a problem once, not at every poll."""

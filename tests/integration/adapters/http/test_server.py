@@ -104,7 +104,9 @@ def test_a_client_that_is_too_slow_gets_408(sent: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "limits", [ConnectionLimits(timeout=20, whole=0.3), ConnectionLimits(timeout=0.3)], ids=["whole", "slowest"]
+    "limits",
+    [ConnectionLimits(timeout=20, max_body_seconds=0.3), ConnectionLimits(timeout=0.3)],
+    ids=["max_body_seconds", "min_bytes_per_second"],
 )
 def test_a_body_below_the_minimum_rate_is_rejected(limits: ConnectionLimits) -> None:
     with run_server(limits=limits) as server, closing(socket.create_connection(("127.0.0.1", server.port))) as client:
@@ -170,7 +172,7 @@ def test_an_exception_of_the_handler_is_a_500_and_the_server_continues() -> None
 
 
 def test_connections_above_the_limit_wait() -> None:
-    with run_server(limits=ConnectionLimits(connections=1, idle=20)) as server:
+    with run_server(limits=ConnectionLimits(max_connections=1, idle_seconds=20)) as server:
         first = HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         first.request("GET", "/first")
         first.getresponse().read()
@@ -226,7 +228,7 @@ def connect_from(server: HttpServer, address: str) -> socket.socket:
 
 
 def test_slow_connections_of_one_client_do_not_lock_out_other_clients() -> None:
-    with run_server(limits=ConnectionLimits(connections=20, client_connections=15)) as server, ExitStack() as stack:
+    with run_server(limits=ConnectionLimits(max_connections=20, client_connections=15)) as server, ExitStack() as stack:
         slow = [stack.enter_context(connect_from(server, "127.0.0.1")) for _ in range(30)]
         for client in slow:
             with suppress(OSError):  # rejected already
@@ -257,7 +259,7 @@ def test_a_thread_that_cannot_be_started_costs_one_connection(monkeypatch: pytes
             raise RuntimeError("can't start new thread")
         started(thread)
 
-    with run_server(limits=ConnectionLimits(connections=1, client_connections=1)) as server:
+    with run_server(limits=ConnectionLimits(max_connections=1, client_connections=1)) as server:
         monkeypatch.setattr(threading.Thread, "start", start)
         request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
         with suppress(ConnectionResetError):

@@ -113,7 +113,7 @@ def test_a_host_that_is_not_trusted_cannot_name_the_sender(box: Box, location: R
 def test_a_replaced_key_is_rejected_from_the_next_request_on(box: Box, location: ReceiveLocation) -> None:
     def replace_key(http: HttpLocations) -> None:
         changed = adapters.HttpReceive("/orders", port=0, api_keys={key_hash("another key"): "Contoso"})
-        http.follow([add_inbox_location(box, name="other", adapter=changed)])
+        http.serve([add_inbox_location(box, name="other", adapter=changed)])
 
     with serve(box, location) as http:
         assert send_request(http, X_Api_Key=KEY)[0].status == 202

@@ -51,7 +51,7 @@ def location(box: Box) -> ReceiveLocation:
 def serve(box: Box, *served: ReceiveLocation, url: str | None = None) -> Iterator[HttpLocations]:
     login = partial(connect, url or box.url, user=box.host().role_name)
     http = HttpLocations(connect=login, host_id=box.host().host_id, host_instance=0, home=Path("/nowhere"))
-    http.follow(list(served))
+    http.serve(list(served))
     try:
         yield http
     finally:
@@ -85,7 +85,7 @@ def test_an_unreadable_location_does_not_affect_other_locations(
 ) -> None:
     broken = replace(location, name="broken", adapter_json={**location.adapter_json, "speed": 5})
     with serve(box, broken, location) as http:
-        http.follow([broken, location])
+        http.serve([broken, location])
         answer, _ = send_request(http)
     assert answer.status == 202
     [warning] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
@@ -301,12 +301,12 @@ def test_a_disabled_location_responds_with_503_and_others_on_its_port_work(box: 
         answer, _ = send_request(http)
         assert answer.status == 503
         assert send_request(http, path="/other")[0].status == 202
-        http.follow([replace(location, schedule=Schedule(stop="2000-12-31"))])
+        http.serve([replace(location, schedule=Schedule(stop="2000-12-31"))])
         assert send_request(http)[1] == {"error": "This receive location is outside its schedule."}
-        http.follow([location])
+        http.serve([location])
         assert send_request(http)[0].status == 202
         assert send_request(http, path="/other")[0].status == 404
-        http.follow([])
+        http.serve([])
         assert http.ports == []
 
 
