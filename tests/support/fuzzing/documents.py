@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -304,13 +305,22 @@ def _run(
         raise MessageLost(f"{name}: {len(found)} documents instead of {expected}")
     if bodies is not None and found != bodies:
         raise MessageLost(f"{name}: the documents are {found[:3]} ... instead of {bodies[:3]} ...")
-    if has_header and found:
-        header = found[0][: len(found[0].split(b"\n", 1)[0]) + 1]
-        if all(body.startswith(header) for body in found):
-            content, found = data, [header, *(body[len(header) :] for body in found)]
+    if has_header and found and all(body.startswith(found[0].partition(b"\n")[0]) for body in found):
+        content, found = data, _share_header(found, data)
     if content is not None and _join_lines(b"".join(found)) != _join_lines(content):
         raise MessageLost(f"{name}: bytes of the interchange are in no document")
     return f"{name} {min(len(found), 3)} documents {sorted(reasons)}"
+
+
+def _share_header(found: list[bytes], data: bytes) -> list[bytes]:
+    """Return the documents with their header once, in front. A quoted name in the header may have line ends, so the
+    header ends at the first line end after which nothing is missing."""
+    for end in re.finditer(b"\n", found[0]):
+        header = found[0][: end.end()]
+        shared = [header, *(body.removeprefix(header) for body in found)]
+        if _join_lines(b"".join(shared)) == _join_lines(data):
+            return shared
+    return found
 
 
 def _join_lines(content: bytes) -> bytes:
