@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, Protocol, TypeVar, cast, overload
-
-import msgspec
 
 from postroom.errors import BadValue
 from postroom.filters.authorisation import MessagePredicate
@@ -38,8 +37,14 @@ FRAGMENTS_AT_A_TIME = max(1, CHUNK_SIZE // FRAGMENT_SIZE)
 #: The default name of the body part.
 BODY_NAME = "body"
 
-#: Sorts keys, so that equal contexts have the same text.
-_encode_json = msgspec.json.Encoder(order="deterministic").encode
+
+@cache
+def _get_json_encoder() -> Callable[[Any], bytes]:
+    """Return an encoder that sorts keys, so that equal contexts have the same text."""
+    # msgspec is needed to run a pipeline, not to define one.
+    import msgspec
+
+    return msgspec.json.Encoder(order="deterministic").encode
 
 
 class Body(Protocol):
@@ -248,7 +253,7 @@ class Context(Mapping[Property, Value]):
         if self._predicates:
             stored["predicates"] = predicates_to_json(self._predicates)
         # Kept, because a publish with an idempotency key needs it twice.
-        self._json = _encode_json(stored).decode()
+        self._json = _get_json_encoder()(stored).decode()
         return self._json
 
     @classmethod
