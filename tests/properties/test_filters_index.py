@@ -15,6 +15,7 @@ from postroom.filters.columns import build_columns, to_arrow_type
 from postroom.filters.evaluate import matches
 from postroom.filters.expression import Filter, Operator, Predicate, all_of
 from postroom.filters.index import SubscriptionIndex
+from postroom.filters.matching import two_passes
 from postroom.properties import Property
 from postroom.values import Value, ValueType
 from tests.support.filter_strategies import POOLS, PROPERTIES, contexts, filters, misfits, operators_of
@@ -27,13 +28,16 @@ def match_by_evaluator(filters: Mapping[int, Filter], batch: Sequence[Mapping[st
 
 
 def match_by_index(index: SubscriptionIndex, batch: Sequence[Mapping[str, Value]]) -> list[list[int]]:
-    """Match the batch as a whole and message by message. Both have the same result."""
+    """Match the batch as a whole, without and with signatures, and message by message. The results are the same."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index_module, "MIN_VALUES_OF_COLUMN", 0)
         rows, ids = index.match(build_columns(batch), len(batch))
+        patch.setattr(two_passes, "COST_OF_PREDICATE", -1_000_000)
+        by_signatures = index.match(build_columns(batch), len(batch))
         patch.setattr(index_module, "MIN_VALUES_OF_COLUMN", 1_000_000)
         one_by_one = index.match(build_columns(batch), len(batch))
-    assert [each.tolist() for each in one_by_one] == [rows.tolist(), ids.tolist()]
+    for other in (by_signatures, one_by_one):
+        assert [each.tolist() for each in other] == [rows.tolist(), ids.tolist()]
     by_row: list[list[int]] = [[] for _ in batch]
     for row, id in zip(rows.tolist(), ids.tolist(), strict=True):
         by_row[row].append(id)

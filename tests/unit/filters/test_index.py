@@ -35,10 +35,12 @@ Due = Property("Orders.Due", datetime)
 CHOICES = [Property(f"Orders.Choice{number}", str) for number in range(40)]
 
 
-@pytest.fixture(params=[0, 1_000_000], ids=["all together", "one by one"], autouse=True)
-def min_values(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Match the messages of every batch together, or one by one."""
-    monkeypatch.setattr(index_module, "MIN_VALUES_OF_COLUMN", request.param)
+@pytest.fixture(params=["all together", "by signatures", "one by one"], autouse=True)
+def way_of_matching(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Match the messages of every batch together, without and with signatures, or one by one."""
+    monkeypatch.setattr(index_module, "MIN_VALUES_OF_COLUMN", 1_000_000 if request.param == "one by one" else 0)
+    if request.param == "by signatures":
+        monkeypatch.setattr(two_passes, "COST_OF_PREDICATE", -1_000_000)
 
 
 def build_index(*filters: Filter) -> SubscriptionIndex:

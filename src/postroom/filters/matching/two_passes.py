@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from postroom.filters.columns import MISSING, Bool, Int8, Int32, Int64
 from postroom.filters.matching.compiled_rows import BITWISE_AND, INTERVAL, NOT_EQUAL
@@ -25,8 +26,12 @@ PAIRS_AT_ONCE = 1 << 17
 #: The pairs of several paths are checked together until there are so many that the cost of a call does not matter.
 MIN_PAIRS = 1 << 13
 
-#: How many outcomes of predicates are kept for a batch, one byte each.
-MAX_KEPT_OUTCOMES = 1 << 22
+#: Computing a predicate for a whole batch has a fixed cost, about as high as computing it for this many messages.
+COST_OF_PREDICATE = 1_000
+
+UInt64 = npt.NDArray[np.uint64]
+
+_BITS: UInt64 = np.uint64(1) << np.arange(64, dtype=np.uint64)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -226,7 +231,7 @@ class Postings:
 class SecondPass:
     """Checks the predicates of groups, except the first ones, which the group's path has already checked."""
 
-    __slots__ = ("_checked_by_path", "_members", "_postings", "_predicates", "_starts")
+    __slots__ = ("_checked_by_path", "_members", "_postings", "_predicates", "_signatures", "_starts")
 
     def __init__(self, groups: Groups, postings: Postings, checked_by_path: Int8) -> None:
         self._predicates = groups.predicates
@@ -234,6 +239,7 @@ class SecondPass:
         self._starts = groups.starts
         self._postings = postings
         self._checked_by_path = checked_by_path
+        self._signatures: UInt64 | None = None
 
     def get_groups(self, ranges: Sequence[tuple[int, int]]) -> Int32:
         """Return the groups at these positions of the postings."""
@@ -243,12 +249,24 @@ class SecondPass:
     def check_candidates(self, outcomes: Outcomes, found: Candidates) -> tuple[Int64, Int32]:
         """Return the pairs (message, group) that match."""
         rows, positions = found.rows, found.positions
+        signatures = outcomes.find_signatures() if found.checks else None
+        if signatures is not None:
+            required = self._get_signatures().take(positions)
+            passed = np.flatnonzero(signatures.take(rows) & required == required)
+            return self.check_groups(outcomes, rows.take(passed), self._postings.groups.take(positions.take(passed)))
         if found.checks:
             numbers = self._postings.checks.take(positions)
             passed = np.flatnonzero(outcomes.get(rows, numbers, found.checked_slot))
             rows, positions = rows.take(passed), positions.take(passed)
         groups = self._postings.groups.take(positions)
         return self.check_groups(outcomes, rows, groups, step=1) if found.checks > 1 else (rows, groups)
+
+    def _get_signatures(self) -> UInt64:
+        """Return the bits of all predicates of the group at each position of the postings."""
+        if self._signatures is None:
+            of_group = np.bitwise_or.reduceat(_BITS.take(self._members & 63), self._starts[:-1])
+            self._signatures = of_group.take(self._postings.groups)
+        return self._signatures
 
     def check_groups(self, outcomes: Outcomes, rows: Int64, groups: Int32, *, step: int = 0) -> tuple[Int64, Int32]:
         """Return the pairs (message, group) whose checks from number ``step`` on hold.
@@ -288,34 +306,31 @@ class SecondPass:
 class Outcomes:
     """Whether predicates hold for the messages of a batch.
 
-    Each is computed when it is needed. Once more than all of them together have been computed, all are, and kept."""
+    If many have been computed, messages get *signatures* of 64 bits: bit *i* is set if one of the predicates *i*,
+    *i* + 64, *i* + 128 and so on holds. A group can match only if all bits of its predicates are set, which excludes
+    most candidates at once."""
 
     def __init__(self, predicates: Predicates, batch: RankedBatch) -> None:
         self._predicates = predicates
         self._batch = batch
-        self._size = len(predicates) * batch.rows
         self._computed = 0
-        self._all: Bool | None = None
+        self._signatures: UInt64 | None = None
+
+    def find_signatures(self) -> UInt64 | None:
+        """Return the signature of each message, or None if this costs more than what has been computed before."""
+        rows = self._batch.rows
+        if self._signatures is None and self._computed > len(self._predicates) * (rows + COST_OF_PREDICATE):
+            found, every = np.zeros((64, rows), np.bool_), np.arange(rows)
+            for number, slot in enumerate(self._predicates.slot.tolist()):
+                found[number & 63] |= self._compute(every, np.full(rows, number, np.int32), slot)
+            self._signatures = np.bitwise_or.reduce(np.where(found, _BITS[:, np.newaxis], np.uint64(0)))
+        return self._signatures
 
     def get(self, rows: Int64, numbers: Int32, slot: int | None = None) -> Bool:
         """Return whether predicate ``numbers[i]`` holds for message ``rows[i]``. ``slot`` is that of all predicates, if
         it is known."""
-        if self._all is None:
-            self._computed += len(rows)
-            if self._computed <= self._size or self._size > MAX_KEPT_OUTCOMES:
-                return self._compute(rows, numbers, slot)
-            self._all = self._compute_all()
-        return self._all.take(rows * len(self._predicates) + numbers)
-
-    def _compute_all(self) -> Bool:
-        """Return the outcomes of all predicates for the first message, for the second, and so on."""
-        predicates, batch = self._predicates, self._batch
-        rank = batch.flat.reshape(-1, batch.rows)[batch.offset[predicates.slot] // batch.rows]
-        holds: Bool = (rank >= predicates.low[:, np.newaxis]) & (rank <= predicates.high[:, np.newaxis])
-        numbers, rows = np.nonzero(holds[predicates.not_equals :])
-        numbers += predicates.not_equals
-        holds[numbers, rows] = self._compute_special(rows, numbers, rank[numbers, rows])
-        return np.ascontiguousarray(holds.T).ravel()
+        self._computed += len(rows)
+        return self._compute(rows, numbers, slot)
 
     def _compute(self, rows: Int64, numbers: Int32, slot: int | None) -> Bool:
         predicates, batch = self._predicates, self._batch
@@ -331,7 +346,7 @@ class Outcomes:
             holds[special] = self._compute_special(rows[special], numbers[special], rank[special])
         return holds
 
-    def _compute_special(self, rows: Int64, numbers: Int32 | Int64, rank: Int32) -> Bool:
+    def _compute_special(self, rows: Int64, numbers: Int32, rank: Int32) -> Bool:
         """Return the same for ``!=`` and bitwise ANDs. Each message has the property."""
         predicates = self._predicates
         operand = predicates.operand[numbers - predicates.not_equals]
