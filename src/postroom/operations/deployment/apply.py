@@ -23,13 +23,7 @@ from postroom.messagebox.connection import Connection, operator_transaction, tra
 from postroom.messagebox.statements import statement
 from postroom.operations.deployment.applications import check_application
 from postroom.operations.deployment.backlog import Backlog
-from postroom.operations.deployment.compare import (
-    compare,
-    find_backlog_problems,
-    find_problems,
-    find_removal_problems,
-    find_removed_locations,
-)
+from postroom.operations.deployment.compare import compare, find_problems
 from postroom.operations.deployment.deployed import (
     Deployed,
     create_empty_deployment,
@@ -37,6 +31,11 @@ from postroom.operations.deployment.deployed import (
 )
 from postroom.operations.deployment.execute import Deployment
 from postroom.operations.deployment.plan import Plan
+from postroom.operations.deployment.removals import (
+    find_backlog_problems,
+    find_removal_problems,
+    find_removed_locations,
+)
 
 
 def plan_first_deployment(definition: ApplicationDefinition, *, home: Path) -> Plan:

@@ -71,6 +71,11 @@ def describe_backlog(counts: Mapping[InstanceState, int] | None, decision: Backl
     return f"{format_counts(counts)} {_FUTURE.get(decision, stays)}"
 
 
+def describe_restored(counts: Mapping[InstanceState, int] | None) -> str:
+    """Return the note of a plan about the instances that a port or location gets back when it is declared again."""
+    return f"gets back {format_counts(counts)}" if counts else ""
+
+
 def build_backlog_problem(kind: ChangeKind, name: str, counts: Mapping[InstanceState, int]) -> str:
     """Return why a port or location cannot be removed without a decision about its backlog."""
     return (

@@ -19,7 +19,7 @@ from postroom.application.checks.shared_endpoints import shared_endpoint_problem
 from postroom.errors import Problem
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
 from postroom.filters.text import format_filter
-from postroom.operations.deployment.backlog import Backlog, build_backlog_problem, describe_backlog
+from postroom.operations.deployment.backlog import Backlog, describe_backlog, describe_restored
 from postroom.operations.deployment.compare_groups import find_group_problems, plan_groups
 from postroom.operations.deployment.declared_fields import (
     AUTHENTICATION,
@@ -33,6 +33,7 @@ from postroom.operations.deployment.declared_fields import (
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.differences import find_differences
 from postroom.operations.deployment.plan import Action, ChangeKind, Difference, Plan, PlanStep
+from postroom.operations.deployment.removals import find_backlog_problems, find_removal_problems
 from postroom.operations.deployment.renames import Renames
 from postroom.properties import dotted_name, split_key
 from postroom.system_properties import SYSTEM_PROPERTIES
@@ -130,45 +131,6 @@ def _find_type_problems(definition: ApplicationDefinition, deployed: Deployed) -
                     f"{what} {name!r}: the filter compares {prop.dotted_name} with values of type "
                     f"{_format_type(prop.value_type)}, but it is deployed as {_format_type(deployed_type)}."
                 )
-
-
-def find_removed_locations(definition: ApplicationDefinition, deployed: Deployed) -> dict[str, str | None]:
-    """Return the locations that are no longer declared, or only with an adapter of another kind.
-
-    The value is the new kind of adapter, or None."""
-    declared = {
-        location.name: location.adapter.kind for port in definition.receive_ports for location in port.locations
-    }
-    return {
-        name: declared.get(name)
-        for name, location in deployed.locations.items()
-        if location.adapter_kind != declared.get(name)
-    }
-
-
-def find_removal_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
-    """Yield the removed locations with files that only their own pipeline can publish."""
-    for name, new_kind in find_removed_locations(definition, deployed).items():
-        count = deployed.unfinished_files.get(deployed.locations[name].location_id, 0)
-        if count:
-            change = "removed" if new_kind is None else f"changed to the kind {new_kind!r}"
-            unit = deployed.locations[name].adapter_type.intake_unit
-            received = f"1 received {unit} is" if count == 1 else f"{count} received {unit}s are"
-            yield definition.position.problem(
-                f"location {name!r} cannot be {change}: {received} not published yet. Let the pipeline finish first; "
-                "'postroom pipeline show' shows what is quarantined."
-            )
-
-
-def find_backlog_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
-    """Yield the removed ports and locations that have instances."""
-    removed = [
-        *((ChangeKind.LOCATION, name, location.location_id) for name, location in deployed.locations.items()),
-        *((ChangeKind.SEND_PORT, name, port.port_id) for name, port in deployed.send_ports.items()),
-    ]
-    for kind, name, service_id in removed:
-        if counts := deployed.backlog.get(service_id):
-            yield definition.position.problem(build_backlog_problem(kind, name, counts))
 
 
 def _find_kind_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
@@ -327,7 +289,8 @@ def _plan_locations(
         known = deployed.locations.get(name)
         if known is None:
             state = "enabled" if location.enabled else "disabled"
-            yield PlanStep(kind=ChangeKind.LOCATION, name=name, action=Action.CREATE, note=state)
+            note = "; ".join(filter(None, (state, _describe_restored(ChangeKind.LOCATION, name, deployed))))
+            yield PlanStep(kind=ChangeKind.LOCATION, name=name, action=Action.CREATE, note=note)
             continue
         differences = _describe_rename(name, deployed.location_renames) + find_differences(
             location_fields(port, location, home), deployed_location_fields(known, deployed.host_name(known.host_id))
@@ -359,7 +322,8 @@ def _plan_send_ports(
             filter_text = "without a filter" if port.filter is None else f"filter: {format_filter(port.filter)}"
             dynamic = "dynamic, " if port.adapter.is_dynamic else ""
             failures = "routes failures" if port.route_failures else ""
-            new = (f"{port.state}, {dynamic}{filter_text}", failures, loop, port.adapter.guarantee)
+            restored = _describe_restored(ChangeKind.SEND_PORT, port.name, deployed)
+            new = (f"{port.state}, {dynamic}{filter_text}", failures, restored, loop, port.adapter.guarantee)
             note = "; ".join(filter(None, new))
             yield PlanStep(kind=ChangeKind.SEND_PORT, name=port.name, action=Action.CREATE, note=note)
             continue
@@ -378,6 +342,11 @@ def _plan_send_ports(
             differences=differences,
             note="; ".join([*notes, *filter(None, (loop, port.adapter.guarantee))]),
         )
+
+
+def _describe_restored(kind: ChangeKind, name: str, deployed: Deployed) -> str:
+    service_id = deployed.removed.get((kind, name))
+    return "" if service_id is None else describe_restored(deployed.backlog.get(service_id))
 
 
 def _describe_rename(name: str, renames: Renames) -> tuple[Difference, ...]:

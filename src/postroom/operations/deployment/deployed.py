@@ -23,6 +23,7 @@ from postroom.messagebox.configuration import (
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.operations.deployment.backlog import count_backlog
+from postroom.operations.deployment.plan import ChangeKind
 from postroom.operations.deployment.renames import NO_RENAMES, Renames, find_location_renames, find_port_renames
 from postroom.operations.instances.listing import InstanceState
 from postroom.operations.redaction import read_sensitive_keys
@@ -63,7 +64,9 @@ class Deployed:
     location_renames: Renames = NO_RENAMES
     """Renames that are still to be done. Ports, locations and members have their new names here."""
     backlog: Mapping[uuid.UUID, Mapping[InstanceState, int]] = field(default_factory=dict)
-    """The instances of ports and locations that are no longer declared, by id."""
+    """The instances of ports and locations that are no longer declared, or that are declared again, by id."""
+    removed: Mapping[tuple[str, str], uuid.UUID] = field(default_factory=dict)
+    """The ids of removed ports and locations of the application, by kind and name."""
 
     def host_name(self, host_id: int) -> str:
         return next(host.name for host in self.hosts.values() if host.host_id == host_id)
@@ -123,6 +126,12 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
         },
         unfinished_files=dict(connection.execute(statement("queries/unfinished_files")).fetchall()),
         can_create_hosts=_can_create_hosts(connection),
+        removed={
+            (kind, name): service_id
+            for kind, name, service_id in connection.execute(
+                "SELECT kind, name, id FROM removed_services WHERE application = %s ORDER BY removed_at", (application,)
+            )
+        },
     )
 
 
@@ -135,8 +144,8 @@ def read_deployed_for(connection: Connection, definition: ApplicationDefinition)
     """Read the deployment that ``definition`` is compared with: objects that it renames have their new names, and the
     backlog of what it removes is counted. The caller's transaction must guarantee a consistent snapshot."""
     deployed = rename_objects(read_deployed(connection, definition.name), definition)
-    removed = find_removed_services(definition, deployed)
-    return replace(deployed, backlog=count_backlog(connection, removed))
+    services = find_removed_services(definition, deployed) + _find_restored_services(definition, deployed)
+    return replace(deployed, backlog=count_backlog(connection, services))
 
 
 def rename_objects(deployed: Deployed, definition: ApplicationDefinition) -> Deployed:
@@ -171,3 +180,14 @@ def find_removed_services(definition: ApplicationDefinition, deployed: Deployed)
         *(port.port_id for name, port in deployed.send_ports.items() if name not in ports),
         *(location.location_id for name, location in deployed.locations.items() if name not in locations),
     ]
+
+
+def _find_restored_services(definition: ApplicationDefinition, deployed: Deployed) -> list[uuid.UUID]:
+    """Return the ids of the send ports and receive locations that were removed and are declared again."""
+    ports = {port.name for port in definition.send_ports} - deployed.send_ports.keys()
+    locations = {location.name for port in definition.receive_ports for location in port.locations}
+    again = [
+        *((ChangeKind.SEND_PORT, name) for name in ports),
+        *((ChangeKind.LOCATION, name) for name in locations - deployed.locations.keys()),
+    ]
+    return [deployed.removed[each] for each in again if each in deployed.removed]

@@ -172,7 +172,10 @@ def test_a_removed_application_that_is_applied_again_gets_its_kept_instances_bac
     before = read_c_id(backlog)
     remove(backlog, "orders", home=HOME, backlog=Backlog.KEEP)
     assert all(instance.service_removed for instance in list_instances(backlog, InstanceQuery()))
-    deploy(backlog, orders("Audit", "C"))
+    [planned] = [step for step in deploy(backlog, orders("Audit", "C")).changes if step.name == "C"]
+    assert planned.note == (
+        "started, filter: Orders.Region == 'EU'; gets back 4 instances (1 ready to run, 3 suspended)"
+    )
     assert read_c_id(backlog) == before
     assert not any(instance.service_removed for instance in list_instances(backlog, InstanceQuery()))
     assert count_states(backlog, InstanceQuery(port="C")) == {InstanceState.READY_TO_RUN: 4}
