@@ -101,12 +101,7 @@ class MeasuredBox:
 
     def empty(self) -> None:
         """Delete all messages and keep the subscriptions."""
-        self.connection.execute(
-            "TRUNCATE spool, parts, fragments, work_queue, suspended_queue, scheduled_queue, message_ref_count_log_1,"
-            " message_ref_count_log_2, part_ref_count_log_1, part_ref_count_log_2, message_ref_count_log_totals,"
-            " part_ref_count_log_totals, message_zero_sum, part_zero_sum, receipts, file_claims, splits"
-        )
-        self.connection.execute("CHECKPOINT")
+        delete_messages(self.connection)
 
     def close(self) -> None:
         self.connection.close()
@@ -133,6 +128,16 @@ def measured_box(
                 yield box
             finally:
                 box.close()
+
+
+def delete_messages(connection: Connection) -> None:
+    """Delete all messages, and write the checkpoint that this causes."""
+    connection.execute(
+        "TRUNCATE spool, parts, fragments, work_queue, suspended_queue, scheduled_queue, message_ref_count_log_1,"
+        " message_ref_count_log_2, part_ref_count_log_1, part_ref_count_log_2, message_ref_count_log_totals,"
+        " part_ref_count_log_totals, message_zero_sum, part_zero_sum, receipts, file_claims, splits"
+    )
+    connection.execute("CHECKPOINT")
 
 
 def json_lines(count: int, *, seed: int = 7) -> list[bytes]:

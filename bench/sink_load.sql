@@ -1,0 +1,22 @@
+-- Inserts messages with a text body of 200 bytes and the context of an order, each with one row in the work queue of the
+-- default host for a sink. Region, total and priority differ from message to message.
+WITH m AS MATERIALIZED (
+    SELECT gen_random_uuid() AS message_id, gen_random_uuid() AS part_id, n,
+           replace(replace(replace(%(context)s, '@region', 'R' || n %% 400),
+                           '@total', ((n %% 1000000) / 100.0)::numeric(12, 2)::text),
+                   '"@priority"', (n %% 9)::text)::jsonb AS context,
+           convert_to(rpad('order ' || n || ' ', 200, 'x'), 'UTF8') AS body
+      FROM generate_series(1, %(count)s) n
+), spooled AS (
+    INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context)
+    SELECT message_id, ARRAY[part_id], part_id, 'body', context FROM m
+), stored AS (
+    INSERT INTO parts (part_id, name, content_type, size, body)
+    SELECT part_id, 'body', 'text/plain', length(body), body FROM m
+), messages AS (
+    INSERT INTO message_ref_count_log_1 SELECT message_id, 1 FROM m
+), parts AS (
+    INSERT INTO part_ref_count_log_1 SELECT part_id, 1 FROM m
+)
+INSERT INTO default_q (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority)
+SELECT %(host_id)s, message_id, 1, 128, %(service_id)s, gen_random_uuid(), 5 FROM m ORDER BY n
