@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import pytest
 
-from postroom.messagebox.queues import HostQueues, ScheduledRetry, Suspension
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry, Suspension
 from tests.support.box import Box
 from tests.support.databases import Databases
 from tests.support.plans import reads
@@ -79,7 +79,10 @@ def test_outcomes_find_their_rows_by_the_claim(full: Box, outcome: str) -> None:
     for _ in range(8):
         with full.connection.transaction(force_rollback=True):
             claim_id, seqs = claim(full)
-            message_id = full.one("SELECT message_id FROM default_q WHERE claim_id = %s LIMIT 1", claim_id)
+            message_id = full.one(
+                "SELECT message_id FROM default_q WHERE claim_id = %s AND seq = %s", claim_id, seqs[0]
+            )
+            claimed = ClaimedMessage(claim_id, 0, seqs[0], message_id, None, message_id, *(1, 0), *[None] * 9)
             with reads(full.connection) as read:
                 match outcome:
                     case "complete":
@@ -93,9 +96,8 @@ def test_outcomes_find_their_rows_by_the_claim(full: Box, outcome: str) -> None:
                     case "release":
                         assert QUEUES.release(full.connection, claim_id, seqs) == LIMIT
                     case "parts":
-                        assert len(QUEUES.read_parts(full.connection, claim_id, message_id)) == 1
+                        assert len(QUEUES.read_parts(full.connection, claimed)) == 1
                     case "fragments":
-                        arguments = (claim_id, message_id, message_id)
-                        assert QUEUES.read_fragments(full.connection, *arguments, start=0, count=10) == []
+                        assert QUEUES.read_fragments(full.connection, claimed, message_id, start=0, count=10) == []
         assert read.whole("default_q", "spool", "parts", "fragments") == 0
-        assert read.entries("default_q_claim_id_idx") <= 2 * LIMIT
+        assert read.entries("default_q_claim_id_seq_idx") <= 2 * LIMIT

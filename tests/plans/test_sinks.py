@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.messagebox.streams.sink_batches import SinkQueue
+from postroom.messagebox.streams.sink_batches import SeqRange, SinkQueue
 from tests.support.box import Box
 from tests.support.databases import Databases
 from tests.support.plans import reads
@@ -43,14 +43,17 @@ def test_opening_a_batch_uses_the_index_of_the_sink(full: Box) -> None:
         assert read.entries("default_q_service_id_priority_seq_idx") <= 101
 
 
-def test_reading_the_messages_of_a_batch_uses_the_index_of_claims(full: Box) -> None:
+def test_reading_a_range_of_a_batch_reads_the_index_of_claims_in_this_range_only(full: Box) -> None:
     with full.connection.transaction(force_rollback=True):
         batch = QUEUE.open_batch(full.connection, SINK, limit=500)
         assert batch is not None
-        with reads(full.connection) as read:
-            assert len(QUEUE.read_messages(full.connection, batch.batch_id, 1, batch.seqs[:50])) == 50
-        assert read.whole("default_q") == 0
-        assert read.entries("default_q_claim_id_idx") <= 500
+        seqs = SeqRange(batch.seqs[100], batch.seqs[299])
+        for _ in range(7):
+            with reads(full.connection) as read:
+                assert len(QUEUE.read_messages(full.connection, batch.batch_id, 1, seqs, limit=50)) == 50
+                assert len(QUEUE.read_rows(full.connection, batch.batch_id, 1, seqs)) == 200
+            assert read.whole("default_q", "spool", "parts") == 0
+            assert read.entries("default_q_claim_id_seq_idx") <= 51 + 201
 
 
 def test_finding_the_waiting_sinks_takes_one_lookup_per_sink(full: Box) -> None:

@@ -68,7 +68,7 @@ def test_a_batch_is_written_as_parquet_files(session: SparkSession, box: Box, lo
     add_sink(box, sink)
     ids = orders(box)
     # Readers ignore the tombstone of an abandoned batch.
-    given_up = SinkBatch(batch_id=uuid.uuid4(), number=0, attempt=1, sink={}, seqs=(1,), sizes=(1,), tries=(0,))
+    given_up = SinkBatch(batch_id=uuid.uuid4(), number=0, attempt=1, sink={}, seqs=(1,), tries=(0,))
     assert LocalTarget(str(tmp_path / "lake")).abandon(given_up)
     assert drain(session, box, login, tmp_path) == 2
     rows = {row["message_id"]: row for row in session.read.parquet(str(tmp_path / "lake")).collect()}
@@ -116,7 +116,7 @@ def test_dead_and_late_attempts_are_ignored_where_directories_cannot_be_renamed(
     session: SparkSession, tmp_path: Path
 ) -> None:
     target = HadoopTarget(session, (tmp_path / "store").as_uri())
-    first = SinkBatch(batch_id=uuid.uuid4(), number=1, attempt=1, sink={}, seqs=(1,), sizes=(1,), tries=(0,))
+    first = SinkBatch(batch_id=uuid.uuid4(), number=1, attempt=1, sink={}, seqs=(1,), tries=(0,))
     second, third = replace(first, attempt=2), replace(first, attempt=3)
 
     def write(batch: SinkBatch) -> None:

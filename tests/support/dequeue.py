@@ -21,14 +21,12 @@ class _Reader:
         self._connection = connection
 
     def read_parts(self, claimed: ClaimedMessage) -> list[StoredPart]:
-        return QUEUES.read_parts(self._connection, claimed.claim_id, claimed.message_id)
+        return QUEUES.read_parts(self._connection, claimed)
 
     def read_fragments(
         self, claimed: ClaimedMessage, part_id: uuid.UUID, *, start: int, count: int
     ) -> list[tuple[int, bytes]]:
-        return QUEUES.read_fragments(
-            self._connection, claimed.claim_id, claimed.message_id, part_id, start=start, count=count
-        )
+        return QUEUES.read_fragments(self._connection, claimed, part_id, start=start, count=count)
 
 
 def dequeue_all(box: Box) -> list[Message]:

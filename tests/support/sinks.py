@@ -17,7 +17,7 @@ from postroom.spark.sinks.drain import Drain
 from postroom.spark.sinks.file_sink import LocalTarget
 from postroom.spark.sinks.postgres_table import Table, TableTask
 from postroom.spark.sinks.row_format import RowFormat
-from postroom.spark.sinks.task import SinkTask, split_into_chunks
+from postroom.spark.sinks.task import SinkTask, split_into_ranges
 from tests.support.box import Box, Region
 
 
@@ -45,7 +45,8 @@ class InProcessWriter:
 
     def write(self, sink: AnySink, batch: SinkBatch, task: SinkTask) -> None:
         self._at("begin")
-        batches = [pa.RecordBatch.from_pydict({"seqs": split_into_chunks(batch.seqs, batch.sizes)})]
+        ranges = [seqs._asdict() for seqs in split_into_ranges(batch.seqs)]
+        batches = [pa.RecordBatch.from_pylist(ranges)]
         if isinstance(sink, SparkTable):
             table = Table(url=sink.url, name=sink.table)
             table.prepare(task.rows.schema)

@@ -124,8 +124,8 @@ class HostQueues:
         self._insert_error = f"SELECT insert_error_message_{host}(%s, %s, %s, %s::jsonb)"
         self._release = f"SELECT release_messages_{host}(%s, %s::bigint[])"
         self._release_claims = f"SELECT release_claims_{host}(%s, %s::bigint[])"
-        self._parts = f"SELECT * FROM read_parts_{host}(%s, %s)"
-        self._fragments = f"SELECT * FROM read_fragments_{host}(%s, %s, %s, %s, %s)"
+        self._parts = f"SELECT * FROM read_parts_{host}(%s, %s, %s)"
+        self._fragments = f"SELECT * FROM read_fragments_{host}(%s, %s, %s, %s, %s, %s)"
 
     def dequeue(
         self,
@@ -151,14 +151,17 @@ class HostQueues:
         rows.set_pgresult(result)
         return rows.load_rows(0, result.ntuples, lambda row: ClaimedMessage(claim_id, *row))
 
-    def complete(self, connection: Connection, claim_id: uuid.UUID, seqs: Sequence[int]) -> int:
-        """Delete these rows and release their messages. Return the number of rows that the claim still had."""
+    def complete(self, connection: Connection, claim_id: uuid.UUID, seqs: Sequence[int] | None = None) -> int:
+        """Delete these rows, or all rows of the claim, and release their messages. Return the number of rows that the
+        claim still had."""
         return self.complete_claims(connection, {claim_id: seqs})
 
-    def complete_claims(self, connection: Connection, claims: Mapping[uuid.UUID, Sequence[int]]) -> int:
+    def complete_claims(self, connection: Connection, claims: Mapping[uuid.UUID, Sequence[int] | None]) -> int:
         """Complete rows of several claims in one statement. Return the number of rows that the claims still had."""
         calls = (f"{self._complete}(${2 * n + 1}, ${2 * n + 2})" for n in range(len(claims)))
-        arguments = [argument for claim_id, seqs in claims.items() for argument in (claim_id, _format_array(seqs))]
+        arguments: list[object] = []
+        for claim_id, seqs in claims.items():
+            arguments += (claim_id, None if seqs is None else _format_array(seqs))
         result = call_blocking(connection, f"SELECT {' + '.join(calls)}".encode(), *arguments)
         return int.from_bytes(result.get_value(0, 0) or b"", "big")
 
@@ -228,23 +231,17 @@ class HostQueues:
         """Release all claims of the host instance, except its unfinished messages. Return the number of rows."""
         return _count(connection, self._release_claims, (host_instance, _format_array(unfinished)))
 
-    def read_parts(self, connection: Connection, claim_id: uuid.UUID, message_id: uuid.UUID) -> list[StoredPart]:
+    def read_parts(self, connection: Connection, claimed: ClaimedMessage) -> list[StoredPart]:
         """Return all parts of a claimed message, in order."""
-        rows = connection.execute(self._parts, (claim_id, message_id), binary=True).fetchall()
+        arguments = (claimed.claim_id, claimed.seq, claimed.message_id)
+        rows = connection.execute(self._parts, arguments, binary=True).fetchall()
         return [StoredPart(*row) for row in rows]
 
     def read_fragments(
-        self,
-        connection: Connection,
-        claim_id: uuid.UUID,
-        message_id: uuid.UUID,
-        part_id: uuid.UUID,
-        *,
-        start: int,
-        count: int,
+        self, connection: Connection, claimed: ClaimedMessage, part_id: uuid.UUID, *, start: int, count: int
     ) -> list[tuple[int, bytes]]:
         """Return up to ``count`` numbered fragments of a part of a claimed message, from ``start`` on."""
-        arguments = (claim_id, message_id, part_id, start, count)
+        arguments = (claimed.claim_id, claimed.seq, claimed.message_id, part_id, start, count)
         rows = connection.execute(self._fragments, arguments, binary=True).fetchall()
         return [(number, body) for number, body in rows]
 

@@ -30,8 +30,8 @@ FORBIDDEN = [
     "SELECT complete_messages_default(gen_random_uuid(), '{1}')",
     "SELECT create_subscription_default(4::smallint, gen_random_uuid(), 'x', '')",
     "SELECT insert_predicate_default(1, 0, 5::smallint, 'Orders#Region', 0::smallint, 'EU', null, null, null)",
-    "SELECT * FROM read_parts_default(gen_random_uuid(), gen_random_uuid())",
-    "SELECT * FROM read_fragments_default(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 0, 1)",
+    "SELECT * FROM read_parts_default(gen_random_uuid(), 1, gen_random_uuid())",
+    "SELECT * FROM read_fragments_default(gen_random_uuid(), 1, gen_random_uuid(), gen_random_uuid(), 0, 1)",
     "SELECT release_due_default(10)",
     "SELECT insert_error_message_default(gen_random_uuid(), 1, gen_random_uuid(), '{}')",
     (

@@ -124,7 +124,7 @@ class SparkSink(SinkDefinition):
         parse: str | None = None,
         body: Body | None = None,
         options: Mapping[str, str] | None = None,
-        max_messages: int = 10_000,
+        max_messages: int = 100_000,
         interval: float = 10.0,
         kind: Literal["spark_sink"] = "spark_sink",
     ) -> None:
@@ -209,7 +209,7 @@ class SparkTable(SinkDefinition):
     """Rows of a table of PostgreSQL: ``adapters.SparkTable("postgresql://etl@db/warehouse", "lake.orders")``, or of
     another database by JDBC: ``adapters.SparkTable("jdbc:sqlserver://db", "dbo.orders", options={"user": "etl"})``.
 
-    Rows are written to a staging table and merged by ``message_id``, so each row exists exactly once. The table is
+    Rows are merged by ``message_id``, so each row exists exactly once. The table is
     created if it does not exist. An existing table needs the columns and a unique index on ``message_id``. ``options``
     are the options of Spark's JDBC writer, such as ``user``, ``password`` and ``driver``. For the other arguments see
     ``SparkSink``.
@@ -229,7 +229,7 @@ class SparkTable(SinkDefinition):
         parse: str | None = None,
         body: Body = "binary",
         options: Mapping[str, str] | None = None,
-        max_messages: int = 10_000,
+        max_messages: int = 100_000,
         interval: float = 10.0,
         kind: Literal["spark_table"] = "spark_table",
     ) -> None:

@@ -50,7 +50,7 @@ class ThreadConnections:
 
     def read_parts(self, claimed: ClaimedMessage) -> list[StoredPart]:
         try:
-            return self._queues.read_parts(self._get_reading(), claimed.claim_id, claimed.message_id)
+            return self._queues.read_parts(self._get_reading(), claimed)
         except Unavailable as error:
             raise ReadInterrupted("The parts of the message could not be read.", why=str(error)) from error
 
@@ -58,9 +58,7 @@ class ThreadConnections:
         self, claimed: ClaimedMessage, part_id: uuid.UUID, *, start: int, count: int
     ) -> list[tuple[int, bytes]]:
         try:
-            return self._queues.read_fragments(
-                self._get_reading(), claimed.claim_id, claimed.message_id, part_id, start=start, count=count
-            )
+            return self._queues.read_fragments(self._get_reading(), claimed, part_id, start=start, count=count)
         except Unavailable as error:
             raise ReadInterrupted("The body of the message could not be read.", why=str(error)) from error
 

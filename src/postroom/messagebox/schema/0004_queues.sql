@@ -27,8 +27,8 @@ CREATE TABLE messagebox.work_queue (
 
 -- Dequeuing.
 CREATE INDEX work_queue_unclaimed ON messagebox.work_queue (service_class, priority, seq) WHERE claim_id IS NULL;
--- Completing, and releasing the claims of a dead host instance.
-CREATE INDEX work_queue_claimed ON messagebox.work_queue (claim_id) WHERE claim_id IS NOT NULL;
+-- Completing, and releasing the claims of a dead host instance. By number too: the tasks of a sink read parts of a large claim.
+CREATE INDEX work_queue_claimed ON messagebox.work_queue (claim_id, seq) WHERE claim_id IS NOT NULL;
 -- The messages of one instance, in order.
 CREATE INDEX work_queue_instance ON messagebox.work_queue (instance_id) WHERE task = 4;
 -- The messages that wait for a sink, in the order in which they are written. Rows of other services are not in the index.

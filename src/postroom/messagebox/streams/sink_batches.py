@@ -2,25 +2,32 @@
 
     queue = SinkQueue("Main")
     batch = queue.open_batch(connection, port_id, limit=10_000)       # an unfinished one, or a new one
-    for message in queue.read_messages(connection, batch.batch_id, batch.attempt, batch.seqs[:500]):
+    for row in queue.read_rows(connection, batch.batch_id, batch.attempt, SeqRange(batch.seqs[0], batch.seqs[-1])):
         ...
     queue.complete(connection, batch)
 
 The messages of a batch are fixed when it is opened, and are the same at every attempt. A process that opens a batch
-again takes it over: ``read_messages``, ``complete`` and ``fail`` of the earlier attempt raise ClaimLost.
+again takes it over: ``read_rows``, ``read_messages``, ``complete`` and ``fail`` of the earlier attempt raise ClaimLost.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from psycopg.rows import args_row
+from psycopg.types.numeric import Int8BinaryLoader
+
 from postroom.errors import ClaimLost
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry, Suspension
+
+#: Limits of a chunk, the messages that a task reads at a time. It has one chunk in memory. The bytes are those of
+#: contexts and bodies.
+CHUNK_MESSAGES = 5_000
+CHUNK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +40,16 @@ class SinkBatch:
     sink: dict[str, Any]
     """The port's adapter when the batch was created. Empty if the port was deleted."""
     seqs: tuple[int, ...]
-    sizes: tuple[int, ...]
+    """The numbers of its messages, lowest first."""
     tries: tuple[int, ...]
     """The number of earlier attempts of each message."""
+
+
+class SeqRange(NamedTuple):
+    """A range of message numbers. Both ends belong to it."""
+
+    first: int
+    last: int
 
 
 class SinkMessage(NamedTuple):
@@ -43,6 +57,21 @@ class SinkMessage(NamedTuple):
 
     claimed: ClaimedMessage
     published_at: datetime | None
+
+
+class SinkRow(NamedTuple):
+    """What most sinks need of a message of a batch.
+
+    ``is_simple`` is not True if the message has more than a body in UTF-8, or if the body is in fragments. Then it has
+    to be read as a SinkMessage."""
+
+    seq: int
+    is_simple: bool | None
+    message_id: str
+    context: str
+    body: bytes | None
+    published_at: int
+    """Microseconds since the year 2000."""
 
 
 class SinkQueue:
@@ -53,7 +82,11 @@ class SinkQueue:
         self.queues = HostQueues(name)
         self._waiting = f"SELECT waiting_sinks_{host}(coalesce(%s, now()))"
         self._open = f"SELECT * FROM open_sink_batch_{host}(%s, %s, %s)"
-        self._messages = f"SELECT * FROM read_sink_messages_{host}(%s, %s, %s::bigint[])"
+        read = f"read_sink_messages_{host}(%s, %s, %s, %s, %s, %s)"
+        self._messages = f"SELECT * FROM {read}"
+        simple = "part_count = 1 AND body IS NOT NULL AND coalesce(lower(charset), 'utf-8') = 'utf-8'"
+        self._rows = f"SELECT seq, {simple}, message_id::text, context, body, published_at FROM {read}"
+        self._rows_without_body = f"SELECT seq, {simple}, message_id::text, context, NULL, published_at FROM {read}"
         self._close = f"SELECT close_sink_batch_{host}(%s, %s)"
         self._lock = f"SELECT lock_sink_batch_{host}(%s, %s)"
         self._record = f"SELECT record_sink_attempt_{host}(%s, %s, %s)"
@@ -74,18 +107,42 @@ class SinkQueue:
         row = connection.execute(self._open, (port_id, uuid.uuid4(), limit)).fetchone()
         if row is None:
             return None
-        batch_id, number, attempt, sink, *columns = row
-        seqs, sizes, tries = map(tuple, columns)
+        batch_id, number, attempt, sink, seqs, tries = row
         return SinkBatch(
-            batch_id=batch_id, number=number, attempt=attempt, sink=sink, seqs=seqs, sizes=sizes, tries=tries
+            batch_id=batch_id, number=number, attempt=attempt, sink=sink, seqs=tuple(seqs), tries=tuple(tries)
         )
 
     def read_messages(
-        self, connection: Connection, batch_id: uuid.UUID, attempt: int, seqs: Sequence[int]
+        self,
+        connection: Connection,
+        batch_id: uuid.UUID,
+        attempt: int,
+        seqs: SeqRange,
+        *,
+        limit: int = CHUNK_MESSAGES,
     ) -> list[SinkMessage]:
-        """Return the messages of a batch with these numbers. Raise ClaimLost if the batch was taken over."""
-        rows = connection.execute(self._messages, (batch_id, attempt, list(seqs)), binary=True).fetchall()
+        """Return the first messages of a batch in a range of numbers: up to ``limit``, and up to CHUNK_BYTES unless it
+        is one. Raise ClaimLost if the batch was taken over."""
+        arguments = (batch_id, attempt, *seqs, limit, CHUNK_BYTES)
+        rows = connection.execute(self._messages, arguments, binary=True).fetchall()
         return [SinkMessage(ClaimedMessage(batch_id, *row[:-1]), row[-1]) for row in rows]
+
+    def read_rows(
+        self,
+        connection: Connection,
+        batch_id: uuid.UUID,
+        attempt: int,
+        seqs: SeqRange,
+        *,
+        limit: int = CHUNK_MESSAGES,
+        with_body: bool = True,
+    ) -> list[SinkRow]:
+        """Return the same messages as ``read_messages`` in the form of rows, which takes a third of the time."""
+        call = self._rows if with_body else self._rows_without_body
+        with connection.cursor(binary=True, row_factory=args_row(SinkRow)) as cursor:
+            # The time as it is sent, which Arrow stores without an object for each message.
+            cursor.adapters.register_loader("timestamptz", Int8BinaryLoader)
+            return cursor.execute(call, (batch_id, attempt, *seqs, limit, CHUNK_BYTES)).fetchall()
 
     def lock(self, connection: Connection, batch_id: uuid.UUID, attempt: int) -> None:
         """Keep others from taking over the batch until the caller's transaction ends. Raise ClaimLost if one has."""
@@ -111,7 +168,7 @@ class SinkQueue:
 
         def work(connection: Connection) -> int:
             self._close_batch(connection, batch)
-            return self.queues.complete(connection, batch.batch_id, batch.seqs)
+            return self.queues.complete(connection, batch.batch_id)
 
         return transaction(connection, work)
 

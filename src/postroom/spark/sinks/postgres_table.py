@@ -1,32 +1,32 @@
-"""Write rows into a table of PostgreSQL: the tasks copy them into a staging table and merge them by message id.
+"""Write rows into a table of PostgreSQL: the tasks copy them, and merge them by message id if some exist.
 
 A chunk is one transaction of the target. A repeated chunk adds nothing, so it does not matter whether it was committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import psycopg
 import pyarrow as pa
 from psycopg import sql
-from psycopg.types.json import Jsonb
 
 from postroom.errors import DatabaseError, DefinitionError, DeliveryRefused, Unavailable
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import ClaimedMessage
+from postroom.spark.sinks.copy_text import to_copy_text
 from postroom.spark.sinks.row_format import to_row_failure
-from postroom.spark.sinks.task import SinkTask
+from postroom.spark.sinks.task import RowChunk, SinkTask
 
 #: The result of a task for each chunk.
 WRITTEN_SCHEMA = "written long"
 _WRITTEN = pa.schema([("written", pa.int64())])
 
 _KEY = "message_id"
+#: The number of bytes that are sent to the server at a time.
+_COPY_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,30 +84,30 @@ class Table:
                     hint=f"Run: CREATE UNIQUE INDEX ON {self.name} ({_KEY});",
                 )
 
-    def merge(
-        self, connection: psycopg.Connection[tuple[Any, ...]], names: Sequence[str], rows: Sequence[Mapping[str, Any]]
-    ) -> int:
-        """Add the rows that the table does not have, all or none. Return the number of added rows."""
-        columns = sql.SQL(", ").join(map(sql.Identifier, names))
-        with self._translate_errors(), connection.transaction():
+    def add(self, connection: psycopg.Connection[tuple[Any, ...]], rows: pa.RecordBatch) -> None:
+        """Add the rows that the table does not have, all or none. Usually it has none of them, and COPY is enough."""
+        text = to_copy_text(rows)
+        columns = sql.SQL(", ").join(map(sql.Identifier, rows.schema.names))
+        with self._translate_errors():
+            try:
+                _copy(connection, self.identifier, columns, text)
+            # COPY cannot skip rows, and does not support row-level security.
+            except (psycopg.errors.UniqueViolation, psycopg.errors.FeatureNotSupported):
+                self._merge(connection, columns, text)
+
+    def _merge(self, connection: psycopg.Connection[tuple[Any, ...]], columns: sql.Composed, text: memoryview) -> None:
+        with connection.transaction():
             connection.execute(
                 sql.SQL("CREATE TEMP TABLE postroom_staging ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA").format(
                     columns, self.identifier
                 )
             )
-            with connection.cursor().copy(
-                sql.SQL("COPY pg_temp.postroom_staging ({}) FROM STDIN").format(columns)
-            ) as copy:
-                for row in rows:
-                    copy.write_row([_to_stored(row[name]) for name in names])
-            merged = connection.execute(
+            _copy(connection, sql.Identifier("pg_temp", "postroom_staging"), columns, text)
+            connection.execute(
                 sql.SQL(
                     "INSERT INTO {} ({}) SELECT {} FROM pg_temp.postroom_staging ON CONFLICT ({}) DO NOTHING"
                 ).format(self.identifier, columns, columns, sql.Identifier(_KEY))
             )
-            # Inside the same transaction, because a chunk may be merged row by row.
-            connection.execute("DROP TABLE pg_temp.postroom_staging")
-            return merged.rowcount
 
     def _create(self, schema: pa.Schema) -> sql.Composed:
         columns = [
@@ -118,35 +118,42 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class TableTask:
-    """The function that Spark runs on the chunks of a batch for a table."""
+    """The function that Spark runs on the ranges of a batch for a table."""
 
     task: SinkTask
     table: Table
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for connection, rows, messages in self.task.read_chunks(batches):
-            with self.table.connect() as target:
-                written = self._merge(target, rows.to_pylist(), messages, connection)
-            yield pa.RecordBatch.from_pylist([{"written": written}], schema=_WRITTEN)
+        with ExitStack() as stack:
+            target: psycopg.Connection[tuple[Any, ...]] | None = None
+            for connection, chunk in self.task.read_chunks(batches):
+                target = target or stack.enter_context(self.table.connect())
+                self._add(target, chunk, connection)
+                yield pa.RecordBatch.from_pylist([{"written": len(chunk.seqs)}], schema=_WRITTEN)
 
-    def _merge(
-        self,
-        target: psycopg.Connection[tuple[Any, ...]],
-        rows: list[dict[str, Any]],
-        messages: list[ClaimedMessage],
-        connection: Connection,
-    ) -> int:
-        """Merge the rows that the table accepts. Find the others by bisection, and suspend or route their messages."""
+    def _add(self, target: psycopg.Connection[tuple[Any, ...]], chunk: RowChunk, connection: Connection) -> None:
+        """Add the rows that the table accepts. Find the others by bisection, and suspend or route their messages."""
+        rows, seqs = chunk
+        if not seqs:
+            return
         try:
-            return self.table.merge(target, self.task.rows.schema.names, rows)
+            self.table.add(target, rows)
         except Exception as error:
             failure = to_row_failure(error)
-            if len(rows) == 1:
-                self.task.suspend_or_route(connection, messages[0], failure)
-                return 0
-        half = len(rows) // 2
-        first = self._merge(target, rows[:half], messages[:half], connection)
-        return first + self._merge(target, rows[half:], messages[half:], connection)
+            if len(seqs) == 1:
+                self.task.refuse(connection, seqs[0], failure)
+                return
+            half = len(seqs) // 2
+            self._add(target, RowChunk(rows.slice(0, half), seqs[:half]), connection)
+            self._add(target, RowChunk(rows.slice(half), seqs[half:]), connection)
+
+
+def _copy(
+    connection: psycopg.Connection[tuple[Any, ...]], table: sql.Identifier, columns: sql.Composed, text: memoryview
+) -> None:
+    with connection.cursor().copy(sql.SQL("COPY {} ({}) FROM STDIN").format(table, columns)) as copy:
+        for start in range(0, len(text), _COPY_BYTES):
+            copy.write(text[start : start + _COPY_BYTES])
 
 
 _TYPES = (
@@ -166,11 +173,3 @@ def _column_type(field: pa.Field) -> str:
         return "uuid PRIMARY KEY"
     # Lists and structures are JSON.
     return next((name for fits, name in _TYPES if fits(field.type)), "jsonb")
-
-
-# It also encodes the decimals, dates and bytes in lists and structures, which Python's own encoder cannot.
-_json = msgspec.json.Encoder(decimal_format="number").encode
-
-
-def _to_stored(value: Any) -> Any:
-    return Jsonb(value, dumps=_json) if isinstance(value, list | dict) else value

@@ -28,7 +28,7 @@ MAX_BODY_SIZE = 64 << 20
 
 _MAX_DETAIL = 300
 
-_ARROW = {
+ARROW_TYPES = {
     ValueType.STR: pa.string(),
     ValueType.INT: pa.int64(),
     ValueType.DECIMAL: pa.decimal128(38, 18),
@@ -58,7 +58,7 @@ class RowFormat:
     @property
     def schema(self) -> pa.Schema:
         fields = [pa.field(name, kind) for name, kind in zip(FIXED_COLUMNS, _FIXED, strict=True)]
-        fields += [pa.field(column.name, _ARROW[column.value_type]) for column in self.columns]
+        fields += [pa.field(column.name, ARROW_TYPES[column.value_type]) for column in self.columns]
         fields += list(self.parsed or ())
         if self.body != "none":
             fields.append(pa.field(BODY_COLUMN, pa.binary() if self.body == "binary" else pa.string()))
@@ -88,7 +88,7 @@ class RowFormat:
     def _read_values(self, index: int, message: Message, received_at: datetime | None) -> _RowValues:
         body = _read_body(message) if self.body != "none" or self.parsed is not None else b""
         values = self._values(message, received_at, body)
-        return _RowValues(index=index, values=values, line=b"" if self.parsed is None else _to_line(body))
+        return _RowValues(index=index, values=values, line=b"" if self.parsed is None else to_line(body))
 
     def _values(self, message: Message, received_at: datetime | None, body: bytes) -> list[Any]:
         context = message.context
@@ -112,7 +112,7 @@ class RowFormat:
             for n, name in enumerate(names)
         }
         if self.parsed is not None:
-            parsed = _read_lines([row.line for row in rows], self.parsed)
+            parsed = read_lines([row.line for row in rows], self.parsed)
             by_name |= {name: parsed.column(name).combine_chunks() for name in parsed.schema.names}
         return pa.RecordBatch.from_arrays([by_name[name] for name in schema.names], schema=schema)
 
@@ -159,7 +159,7 @@ def _value(column: SinkColumn, message: Message) -> Any:
         return None
     try:
         checked = prop.check(value, promoted=False)
-        pa.scalar(checked, type=_ARROW[column.value_type])
+        pa.scalar(checked, type=ARROW_TYPES[column.value_type])
     except (BadValue, pa.ArrowException) as error:
         raise DeliveryRefused(
             f"{prop.dotted_name} does not fit into the column {column.name!r}.",
@@ -172,7 +172,7 @@ def _value(column: SinkColumn, message: Message) -> Any:
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 
 
-def _to_line(body: bytes) -> bytes:
+def to_line(body: bytes) -> bytes:
     try:
         document = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -185,7 +185,7 @@ def _to_line(body: bytes) -> bytes:
     return body.replace(b"\n", b" ").replace(b"\r", b" ")
 
 
-def _read_lines(lines: Sequence[bytes], schema: pa.Schema) -> pa.Table:
+def read_lines(lines: Sequence[bytes], schema: pa.Schema) -> pa.Table:
     if not lines:
         return schema.empty_table()
     try:

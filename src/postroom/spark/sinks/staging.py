@@ -37,7 +37,7 @@ _STAGING_FIELDS = (pa.field(TASK, pa.int64()), pa.field(SEQ, pa.int64()))
 
 @dataclass(frozen=True, kw_only=True)
 class StagingTask:
-    """The function that Spark runs on the chunks of a batch. Its rows contain the number of the task."""
+    """The function that Spark runs on the ranges of a batch. Its rows contain the number of the task."""
 
     task: SinkTask
 
@@ -50,8 +50,8 @@ class StagingTask:
 
         context = TaskContext.get()
         number = 0 if context is None else context.taskAttemptId()
-        for _, rows, messages in self.task.read_chunks(batches):
-            columns = [pa.array([number] * len(messages), pa.int64()), pa.array([message.seq for message in messages])]
+        for _, (rows, seqs) in self.task.read_chunks(batches):
+            columns = [pa.array([number] * len(seqs), pa.int64()), pa.array(seqs, pa.int64())]
             yield pa.RecordBatch.from_arrays([*rows.columns, *columns], schema=self.schema)
 
 
@@ -99,14 +99,12 @@ class StagedMerge:
             database.merge(target, staging, (seqs[0], seqs[-1]))
         except RowsRejected as error:
             if len(seqs) == 1:
-                _, messages = task.read(connection, seqs)
                 refusal = DeliveryRefused(
                     f"The table {self._sink.table} rejects the row.",
                     why=str(error),
                     hint="Correct the message or the table, and resume the instance.",
                 )
-                for message in messages:
-                    task.suspend_or_route(connection, message, refusal)
+                task.refuse(connection, seqs[0], refusal)
                 return
             half = len(seqs) // 2
             self._merge_some(database, target, staging, seqs[:half], task, connection)

@@ -11,6 +11,8 @@ import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -23,16 +25,16 @@ from postroom.message import Message
 from postroom.messagebox.connection import Connection, Login, transaction
 from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, StoredPart, Suspension
 from postroom.messagebox.storage.stored_messages import build_message
-from postroom.messagebox.streams.sink_batches import SinkMessage, SinkQueue
+from postroom.messagebox.streams.sink_batches import CHUNK_MESSAGES, SeqRange, SinkMessage, SinkQueue
 from postroom.pipelines.definition import FORMAT_SECONDS
+from postroom.spark.sinks.row_columns import convert_rows, has_simple_columns
 from postroom.spark.sinks.row_format import RowFormat, to_row_failure
 from postroom.spark.worker import GRACE, attempt_alone, guard_worker, worker_death_failure
 
 _log = logging.getLogger(__name__)
 
-#: Limits of a chunk of a batch. A task has one chunk in memory.
-CHUNK_MESSAGES = 500
-CHUNK_BYTES = 8 << 20
+#: After a chunk that its bytes have limited, the next one is read with a limit of messages that is at least this.
+_MIN_LIMIT = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +48,16 @@ class SinkPort:
     maps: PortMaps = NO_MAPS
 
 
+class RowChunk(NamedTuple):
+    """Rows, and the number of the message of each row."""
+
+    rows: pa.RecordBatch
+    seqs: list[int]
+
+
 @dataclass(frozen=True, kw_only=True)
 class SinkTask:
-    """The function that Spark runs on the chunks of a batch. It yields the rows."""
+    """The function that Spark runs on the ranges of a batch. It yields the rows."""
 
     login: Login
     host: str
@@ -58,47 +67,78 @@ class SinkTask:
     rows: RowFormat
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _, rows, _ in self.read_chunks(batches):
-            yield rows
+        for _, chunk in self.read_chunks(batches):
+            yield chunk.rows
 
-    def read_chunks(
-        self, batches: Iterator[pa.RecordBatch]
-    ) -> Iterator[tuple[Connection, pa.RecordBatch, list[ClaimedMessage]]]:
-        """Yield the task's connection, the rows and the messages of each chunk. The task connects at its first
-        chunk."""
+    def read_chunks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Connection, RowChunk]]:
+        """Yield the task's connection and the rows of each chunk. The task connects at its first range."""
         with guard_worker((self.port.maps.longest_seconds or FORMAT_SECONDS) + GRACE) as is_retry:
             # A batch that was opened before may have killed the worker or the process that had it.
             isolated = is_retry or self.attempt > 1
             connection: Connection | None = None
             try:
                 for batch in batches:
-                    for seqs in batch.column("seqs").to_pylist():
+                    for first, last in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                         connection = connection or self.login.connect("sink")
-                        yield connection, *self.read(connection, seqs, isolated=isolated)
+                        for chunk in self.read(connection, SeqRange(first, last), isolated=isolated):
+                            yield connection, chunk
             finally:
                 if connection is not None:
                     connection.close()
 
-    def read(
-        self, connection: Connection, seqs: Sequence[int], *, isolated: bool = False
-    ) -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
-        """Return the rows of messages, and the messages. Remove a message that cannot be converted from the batch.
+    def read(self, connection: Connection, seqs: SeqRange, *, isolated: bool = False) -> Iterator[RowChunk]:
+        """Yield the rows of the messages with these numbers. Remove a message that cannot be converted from the batch.
 
         ``isolated`` is for a retry, because one of the messages may have killed the worker."""
-        queue = SinkQueue(self.host)
-        messages = queue.read_messages(connection, self.batch_id, self.attempt, seqs)
-        if not isolated:
-            return self._to_rows(connection, messages)
-        results = [self._read_isolated(connection, queue, message) for message in messages]
-        rows = pa.concat_batches([rows for rows, _ in results]) if results else self._to_rows(connection, [])[0]
-        return rows, [message for _, claimed in results for message in claimed]
+        limit = CHUNK_MESSAGES
+        first = seqs.first
+        read = self._read_simple if not (isolated or self.port.maps) and has_simple_columns(self.rows) else self._read
+        while True:
+            found, chunk = read(connection, SeqRange(first, seqs.last), limit, isolated)
+            if found:
+                yield chunk
+            if not found or found[-1] == seqs.last:
+                return
+            first = found[-1] + 1
+            # Large messages: read no more of them than the chunk is going to have.
+            limit = max(_MIN_LIMIT, min(CHUNK_MESSAGES, 2 * len(found)))
 
-    def _read_isolated(
-        self, connection: Connection, queue: SinkQueue, message: SinkMessage
-    ) -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
+    def _read_simple(
+        self, connection: Connection, seqs: SeqRange, limit: int, isolated: bool
+    ) -> tuple[list[int], RowChunk]:
+        """Return the numbers of the messages of the next chunk, and their rows. Messages that are not simple are read
+        again."""
+        queue = SinkQueue(self.host)
+        with_body = self.rows.body != "none" or self.rows.parsed is not None
+        found = queue.read_rows(connection, self.batch_id, self.attempt, seqs, limit=limit, with_body=with_body)
+        simple = [row for row in found if row.is_simple]
+        batches, failed = convert_rows(self.rows, simple)
+        converted = {row.seq for row in simple}.difference(failed)
+        written = [row.seq for row in simple if row.seq in converted]
+        for is_converted, group in groupby([row.seq for row in found], converted.__contains__):
+            if not is_converted:
+                others = list(group)
+                _, chunk = self._read(connection, SeqRange(others[0], others[-1]), len(others), isolated)
+                batches.append(chunk.rows)
+                written += chunk.seqs
+        return [row.seq for row in found], RowChunk(self._combine(batches), written)
+
+    def _read(self, connection: Connection, seqs: SeqRange, limit: int, isolated: bool) -> tuple[list[int], RowChunk]:
+        """Return the numbers of the messages of the next chunk, and their rows."""
+        queue = SinkQueue(self.host)
+        messages = queue.read_messages(connection, self.batch_id, self.attempt, seqs, limit=limit)
+        if isolated:
+            chunks = [self._read_isolated(connection, queue, message) for message in messages]
+            rows = self._combine([chunk.rows for chunk in chunks])
+            chunk = RowChunk(rows, [seq for one in chunks for seq in one.seqs])
+        else:
+            chunk = self._to_rows(connection, messages)
+        return [message.claimed.seq for message in messages], chunk
+
+    def _read_isolated(self, connection: Connection, queue: SinkQueue, message: SinkMessage) -> RowChunk:
         seq = message.claimed.seq
 
-        def suspend() -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
+        def suspend() -> RowChunk:
             hint = "Correct the message or the map, and resume the instance."
             self.suspend_or_route(connection, message.claimed, worker_death_failure(DeliveryRefused, hint=hint))
             return self._to_rows(connection, [])
@@ -113,9 +153,7 @@ class SinkTask:
         queue.clear_attempts(connection, self.batch_id, seq)
         return result
 
-    def _to_rows(
-        self, connection: Connection, messages: Sequence[SinkMessage]
-    ) -> tuple[pa.RecordBatch, list[ClaimedMessage]]:
+    def _to_rows(self, connection: Connection, messages: Sequence[SinkMessage]) -> RowChunk:
         reader = _Reader(connection, HostQueues(self.host))
         mapped: list[tuple[SinkMessage, Message]] = []
         for batch_message in messages:
@@ -128,7 +166,18 @@ class SinkTask:
         for refusal in refused:
             self.suspend_or_route(connection, mapped[refusal.index][0].claimed, refusal.failure)
         removed = {refusal.index for refusal in refused}
-        return rows, [batch_message.claimed for n, (batch_message, _) in enumerate(mapped) if n not in removed]
+        return RowChunk(rows, [message.claimed.seq for n, (message, _) in enumerate(mapped) if n not in removed])
+
+    def _combine(self, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        if len(batches) == 1:
+            return batches[0]
+        return pa.concat_batches(batches) if batches else self.rows.schema.empty_table().to_batches()[0]
+
+    def refuse(self, connection: Connection, seq: int, failure: MessageFailure) -> None:
+        """Suspend or route the message with this number."""
+        messages = SinkQueue(self.host).read_messages(connection, self.batch_id, self.attempt, SeqRange(seq, seq))
+        for message in messages:
+            self.suspend_or_route(connection, message.claimed, failure)
 
     def suspend_or_route(self, connection: Connection, claimed: ClaimedMessage, failure: MessageFailure) -> None:
         """Remove a message from the batch: suspend it, or publish an error message if the port routes failures. Raise
@@ -174,24 +223,15 @@ class _Reader:
         self._queues = queues
 
     def read_parts(self, claimed: ClaimedMessage) -> list[StoredPart]:
-        return self._queues.read_parts(self._connection, claimed.claim_id, claimed.message_id)
+        return self._queues.read_parts(self._connection, claimed)
 
     def read_fragments(
         self, claimed: ClaimedMessage, part_id: uuid.UUID, *, start: int, count: int
     ) -> list[tuple[int, bytes]]:
-        return self._queues.read_fragments(
-            self._connection, claimed.claim_id, claimed.message_id, part_id, start=start, count=count
-        )
+        return self._queues.read_fragments(self._connection, claimed, part_id, start=start, count=count)
 
 
-def split_into_chunks(seqs: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
-    """Split the message numbers of a batch into chunks that fit into the memory of a task."""
-    result: list[list[int]] = []
-    capacity = 0
-    for seq, size in zip(seqs, sizes, strict=True):
-        if not result or len(result[-1]) >= CHUNK_MESSAGES or capacity < size:
-            result.append([])
-            capacity = CHUNK_BYTES
-        result[-1].append(seq)
-        capacity -= size
-    return result
+def split_into_ranges(seqs: Sequence[int]) -> list[SeqRange]:
+    """Split the message numbers of a batch, which are sorted, into ranges for the tasks."""
+    starts = range(0, len(seqs), CHUNK_MESSAGES)
+    return [SeqRange(seqs[start], seqs[min(start + CHUNK_MESSAGES, len(seqs)) - 1]) for start in starts]

@@ -1,4 +1,4 @@
-"""Write a batch of a sink with a Spark job: the tasks get its chunks, and their rows go to the target."""
+"""Write a batch of a sink with a Spark job: the tasks get ranges of its messages, and their rows go to the target."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from postroom.spark.sinks.file_sink import FileSinkTarget, HadoopTarget, LocalTa
 from postroom.spark.sinks.postgres_table import WRITTEN_SCHEMA, Table, TableTask
 from postroom.spark.sinks.row_format import RowFormat
 from postroom.spark.sinks.staging import StagedMerge, StagingTask
-from postroom.spark.sinks.task import SinkTask, split_into_chunks
+from postroom.spark.sinks.task import SinkTask, split_into_ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,16 +64,16 @@ class SparkWriter:
     def _write_table(self, sink: SparkTable, batch: SinkBatch, task: SinkTask) -> None:
         if sink.is_jdbc:
             staging = StagingTask(task=task)
-            rows = self._chunks(batch).mapInArrow(staging, _to_spark_schema(staging.schema))
+            rows = self._ranges(batch).mapInArrow(staging, _to_spark_schema(staging.schema))
             StagedMerge(self._session, sink).write(rows, batch, task)
             return
         table = Table(url=sink.url, name=sink.table)
         table.prepare(task.rows.schema)
-        written = self._chunks(batch).mapInArrow(TableTask(task=task, table=table), WRITTEN_SCHEMA)
+        written = self._ranges(batch).mapInArrow(TableTask(task=task, table=table), WRITTEN_SCHEMA)
         written.write.format("noop").mode("overwrite").save()
 
     def _write_rows(self, sink: SparkSink, batch: SinkBatch, task: SinkTask) -> None:
-        rows = self._chunks(batch).mapInArrow(task, _to_spark_schema(task.rows.schema))
+        rows = self._ranges(batch).mapInArrow(task, _to_spark_schema(task.rows.schema))
         writer = rows.write.format(sink.format).options(**sink.writer_options)
         if sink.partition_by:
             writer = writer.partitionBy(*sink.partition_by)
@@ -83,10 +83,9 @@ class SparkWriter:
         else:
             writer.mode("append").save(None if sink.path is None else sink.target(self._home))
 
-    def _chunks(self, batch: SinkBatch) -> DataFrame:
-        """Return one row for each chunk of the batch. Spark distributes them to the tasks."""
-        chunks = [(chunk,) for chunk in split_into_chunks(batch.seqs, batch.sizes)]
-        return self._session.createDataFrame(chunks, "seqs array<bigint>")
+    def _ranges(self, batch: SinkBatch) -> DataFrame:
+        """Return one row for each range of the batch. Spark distributes them to the tasks."""
+        return self._session.createDataFrame(split_into_ranges(batch.seqs), "first bigint, last bigint")
 
 
 def _to_arrow_schema(ddl: str) -> Any:

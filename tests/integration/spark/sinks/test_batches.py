@@ -14,7 +14,7 @@ from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.queues import HostQueues, ScheduledRetry, Suspension
-from postroom.messagebox.streams.sink_batches import SinkQueue
+from postroom.messagebox.streams.sink_batches import CHUNK_BYTES, SeqRange, SinkBatch, SinkQueue
 from postroom.operations.instances import changes as instance_changes
 from postroom.operations.ports import send_ports as ports
 from tests.support.box import Box
@@ -36,6 +36,11 @@ def host(box: Box) -> Iterator[Connection]:
         yield connection
 
 
+def span(batch: SinkBatch) -> SeqRange:
+    """Return the range of all messages of a batch."""
+    return SeqRange(batch.seqs[0], batch.seqs[-1])
+
+
 def test_hosts_do_not_dequeue_the_messages_of_sinks(box: Box, port_id: uuid.UUID) -> None:
     publish(box, b"a")
     queues = HostQueues("Default")
@@ -48,15 +53,16 @@ def test_a_batch_is_the_same_at_every_attempt(box: Box, port_id: uuid.UUID, host
     ids = publish(box, b"a", b"bb", b"ccc")
     first = QUEUE.open_batch(host, port_id, limit=2)
     assert first is not None
-    assert (first.attempt, first.sizes, first.tries, first.sink["path"]) == (1, (1, 2), (0, 0), "lake")
+    assert (first.attempt, first.tries, first.sink["path"]) == (1, (0, 0), "lake")
     again = QUEUE.open_batch(host, port_id, limit=100)
     assert again is not None
     assert (again.batch_id, again.number, again.seqs, again.attempt) == (first.batch_id, first.number, first.seqs, 2)
-    read = QUEUE.read_messages(host, again.batch_id, 2, again.seqs)
+    read = QUEUE.read_messages(host, again.batch_id, 2, span(again))
     assert [str(message.claimed.message_id) for message in read] == ids[:2]
     assert [message.claimed.body for message in read] == [b"a", b"bb"]
     for late in (
-        lambda: QUEUE.read_messages(host, first.batch_id, 1, first.seqs),
+        lambda: QUEUE.read_messages(host, first.batch_id, 1, span(first)),
+        lambda: QUEUE.read_rows(host, first.batch_id, 1, span(first)),
         lambda: QUEUE.complete(host, first),
         lambda: QUEUE.fail(host, first, {}, {}),
     ):
@@ -71,6 +77,24 @@ def test_a_batch_is_the_same_at_every_attempt(box: Box, port_id: uuid.UUID, host
     assert QUEUE.complete(host, third) == 1
     assert QUEUE.open_batch(host, port_id, limit=100) is None
     assert check(box.connection) == []
+
+
+def test_a_chunk_of_a_batch_is_limited_by_number_and_by_bytes(box: Box, port_id: uuid.UUID, host: Connection) -> None:
+    """A large message is read alone, so that it is the only one in memory."""
+    sizes = (10, CHUNK_BYTES // 2, CHUNK_BYTES // 2, 10, CHUNK_BYTES + 1, 10)
+    publish(box, *(b"x" * size for size in sizes))
+    batch = QUEUE.open_batch(host, port_id, limit=10)
+    assert batch is not None
+    first, last = span(batch)
+    chunks: list[list[int]] = []
+    while first <= last:
+        rows = QUEUE.read_rows(host, batch.batch_id, 1, SeqRange(first, last))
+        messages = QUEUE.read_messages(host, batch.batch_id, 1, SeqRange(first, last))
+        assert [row.seq for row in rows] == [message.claimed.seq for message in messages]
+        chunks.append([batch.seqs.index(row.seq) for row in rows])
+        first = rows[-1].seq + 1
+    assert chunks == [[0, 1], [2, 3], [4], [5]]
+    assert [row.seq for row in QUEUE.read_rows(host, batch.batch_id, 1, span(batch), limit=1)] == [batch.seqs[0]]
 
 
 def test_a_batch_outlives_the_process_that_opened_it(box: Box, port_id: uuid.UUID) -> None:
@@ -127,7 +151,7 @@ def test_a_batch_belongs_to_its_host(box: Box, port_id: uuid.UUID, host: Connect
         theirs = SinkQueue("Other")
         assert theirs.open_batch(stranger, port_id, limit=10) is None
         with pytest.raises(ClaimLost):
-            theirs.read_messages(stranger, batch.batch_id, batch.attempt, batch.seqs)
+            theirs.read_messages(stranger, batch.batch_id, batch.attempt, span(batch))
         with pytest.raises(ClaimLost):
             theirs.complete(stranger, batch)
         for call in (lambda: QUEUE.open_batch(stranger, port_id, limit=10), lambda: QUEUE.find_waiting_ports(stranger)):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from postroom.adapters import AnySink, SparkSink
@@ -19,10 +20,11 @@ from postroom.maps.running import RunningMaps
 from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import Login
-from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
+from postroom.messagebox.streams.sink_batches import SeqRange, SinkBatch, SinkQueue, SinkRow
 from postroom.operations.instances import changes as instance_changes
 from postroom.pipelines.definition import FORMAT_SECONDS
 from postroom.spark.sinks import drain, task
+from postroom.spark.sinks.row_columns import convert_rows
 from postroom.spark.sinks.row_format import RowFormat
 from postroom.spark.sinks.task import SinkPort, SinkTask
 from postroom.spark.worker import GRACE, MAX_ATTEMPTS
@@ -44,7 +46,13 @@ def fail_with(monkeypatch: pytest.MonkeyPatch) -> FailWith:
             raise raised[0]
         return message
 
+    def converted(format: RowFormat, rows: Sequence[SinkRow]) -> tuple[list[pa.RecordBatch], list[int]]:
+        if raised[0] is not None and any(row.body == b"poison" for row in rows):
+            raise raised[0]
+        return convert_rows(format, rows)
+
     monkeypatch.setattr(RunningMaps, "map_message", mapped)
+    monkeypatch.setattr(task, "convert_rows", converted)
     return lambda error: raised.__setitem__(0, error)
 
 
@@ -153,19 +161,20 @@ def opened(box: Box, home: Path) -> tuple[SinkBatch, SinkTask]:
 
 def test_an_attempt_that_the_worker_survives_is_not_counted(box: Box, tmp_path: Path, fail_with: FailWith) -> None:
     batch, task = opened(box, tmp_path)
+    seqs = SeqRange(batch.seqs[0], batch.seqs[-1])
     fail_with(MessageBoxUnavailable("the connection is lost"))
     for _ in range(2 * MAX_ATTEMPTS):
         with pytest.raises(MessageBoxUnavailable):
-            task.read(box.connection, batch.seqs, isolated=True)
+            list(task.read(box.connection, seqs, isolated=True))
     assert attempts_in(box) == []
     # The next worker may not survive a lack of memory.
     fail_with(MemoryError())
     with pytest.raises(MemoryError):
-        task.read(box.connection, batch.seqs, isolated=True)
+        list(task.read(box.connection, seqs, isolated=True))
     assert attempts_in(box) == [1]
     fail_with(None)
-    rows, messages = task.read(box.connection, batch.seqs, isolated=True)
-    assert (rows.num_rows, [one.seq for one in messages]) == (2, list(batch.seqs))
+    [chunk] = task.read(box.connection, seqs, isolated=True)
+    assert (chunk.rows.num_rows, chunk.seqs) == (2, list(batch.seqs))
     assert (attempts_in(box), box.suspended()) == ([], [])
 
 
@@ -174,7 +183,9 @@ def test_a_task_that_lost_its_batch_records_no_attempt_and_suspends_nothing(
 ) -> None:
     """The task still runs while another attempt writes the same messages."""
     batch, late = opened(box, tmp_path)
-    [_, poison] = SinkQueue("Default").read_messages(box.connection, batch.batch_id, batch.attempt, batch.seqs)
+    [_, poison] = SinkQueue("Default").read_messages(
+        box.connection, batch.batch_id, batch.attempt, SeqRange(batch.seqs[0], batch.seqs[-1])
+    )
     assert make_drain(box, tmp_path).queue.open_batch(box.connection, read_port_id(box), limit=10) is not None
     with pytest.raises(ClaimLost):
         late.suspend_or_route(box.connection, poison.claimed, DeliveryRefused("It cannot be a row."))

@@ -10,8 +10,8 @@ import pytest
 from postroom.messagebox.streams.sink_batches import SinkBatch
 from postroom.spark.sinks.file_sink import HadoopTarget, log_entry
 
-BATCH = SinkBatch(batch_id=uuid.UUID(int=7), number=3, attempt=2, sink={}, seqs=(1,), sizes=(1,), tries=(0,))
-OTHER = SinkBatch(batch_id=uuid.UUID(int=8), number=3, attempt=2, sink={}, seqs=(1,), sizes=(1,), tries=(0,))
+BATCH = SinkBatch(batch_id=uuid.UUID(int=7), number=3, attempt=2, sink={}, seqs=(1,), tries=(0,))
+OTHER = SinkBatch(batch_id=uuid.UUID(int=8), number=3, attempt=2, sink={}, seqs=(1,), tries=(0,))
 WHOLE = log_entry(BATCH, "batch=000000000003-00000000000000000000000000000007-000001")
 
 

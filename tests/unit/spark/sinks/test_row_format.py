@@ -11,9 +11,10 @@ import pytest
 from postroom.adapters import SparkSink
 from postroom.errors import ClaimLost, MessageBoxUnavailable
 from postroom.message import Context, Message
+from postroom.messagebox.streams.sink_batches import CHUNK_MESSAGES
 from postroom.properties import Property
 from postroom.spark.sinks.row_format import RowFormat
-from postroom.spark.sinks.task import CHUNK_BYTES, CHUNK_MESSAGES, split_into_chunks
+from postroom.spark.sinks.task import split_into_ranges
 from postroom.system_properties import BTS
 
 Region = Property("Orders.Region", str)
@@ -129,8 +130,9 @@ def test_a_batch_without_convertible_messages_has_no_rows() -> None:
     assert (rows, len(refused)) == ([], 1)
 
 
-def test_chunks_fit_into_the_memory_of_a_task() -> None:
-    assert split_into_chunks([], []) == []
-    assert split_into_chunks([1, 2, 3], [0, 0, 0]) == [[1, 2, 3]]
-    assert [len(piece) for piece in split_into_chunks(range(1001), [1] * 1001)] == [CHUNK_MESSAGES, CHUNK_MESSAGES, 1]
-    assert split_into_chunks([1, 2, 3], [CHUNK_BYTES, 1, CHUNK_BYTES * 9]) == [[1], [2], [3]]
+def test_a_batch_is_split_into_ranges_of_its_numbers() -> None:
+    assert split_into_ranges([]) == []
+    assert split_into_ranges([2, 3, 7]) == [(2, 7)]
+    even = range(0, 2 * (2 * CHUNK_MESSAGES + 1), 2)
+    last = 4 * CHUNK_MESSAGES
+    assert split_into_ranges(even) == [(0, last // 2 - 2), (last // 2, last - 2), (last, last)]

@@ -1,13 +1,14 @@
 -- Return the batch that a sink of this host must write next: an unfinished one with the next attempt number, or a new
 -- one of up to p_limit waiting messages, best priority and lowest number first. From its commit on the batch is fixed:
 -- its messages are claimed by its id, and only the process with its latest attempt number can end it. No row if nothing
--- waits. Returns for each message its number, the size of its body and its attempts, and the definition of the sink
--- when the batch was created, '{}' if the port was removed by then.
+-- waits. Returns for each message its number and its attempts, by number, and the definition of the sink when the batch
+-- was created, '{}' if the port was removed by then.
 -- Index: sink_batches (host_id, port_id), work_queue_sinks, work_queue_claimed; see dequeue_messages for the settings.
 -- Locks: the batch, or the claimed rows, until commit.
+DROP FUNCTION IF EXISTS messagebox.open_sink_batch___HOST__(uuid, uuid, integer, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.open_sink_batch___HOST__(
     p_port_id uuid, p_batch_id uuid, p_limit integer, p_now timestamptz DEFAULT now()
-) RETURNS TABLE (batch_id uuid, number bigint, attempt integer, sink jsonb, seqs bigint[], sizes bigint[], tries integer[])
+) RETURNS TABLE (batch_id uuid, number bigint, attempt integer, sink jsonb, seqs bigint[], tries integer[])
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
@@ -33,11 +34,6 @@ BEGIN
     END IF;
     RETURN QUERY
     SELECT opened.batch_id, opened.number, opened.attempt, opened.sink, coalesce(array_agg(m.seq), '{}'),
-           coalesce(array_agg(m.size), '{}'), coalesce(array_agg(m.attempt), '{}')
-      FROM (SELECT q.seq, coalesce(p.size, 0) AS size, q.attempt
-              FROM __HOST___q q
-              LEFT JOIN spool s ON s.message_id = q.message_id
-              LEFT JOIN parts p ON p.part_id = s.body_part_id
-             WHERE q.claim_id = opened.batch_id
-             ORDER BY q.priority, q.seq) m;
+           coalesce(array_agg(m.attempt), '{}')
+      FROM (SELECT q.seq, q.attempt FROM __HOST___q q WHERE q.claim_id = opened.batch_id ORDER BY q.seq) m;
 END $$;

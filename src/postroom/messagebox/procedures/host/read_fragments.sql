@@ -1,13 +1,14 @@
 -- Return fragments of a part of a claimed message, from a number on. A large body is never in memory as a whole. Raises
 -- PR410 if the claim was taken over.
 -- Indexes: work_queue_claimed, fragments' primary key.
+DROP FUNCTION IF EXISTS messagebox.read_fragments___HOST__(uuid, uuid, uuid, integer, integer);
 CREATE OR REPLACE FUNCTION messagebox.read_fragments___HOST__(
-    p_claim_id uuid, p_message_id uuid, p_part_id uuid, p_from integer, p_count integer
+    p_claim_id uuid, p_seq bigint, p_message_id uuid, p_part_id uuid, p_from integer, p_count integer
 ) RETURNS TABLE (number integer, body bytea)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-    PERFORM 1 FROM __HOST___q q WHERE q.claim_id = p_claim_id AND q.message_id = p_message_id;
+    PERFORM 1 FROM __HOST___q q WHERE q.claim_id = p_claim_id AND q.seq = p_seq AND q.message_id = p_message_id;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'claim % no longer holds message %', p_claim_id, p_message_id USING ERRCODE = 'PR410';
     END IF;
