@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask
 from postroom.operations.instances.listing import Instance, InstanceState
-
-#: The adapter whose bad rows are lines of a file.
-_ROWS = "spark_reader"
+from postroom.pipelines.rows.document import LINE_HINT
 
 
 def get_advice(instance: Instance) -> str | None:
@@ -38,9 +36,9 @@ def get_advice(instance: Instance) -> str | None:
     if instance.service_removed:
         return _advise_about_removed_service(instance, resume, terminate)
     match instance.error_code:
-        case "PIPELINE" if instance.adapter == _ROWS:
+        case "PIPELINE" if LINE_HINT in (instance.error_description or ""):
             return (
-                f"Correct the row, in the form that the reason names: {correct}\n"
+                f"Correct the line: {correct}\n"
                 f"Or correct all bad rows of its file: postroom instance save-rows {instance_id} FILE,"
                 f" correct FILE, postroom instance resume-rows FILE\nOr: {terminate}"
             )

@@ -25,7 +25,7 @@ from postroom.pipelines.documents.disassembled_batch import BadDocument, arrow_s
 from postroom.pipelines.promotions import promotion_failure
 from postroom.pipelines.rows.bad_row import UNKNOWN_REASON, explain_bad_row, find_xml_row, read_texts
 from postroom.pipelines.rows.definition import Rows
-from postroom.pipelines.rows.document import can_correct, is_corrected_as_line
+from postroom.pipelines.rows.document import get_correction_hint
 from postroom.pipelines.rows.source import RowSource
 from postroom.properties import Property
 from postroom.values import MAX_PROMOTED_LENGTH, ValueType
@@ -86,7 +86,7 @@ def read_rows(pipeline: Rows, batch: pa.RecordBatch, first_number: int, origin: 
         column, wrong = _convert_column(prop, batch[value_name(position)])
         columns.append(column)
         for row in np.flatnonzero(wrong).tolist():
-            reasons.setdefault(row, _value_failure(prop, path, batch[value_name(position)][row]))
+            reasons.setdefault(row, _value_failure(pipeline, prop, path, batch[value_name(position)][row]))
     bodies = batch[BODY].cast(pa.binary())
     if bodies.null_count:
         for row in np.flatnonzero(pc.is_null(bodies).to_numpy(zero_copy_only=False)).tolist():
@@ -243,16 +243,7 @@ def _unreadable_failure(pipeline: Rows, batch: pa.RecordBatch, row: int, number:
         text = (_get_bad_text(pipeline, batch, row, number) or b"").decode(errors="replace")
         nulls = batch[NULLS][row].as_py() or ()
         why = explain_bad_row(pipeline.source, text, nulls, pipeline.hidden_columns)
-    return PipelineFailure(" does not fit the schema.", why=why, hint=_correction_hint(pipeline))
-
-
-def _correction_hint(pipeline: Rows) -> str:
-    if is_corrected_as_line(pipeline):
-        return "Resume the instance with the corrected line, or terminate it."
-    if can_correct(pipeline):
-        form = f" as {pipeline.body.upper()}" if pipeline.body else ""
-        return f"Resume the instance with the correct message{form}, or terminate it."
-    return "Terminate the instance and send the row again. Its message does not contain the promoted values."
+    return PipelineFailure(" does not fit the schema.", why=why, hint=get_correction_hint(pipeline))
 
 
 def _encoding_failure(pipeline: Rows, encoding: str, has_original: bool) -> PipelineFailure:
@@ -260,15 +251,15 @@ def _encoding_failure(pipeline: Rows, encoding: str, has_original: bool) -> Pipe
     return PipelineFailure(
         f" is not {encoding}.",
         why=f"It has bytes that are not valid in this encoding.{'' if has_original else lost}",
-        hint=f"Set the encoding of the reader, options={{'encoding': ...}}. {_correction_hint(pipeline)}",
+        hint=f"Set the encoding of the reader, options={{'encoding': ...}}. {get_correction_hint(pipeline)}",
     )
 
 
-def _value_failure(prop: Property, path: str, value: pa.Scalar) -> PipelineFailure:
+def _value_failure(pipeline: Rows, prop: Property, path: str, value: pa.Scalar) -> PipelineFailure:
     # Arrow can format instants that Python cannot.
     text = "" if prop.sensitive else f" It is {_format_value(value)[:100]!r}."
     failure = promotion_failure(prop, path, f"It cannot be the value of {prop.value_type.noun} property.{text}")
-    return PipelineFailure(f": {failure.what}", why=failure.why, hint=failure.hint)
+    return PipelineFailure(f": {failure.what}", why=failure.why, hint=get_correction_hint(pipeline))
 
 
 def _format_value(value: pa.Scalar) -> str:

@@ -33,6 +33,9 @@ from postroom.pipelines.rows.source import RowSource
 from postroom.properties import Property
 from postroom.values import Value, ValueType, check_promoted
 
+#: The hint for a bad row that is corrected in the form that it has in its file.
+LINE_HINT = "Resume the instance with the corrected line, or terminate it."
+
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _QUOTED = frozenset(',"\r\n')
 
@@ -55,6 +58,13 @@ class CorrectedRow(Promoting, Format):
 
 def disassemble(pipeline: Rows, body: Body, size: BatchSize) -> Iterator[DisassembledBatch]:
     """Yield one message. Raise PipelineFailure if it does not fit the schema."""
+    try:
+        return _read_row(pipeline, body, size)
+    except PipelineFailure as failure:
+        raise PipelineFailure(failure.what, why=failure.why, hint=get_correction_hint(pipeline)) from None
+
+
+def _read_row(pipeline: Rows, body: Body, size: BatchSize) -> Iterator[DisassembledBatch]:
     content = read_whole(body, "row")
     source = pipeline.source
     if pipeline.body == "json" and content.removeprefix(_BYTE_ORDER_MARK).lstrip().startswith(b"{"):
@@ -90,6 +100,16 @@ def is_corrected_as_line(pipeline: Rows) -> bool:
     """Return True if a bad row is corrected in the form that it has in its file."""
     source = pipeline.source
     return source is not None and (source.format == "csv" or (source.format == "json" and pipeline.body == "json"))
+
+
+def get_correction_hint(pipeline: Rows) -> str:
+    """Return what to do about a bad row."""
+    if is_corrected_as_line(pipeline):
+        return LINE_HINT
+    if can_correct(pipeline):
+        form = f" as {pipeline.body.upper()}" if pipeline.body else ""
+        return f"Resume the instance with the correct message{form}, or terminate it."
+    return "Terminate the instance and send the row again. Its message does not contain the promoted values."
 
 
 def check_can_correct(pipeline: Rows) -> None:
@@ -194,6 +214,4 @@ def _is_csv_message(source: RowSource, content: bytes) -> bool:
 
 
 def _misfit(why: str) -> PipelineFailure:
-    return PipelineFailure(
-        "The corrected row does not fit the schema.", why=why, hint="Correct it and resume the instance again."
-    )
+    return PipelineFailure("The corrected row does not fit the schema.", why=why)

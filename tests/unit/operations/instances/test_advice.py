@@ -14,6 +14,7 @@ from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask
 from postroom.operations.instances.advice import get_advice
 from postroom.operations.instances.listing import Instance, InstanceState
+from postroom.pipelines.rows.document import LINE_HINT
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 ERRORS = Path(__file__).parents[4] / "docs" / "reference" / "errors.md"
@@ -48,7 +49,8 @@ def instance(**changes: object) -> Instance:
 
 
 def test_the_advice_for_a_bad_row_names_the_commands_for_all_rows_of_its_file() -> None:
-    advice = get_advice(instance(error_code="PIPELINE", adapter="spark_reader")) or ""
+    description = f"Line 7 of big.csv does not fit the schema.\n{LINE_HINT}"
+    advice = get_advice(instance(error_code="PIPELINE", error_description=description)) or ""
     assert f"postroom instance save-rows {uuid.UUID(int=1)} FILE" in advice
     assert "postroom instance resume-rows FILE" in advice
     assert "save-rows" not in (get_advice(instance(error_code="PIPELINE")) or "")

@@ -16,6 +16,7 @@ from postroom.pipelines import load_pipeline
 from postroom.pipelines.rows.bad_row import explain_bad_row, find_xml_row
 from postroom.pipelines.rows.cell_values import BadCell, parse_cell, write_json_value
 from postroom.pipelines.rows.csv_line import BadLine, split_line
+from postroom.pipelines.rows.document import LINE_HINT
 from postroom.pipelines.rows.source import RowSource
 
 Region = Property("Orders.Region", str)
@@ -90,6 +91,7 @@ def test_a_row_that_still_does_not_fit_fails_with_the_reason(line: bytes, why: s
     with pytest.raises(PipelineFailure) as failed:
         read(make(pipelines.Rows(promote=PROMOTE), sep=";"), line)
     assert (failed.value.what, failed.value.why) == ("The corrected row does not fit the schema.", why)
+    assert failed.value.hint == LINE_HINT
 
 
 def test_a_row_of_a_json_file_must_fit_the_schema_when_it_is_resumed() -> None:
