@@ -17,6 +17,9 @@ from postroom.errors import DefinitionError, StateError
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.statements import list_statements, statement
 
+#: The oldest major version of PostgreSQL that can be used.
+MIN_SERVER_VERSION = 15
+
 _PROCEDURES = ("procedures/jobs", "procedures")
 _HOST_PROCEDURES = "procedures/host"
 _GRANTS = ("grants/all_hosts", "grants/operators_and_administrators")
@@ -29,11 +32,21 @@ _GROUPS = ("hosts", "trusted", "operators", "administrators")
 def migrate(url: str) -> None:
     """Create or upgrade the MessageBox in the database at ``url``. Do nothing if it is up to date."""
     with connect(url, application_name="postroom migrate") as connection:
+        check_server_version(connection.info.server_version)
         if not is_current(connection):
             with connection.transaction():
                 connection.execute("SELECT pg_advisory_xact_lock(7001, 9)")
                 _apply_schema(connection)
                 _apply_procedures_and_grants(connection)
+
+
+def check_server_version(version: int) -> None:
+    """Raise StateError if a server is too old. ``version`` is a number as in ``server_version_num``."""
+    if version < MIN_SERVER_VERSION * 10_000:
+        raise StateError(
+            f"The server has PostgreSQL {version // 10_000}, but Postroom needs {MIN_SERVER_VERSION} or later.",
+            hint="Upgrade the server, or leave out --database to use the embedded one.",
+        )
 
 
 def connect_to_messagebox(url: str, *, application_name: str = "postroom") -> Connection:

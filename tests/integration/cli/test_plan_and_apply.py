@@ -86,6 +86,9 @@ def test_apply_names_a_process_that_has_not_taken_the_changes(
         again = run("apply", app)
         assert (again.code, again.out) == (ExitCode.NOT_TAKEN, "Nothing to change: orders is up to date.\n")
         assert run("apply", app, "--no-wait").code == ExitCode.OK
+        removed = run("application", "remove", "orders", "--yes")
+        assert removed.code == ExitCode.NOT_TAKEN
+        assert run("application", "list", "-o", "json").json == []
     assert run("apply", app).code == ExitCode.OK
 
 

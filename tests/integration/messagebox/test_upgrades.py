@@ -8,7 +8,7 @@ from postroom.errors import StateError
 from postroom.message import Message
 from postroom.messagebox import migrate as migrations
 from postroom.messagebox.check import check
-from postroom.messagebox.migrate import is_current, migrate
+from postroom.messagebox.migrate import check_server_version, is_current, migrate
 from postroom.messagebox.statements import list_statements, statement
 from tests.support.box import Box, Region
 
@@ -59,3 +59,12 @@ def test_a_messagebox_of_an_unreleased_version_is_rejected(box: Box) -> None:
     with pytest.raises(StateError, match="unreleased version") as error:
         migrate(box.url)
     assert error.value.hint == "Use a new home folder or an empty database, and apply your applications there."
+
+
+def test_a_server_that_is_too_old_is_refused(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_server_version(150_000)
+    with pytest.raises(StateError, match="The server has PostgreSQL 14, but Postroom needs 15 or later"):
+        check_server_version(140_012)
+    monkeypatch.setattr(migrations, "MIN_SERVER_VERSION", 99)
+    with pytest.raises(StateError, match="but Postroom needs 99 or later"):
+        migrate(box.url)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from postroom.operations.deployment.plan import Difference, Plan, PlanStep
 
 _APP = click.argument("app", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+_NO_WAIT = click.option("--no-wait", is_flag=True, help="Do not wait until running processes have taken the changes.")
 _ALL = click.option("--all", "everything", is_flag=True, help="Also show what does not change.")
 
 
@@ -58,7 +59,7 @@ def plan(options: CommandOptions, app: Path, everything: bool, backlog: str | No
 @_APP
 @_ALL
 @backlog_option
-@click.option("--no-wait", is_flag=True, help="Do not wait until running processes have taken the changes.")
+@_NO_WAIT
 @common_options
 @pass_options
 def apply(options: CommandOptions, app: Path, everything: bool, backlog: str | None, no_wait: bool) -> None:
@@ -124,13 +125,16 @@ def list_(options: CommandOptions) -> None:
 @click.argument("name")
 @backlog_option
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
+@_NO_WAIT
 @common_options
 @pass_options
-def remove(options: CommandOptions, name: str, backlog: str | None, yes: bool) -> None:
+def remove(options: CommandOptions, name: str, backlog: str | None, yes: bool, no_wait: bool) -> None:
     """Remove an application with its ports, groups and locations: all of it or nothing.
 
     Shows what is removed and asks for confirmation first. Hosts and properties stay. An application that still has
     instances is removed only with --backlog.
+
+    The command waits like 'postroom apply' until the running hosts and pipelines have taken the changes.
 
     \b
     Examples:
@@ -139,6 +143,7 @@ def remove(options: CommandOptions, name: str, backlog: str | None, yes: bool) -
     """
     from postroom.operations.deployment import apply as deployment
     from postroom.operations.deployment.backlog import settle_backlogs
+    from postroom.operations.deployment.taken_changes import wait_until_taken
 
     decision, home = to_backlog(backlog), options.home.absolute()
     with open_messagebox(options) as connection:
@@ -150,7 +155,9 @@ def remove(options: CommandOptions, name: str, backlog: str | None, yes: bool) -
             confirm(f"Remove the application {name!r}?", refused=f"The application {name!r} was not removed.")
         removed = deployment.remove(connection, name, home=home, backlog=decision)
         settled = settle_backlogs(connection, name)
-    _show(removed, options.output, everything=False, done=True, settled=settled)
+        _show(removed, options.output, everything=False, done=True, settled=settled)
+        if not no_wait:
+            wait_until_taken(connection, removed.hosts)
 
 
 def _load(options: CommandOptions, app: Path, backlog: Backlog | None) -> ApplicationDefinition:
