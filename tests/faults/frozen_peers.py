@@ -125,7 +125,7 @@ POINTS = {
     "streaming lane: before the commit": Point(work=receive, owner=DocumentBatch, function="write_routes"),
     "operator: with the routing lock": Point(work=start_port, owner=send_ports, function="get_send_port"),
     "jobs: between two jobs": Point(work=run_jobs, owner=jobs, function="_run"),
-    "jobs: inside a job": Point(work=run_jobs, owner=jobs, function="_single"),
+    "jobs: inside a job": Point(work=run_jobs, owner=jobs, function="read_value"),
     "host: after a claim": Point(work=None, owner=HostQueues, function="dequeue"),
     "host: during a send": Point(work=None, owner=NullSender, function="send", before=True),
     "host: before the outcomes are committed": Point(work=None, owner=HostQueues, function="complete_claims"),

@@ -24,7 +24,7 @@ from postroom.background_loop import BackgroundLoop
 from postroom.errors import PostroomError, Unavailable
 from postroom.hosts.dequeue.subservice import Subservice, wake_all
 from postroom.messagebox.configuration import Host
-from postroom.messagebox.connection import Connect, Connection
+from postroom.messagebox.connection import Connect, Connection, read_value
 from postroom.messagebox.postgres_errors import translate_errors
 from postroom.messagebox.queues import HostQueues, wake_up_channel
 from postroom.messagebox.running_processes import PROCESS_LOCK, ProcessKind, deregister_process, register_process
@@ -182,9 +182,7 @@ def check_session(connection: Connection, session: int) -> None:
 
 
 def get_backend_pid(connection: Connection) -> int:
-    row = connection.execute("SELECT pg_backend_pid()").fetchone()
-    assert row is not None
-    return int(row[0])
+    return int(read_value(connection, "SELECT pg_backend_pid()"))
 
 
 def _transaction_pooler_error() -> Unavailable:

@@ -123,6 +123,13 @@ def _parse_url(url: str) -> dict[str, Any]:
         ) from None
 
 
+def read_value(connection: Connection, query: str, *arguments: object) -> Any:
+    """Return the first column of the row that a query always returns."""
+    row = connection.execute(query, arguments).fetchone()
+    assert row is not None
+    return row[0]
+
+
 def transaction(connection: Connection, work: Callable[[Connection], T]) -> T:
     """Run ``work`` in one transaction; repeat it from its start after a deadlock or a serialization failure."""
     for attempt in range(1, _MAX_ATTEMPTS + 1):

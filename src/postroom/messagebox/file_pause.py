@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from postroom.errors import LockTimeout, Unavailable
-from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.connection import Connection, connect, read_value
 from postroom.messagebox.heartbeat import send_heartbeats
 
 #: The advisory lock on all files of the MessageBox. ``start_stream_batch`` locks it, too.
@@ -25,8 +25,7 @@ _IDLE_TIMEOUT = "5s"
 @contextmanager
 def lock_files(connection: Connection) -> Iterator[bool]:
     """Lock the files shared, on the session, while they are moved. Yield False if a backup is copying them."""
-    row = connection.execute("SELECT pg_try_advisory_lock_shared(%s, %s)", FILES_LOCK).fetchone()
-    is_locked = row is not None and bool(row[0])
+    is_locked = bool(read_value(connection, "SELECT pg_try_advisory_lock_shared(%s, %s)", *FILES_LOCK))
     try:
         yield is_locked
     finally:
@@ -36,8 +35,7 @@ def lock_files(connection: Connection) -> Iterator[bool]:
 
 def lock_files_in_transaction(connection: Connection) -> bool:
     """Lock the files shared until the transaction ends. Return False if a backup is copying them."""
-    row = connection.execute("SELECT pg_try_advisory_xact_lock_shared(%s, %s)", FILES_LOCK).fetchone()
-    return row is not None and bool(row[0])
+    return bool(read_value(connection, "SELECT pg_try_advisory_xact_lock_shared(%s, %s)", *FILES_LOCK))
 
 
 class FilePause:
@@ -71,8 +69,7 @@ class FilePause:
 
         Raise Unavailable or MessageBoxUnavailable if it was lost before. Then the copies may not match the snapshot.
         """
-        row = self._connection.execute("SELECT pg_advisory_unlock(%s, %s)", FILES_LOCK).fetchone()
-        if row != (True,):
+        if not read_value(self._connection, "SELECT pg_advisory_unlock(%s, %s)", *FILES_LOCK):
             raise Unavailable(
                 "The lock on the files was lost during the backup.",
                 why="The connection to the MessageBox has no session of its own.",

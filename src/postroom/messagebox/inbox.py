@@ -17,7 +17,7 @@ from typing import Any
 
 from postroom.errors import KeyReused, Unavailable
 from postroom.message import FRAGMENT_SIZE, FRAGMENTS_AT_A_TIME, Body, Bytes, Context
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.queues import to_storable_text
 from postroom.messagebox.statements import statement
 
@@ -103,9 +103,8 @@ def assign_numbers(connection: Connection, location_id: uuid.UUID, most: int) ->
 
 def find_last_number(connection: Connection, location_id: uuid.UUID, after: int, most: int | None) -> int:
     """Return the last number of the next ``most`` rows after a number, or ``after`` if there are none."""
-    found = connection.execute(statement("queries/last_inbox_number"), (location_id, after, most)).fetchone()
-    assert found is not None
-    return after if found[0] is None else int(found[0])
+    last = read_value(connection, statement("queries/last_inbox_number"), location_id, after, most)
+    return after if last is None else int(last)
 
 
 def read_numbered(connection: Connection, location_id: uuid.UUID, after: int, last: int) -> list[InboxRow]:

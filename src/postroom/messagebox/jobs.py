@@ -15,10 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 
 from postroom.errors import LockTimeout, PostroomError, Unavailable
-from postroom.messagebox.connection import IDLE_TIMEOUTS, Connection, transaction
+from postroom.messagebox.connection import IDLE_TIMEOUTS, Connection, read_value, transaction
 
 #: The advisory lock under which jobs run.
 JOB_LOCK = (7001, 1)
@@ -80,15 +79,15 @@ class ReceiptPurge:
 
     def observe(self, connection: Connection) -> None:
         """Remember when the stored time was first seen."""
-        self._remember(_single(connection, "SELECT advance_receipt_clock(%s)", timedelta()))
+        self._remember(read_value(connection, "SELECT advance_receipt_clock(%s)", timedelta()))
 
     def run(self, connection: Connection) -> int:
         """Advance the clock and delete the receipts that are too old. Return their number."""
         self.observe(connection)
         elapsed = timedelta(seconds=self._monotonic() - self._seen_at)
-        now = transaction(connection, lambda it: _single(it, "SELECT advance_receipt_clock(%s)", elapsed))
+        now = transaction(connection, lambda it: read_value(it, "SELECT advance_receipt_clock(%s)", elapsed))
         self._remember(now)
-        return transaction(connection, lambda it: int(_single(it, "SELECT purge_receipts(%s, %s)", self._keep, now)))
+        return transaction(connection, lambda it: int(read_value(it, "SELECT purge_receipts(%s, %s)", self._keep, now)))
 
     def _remember(self, stored: datetime) -> None:
         if stored != self._stored:
@@ -126,7 +125,7 @@ def build_jobs(settings: JobSettings | None = None) -> tuple[Job, ...]:
 
 def run_due_jobs(connection: Connection, known: Sequence[Job]) -> list[JobRun]:
     """Run the jobs whose interval has passed since their last run. Run none if another session runs jobs."""
-    if not _single(connection, f"SELECT pg_try_advisory_lock(%s, %s), {_SET_TIMEOUTS}", *JOB_LOCK):
+    if not read_value(connection, f"SELECT pg_try_advisory_lock(%s, %s), {_SET_TIMEOUTS}", *JOB_LOCK):
         return []
     try:
         ages: dict[str, timedelta] = dict(
@@ -177,7 +176,7 @@ def lock_jobs(connection: Connection, wait: timedelta) -> Iterator[None]:
 
 def _run(connection: Connection, job: Job) -> JobRun:
     """Run a job and record the run. Other jobs still run after a failure, unless the connection is lost."""
-    started_at = _single(connection, "SELECT clock_timestamp()")
+    started_at = read_value(connection, "SELECT clock_timestamp()")
     try:
         run = JobRun(name=job.name, rows=job.run(connection))
     except PostroomError as error:
@@ -192,7 +191,7 @@ def _run(connection: Connection, job: Job) -> JobRun:
 
 
 def _run_once(call: str, *arguments: object) -> Callable[[Connection], int]:
-    return lambda connection: transaction(connection, lambda it: int(_single(it, call, *arguments)))
+    return lambda connection: transaction(connection, lambda it: int(read_value(it, call, *arguments)))
 
 
 def _run_until_done(procedure: str) -> Callable[[Connection], int]:
@@ -201,7 +200,7 @@ def _run_until_done(procedure: str) -> Callable[[Connection], int]:
 
     def run(connection: Connection) -> int:
         total = 0
-        while rows := transaction(connection, lambda it: int(_single(it, call, _BATCH_SIZE))):
+        while rows := transaction(connection, lambda it: int(read_value(it, call, _BATCH_SIZE))):
             total += rows
         return total
 
@@ -211,13 +210,13 @@ def _run_until_done(procedure: str) -> Callable[[Connection], int]:
 def _fold_ref_counts(kind: str) -> Callable[[Connection], int]:
     def fold(connection: Connection, log: int) -> int:
         connection.execute("SELECT set_config('lock_timeout', %s, true)", (_FOLD_LOCK_TIMEOUT,))
-        return int(_single(connection, "SELECT fold_ref_count_log(%s, %s::smallint)", kind, log))
+        return int(read_value(connection, "SELECT fold_ref_count_log(%s, %s::smallint)", kind, log))
 
     def run(connection: Connection) -> int:
         total = 0
         # Twice, so that both logs are empty afterwards if no transaction writes.
         for _ in range(2):
-            log = _single(connection, "SELECT flip_ref_count_log(%s)", kind)
+            log = read_value(connection, "SELECT flip_ref_count_log(%s)", kind)
             if log is None:
                 break
             try:
@@ -227,12 +226,6 @@ def _fold_ref_counts(kind: str) -> Callable[[Connection], int]:
         return total
 
     return run
-
-
-def _single(connection: Connection, call: str, *arguments: object) -> Any:
-    row = connection.execute(call, arguments).fetchone()
-    assert row is not None
-    return row[0]
 
 
 def _unlock(connection: Connection) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 
 from postroom.errors import DefinitionError, StateError
-from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.connection import Connection, connect, read_value
 from postroom.messagebox.statements import list_statements, statement
 
 #: The oldest major version of PostgreSQL that can be used.
@@ -69,11 +69,8 @@ def create_host(connection: Connection, name: str, *, is_default: bool = False) 
     """Create a host with its role, queues and procedures, in the caller's transaction. Return its id."""
     connection.execute("SELECT change_routing()")
     role = f"postroom_{_box_id(connection)}_host_{name.lower()}"
-    row = connection.execute(
-        "INSERT INTO hosts (name, role_name, is_default) VALUES (%s, %s, %s) RETURNING id", (name, role, is_default)
-    ).fetchone()
-    assert row is not None
-    host_id = int(row[0])
+    insert = "INSERT INTO hosts (name, role_name, is_default) VALUES (%s, %s, %s) RETURNING id"
+    host_id = int(read_value(connection, insert, name, role, is_default))
     _create_role(connection, role, login=True, member_of=get_group_role(connection, "hosts"))
     connection.execute(_for_host(connection, "queries/create_host_queues", name, host_id, role))
     _apply_host_procedures(connection, name, host_id, role)
@@ -176,9 +173,7 @@ def _create_role(connection: Connection, role: str, *, login: bool, member_of: s
 
 
 def _box_id(connection: Connection) -> str:
-    row = connection.execute("SELECT id FROM management.message_box").fetchone()
-    assert row is not None
-    return str(row[0])
+    return str(read_value(connection, "SELECT id FROM management.message_box"))
 
 
 def get_group_role(connection: Connection, group: str) -> str:

@@ -27,7 +27,7 @@ from psycopg.pq import ExecStatus, Format
 from psycopg.pq.abc import PGresult
 
 from postroom.errors import PostroomError
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.postgres_errors import translate_errors
 
 #: The maximum length of the description of a failure.
@@ -218,9 +218,9 @@ class HostQueues:
 
         Return the ids of the parts, or None if the claim no longer has the row.
         """
-        row = connection.execute(self._insert_error, (claimed.claim_id, claimed.seq, error_id, context)).fetchone()
-        assert row is not None
-        parts: list[uuid.UUID] | None = row[0]
+        parts: list[uuid.UUID] | None = read_value(
+            connection, self._insert_error, claimed.claim_id, claimed.seq, error_id, context
+        )
         return parts
 
     def release(self, connection: Connection, claim_id: uuid.UUID, seqs: Sequence[int] | None = None) -> int:
@@ -263,9 +263,7 @@ def call_blocking(connection: Connection, command: bytes, *arguments: object) ->
 
 
 def _count(connection: Connection, call: str, arguments: tuple[object, ...]) -> int:
-    row = connection.execute(call, arguments).fetchone()
-    assert row is not None
-    return int(row[0])
+    return int(read_value(connection, call, *arguments))
 
 
 def _format_array(seqs: Iterable[int]) -> str:

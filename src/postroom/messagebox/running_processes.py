@@ -18,7 +18,7 @@ from enum import StrEnum
 
 from psycopg.rows import class_row
 
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.statements import statement
 
 #: The class of the advisory locks of processes. The object of a lock is the id of the process.
@@ -53,9 +53,7 @@ class RunningProcess:
 def register_process(connection: Connection, host_id: int, kind: ProcessKind) -> int:
     """Insert the row of this process and acquire its lock for the rest of the session. Return the id of the process."""
     arguments = (host_id, kind.value, socket.gethostname(), os.getpid(), PROCESS_LOCK)
-    row = connection.execute(_REGISTER, arguments).fetchone()
-    assert row is not None
-    return int(row[0])
+    return int(read_value(connection, _REGISTER, *arguments))
 
 
 def deregister_process(connection: Connection, process_id: int) -> None:
@@ -65,9 +63,7 @@ def deregister_process(connection: Connection, process_id: int) -> None:
 
 def read_routing_version(connection: Connection) -> int:
     """Return the routing version, which each change of the configuration increments."""
-    row = connection.execute("SELECT version FROM messagebox.routing_version").fetchone()
-    assert row is not None
-    return int(row[0])
+    return int(read_value(connection, "SELECT version FROM messagebox.routing_version"))
 
 
 def report_configuration(connection: Connection, process_id: int, version: int) -> None:

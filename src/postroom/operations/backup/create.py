@@ -25,7 +25,7 @@ from postroom.agent.idempotency import read_progress
 from postroom.clock import Clock, system_clock
 from postroom.errors import StateError
 from postroom.messagebox.configuration import read_receive_locations
-from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.connection import Connection, connect, read_value
 from postroom.messagebox.file_pause import FilePause
 from postroom.messagebox.statements import statement
 from postroom.operations.backup.manifest import DUMP, FORMAT, Manifest, Report, SavedRole, write_manifest
@@ -80,7 +80,7 @@ def create_backup(
                 format=FORMAT,
                 postroom=version("postroom"),
                 created_at=created_at,
-                messagebox_id=_read_value(connection, "SELECT id FROM management.message_box"),
+                messagebox_id=str(read_value(connection, "SELECT id FROM management.message_box")),
                 home=str(home),
                 applications=tuple(name for (name,) in connection.execute("SELECT name FROM applications ORDER BY 1")),
                 dump_size=size,
@@ -110,7 +110,7 @@ class _Snapshot:
         self.connection = connection
 
     def export(self) -> str:
-        return str(_read_value(self.connection, "SELECT pg_export_snapshot()"))
+        return str(read_value(self.connection, "SELECT pg_export_snapshot()"))
 
 
 @contextmanager
@@ -222,9 +222,3 @@ def _lock_folder(folder: Path) -> Iterator[None]:
         ) from None
     finally:
         os.close(lock)
-
-
-def _read_value(connection: Connection, query: str) -> str:
-    row = connection.execute(query).fetchone()
-    assert row is not None
-    return str(row[0])

@@ -24,7 +24,7 @@ from postroom.messagebox.configuration import (
     read_send_port_groups,
     read_send_ports,
 )
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.subscriptions import create_subscription
 from postroom.operations.properties import read_deployed_properties
 from postroom.properties import Property
@@ -77,9 +77,7 @@ def start_port(connection: Connection, port: SendPort) -> tuple[SendPort, int]:
     started = [group for group in groups if group.state is PortState.STARTED]
     _set_subscription_state(connection, _list_subscriptions(started, port), _STARTED)
     stored = _store_port_state(connection, port, PortState.STARTED, port.subscription_id)
-    row = connection.execute("SELECT resume_stopped(%s)", (port.port_id,)).fetchone()
-    assert row is not None
-    return stored, int(row[0])
+    return stored, int(read_value(connection, "SELECT resume_stopped(%s)", port.port_id))
 
 
 def stop_port(connection: Connection, port: SendPort) -> SendPort:

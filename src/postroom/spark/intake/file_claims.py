@@ -15,7 +15,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.statements import statement
 from postroom.spark.intake.location_lock import ORDER_LOCK, lock_number
 
@@ -253,18 +253,14 @@ def read_unfinished_claims(connection: Connection, location_id: uuid.UUID) -> li
 
 def count_outstanding(connection: Connection, location_id: uuid.UUID) -> int:
     """Return the number of files of a location that are claimed and not yet published."""
-    row = connection.execute(
-        "SELECT count(*) FROM file_claims WHERE location_id = %s AND state IN (1, 2)", (location_id,)
-    ).fetchone()
-    assert row is not None
-    return int(row[0])
+    query = "SELECT count(*) FROM file_claims WHERE location_id = %s AND state IN (1, 2)"
+    return int(read_value(connection, query, location_id))
 
 
 def find_last_number(connection: Connection, location_id: uuid.UUID, after: int, most: int | None) -> int:
     """Return the last number of the next ``most`` claims after a number, or ``after`` if there are none."""
-    row = connection.execute(statement("queries/last_file_claim_number"), (location_id, after, most)).fetchone()
-    assert row is not None
-    return after if row[0] is None else int(row[0])
+    last = read_value(connection, statement("queries/last_file_claim_number"), location_id, after, most)
+    return after if last is None else int(last)
 
 
 def read_numbered(connection: Connection, location_id: uuid.UUID, after: int, last: int) -> list[FileClaim]:
