@@ -29,8 +29,8 @@ class FailedMessages:
     def route(self, connection: Connection, claimed: ClaimedMessage, failure: Failure) -> bool:
         """Publish the error message and complete the claimed message, in one transaction on ``connection``.
 
-        Return False without writing if no host subscribes to the error message and may receive it, or if the claimed
-        message is itself an error message. Raise ClaimLost if another host instance has claimed the message."""
+        Return False without writing if the error message has no subscriber that may receive it. The same applies if the
+        claimed message is itself an error message. Raise ClaimLost if another host instance has claimed the message."""
         if claimed.context is None:
             return False
         original = StoredContext(claimed.context, {}, claimed.originator)

@@ -67,8 +67,8 @@ class JobRun:
 class ReceiptPurge:
     """Deletes old receipts by a clock of its own, which a step of the server's clock does not set forward.
 
-    The clock is stored in the MessageBox. Each run advances it by at most the time that has passed for this process, by
-    its monotonic clock, since it first saw the stored time. Several processes may run the job in turn.
+    The clock is stored in the MessageBox. A run advances it by at most the time that has passed since this process
+    first saw the stored time, measured by a monotonic clock. Several processes may run the job in turn.
     """
 
     def __init__(self, keep: timedelta, monotonic: Callable[[], float] = time.monotonic) -> None:

@@ -26,8 +26,8 @@ class File(AdapterDefinition):
 
     Receiving: a file whose name matches ``pattern`` is received once its size and time have not changed for ``settle``
     seconds. It is moved to ``archive`` (or deleted) when its messages are published or suspended. Hidden files are
-    ignored. With ``order`` files are received one after the other, by ``name`` or by the ``time`` of their last change,
-    and a file that has not settled delays the files after it. Claimed files are stored in ``.postroom`` in the watched
+    ignored. With ``order`` files are received one after the other, by ``name`` or by the ``time`` of their last change.
+    A file that has not settled delays the files after it. Claimed files are stored in ``.postroom`` in the watched
     folder, or in ``private_folder`` on the same file system. A folder where other accounts could replace claimed files
     is rejected, unless ``trusted_senders`` is set.
 

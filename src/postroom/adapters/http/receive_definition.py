@@ -29,9 +29,9 @@ class HttpReceive(AdapterDefinition):
     the maximum number of connections from one address. With ``certificate`` and ``key`` (PEM files; a relative path is
     resolved against the home folder) the port accepts only TLS.
 
-    With ``api_keys`` (hashes of keys by ``components.key_hash``, with their parties) or ``users`` (user names, with
-    their ``adapters.password_hash``) a request needs the header X-API-Key or Basic authentication. Other requests get
-    a 401 before their body is read, and nothing of them is stored.
+    ``api_keys`` maps ``components.key_hash(key)`` to the party of the key. ``users`` maps user names to
+    ``adapters.password_hash(password)``. With one of them, a request needs the header X-API-Key or Basic
+    authentication. Other requests get a 401 before their body is read, and nothing of them is stored.
     """
 
     transport_type: ClassVar[str] = "HTTP"

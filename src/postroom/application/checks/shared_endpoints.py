@@ -145,8 +145,10 @@ def _unprotected_folder_problems(new: ApplicationDefinition, home: Path) -> Iter
 def _file_name_problems(
     new: ApplicationDefinition, others: Sequence[ApplicationDefinition], home: Path
 ) -> Iterator[Problem]:
-    """Yield send ports that may write the same file. A port that finds a file with the name and the content of its
-    message considers it sent, so the file of another port would replace its own."""
+    """Yield send ports that may write the same file.
+
+    A port that finds a file with the name and the content of its message counts it as sent. If another port has written
+    that file, one file is missing."""
 
     def endpoints(application: ApplicationDefinition) -> Iterator[tuple[Hashable, tuple[SendPortDefinition, File]]]:
         for port in application.send_ports:

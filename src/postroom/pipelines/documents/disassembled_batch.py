@@ -241,9 +241,8 @@ class BatchBuilder:
 class WrittenDocuments:
     """The large documents that a disassembler had to write for one interchange (LRG-02).
 
-    A document that is cut out of the interchange is referred to by its position there. A document that is not part of
-    the interchange as it is, such as one of an XML envelope that declares the namespaces, is referred to by its
-    position in this spool.
+    A document whose bytes are part of the interchange has its position there. Other documents have their position in
+    this spool, for example documents of an XML envelope that declares their namespaces.
     """
 
     def __init__(self) -> None:
