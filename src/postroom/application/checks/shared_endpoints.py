@@ -36,7 +36,7 @@ def shared_endpoint_problems(
     yield from _table_problems(new, others)
 
 
-def _pairs(
+def _find_pairs(
     endpoints: Callable[[ApplicationDefinition], Iterator[tuple[Hashable, _T]]],
     new: ApplicationDefinition,
     others: Sequence[ApplicationDefinition],
@@ -51,7 +51,7 @@ def _pairs(
         known[key].append(endpoint)
 
 
-def _locations(application: ApplicationDefinition) -> Iterator[ReceiveLocationDefinition]:
+def _list_locations(application: ApplicationDefinition) -> Iterator[ReceiveLocationDefinition]:
     return (location for port in application.receive_ports for location in port.locations)
 
 
@@ -64,11 +64,11 @@ def _http_port_problems(new: ApplicationDefinition, others: Sequence[Application
     def endpoints(
         application: ApplicationDefinition,
     ) -> Iterator[tuple[Hashable, tuple[ReceiveLocationDefinition, HttpReceive]]]:
-        for location in _locations(application):
+        for location in _list_locations(application):
             if isinstance(adapter := location.adapter, HttpReceive):
                 yield (adapter.listen, adapter.port), (location, adapter)
 
-    for (location, ours), (other, theirs) in _pairs(endpoints, new, others):
+    for (location, ours), (other, theirs) in _find_pairs(endpoints, new, others):
         if location.host.lower() != other.host.lower():
             text = f"port {ours.port} belongs to the host {other.host!r}"
         elif (ours.certificate, ours.key) != (theirs.certificate, theirs.key):
@@ -81,7 +81,7 @@ def _http_port_problems(new: ApplicationDefinition, others: Sequence[Application
 
 
 def _list_watched_folders(application: ApplicationDefinition) -> Iterator[tuple[ReceiveLocationDefinition, File]]:
-    for location in _locations(application):
+    for location in _list_locations(application):
         if (folder := location.adapter.watched_folder) is not None:
             yield location, folder
 
@@ -96,7 +96,7 @@ def _watched_folder_problems(
     ) -> Iterator[tuple[Hashable, tuple[ReceiveLocationDefinition, File]]]:
         return ((_folder(file, home), (location, file)) for location, file in _list_watched_folders(application))
 
-    for (location, file), (other, theirs) in _pairs(endpoints, new, others):
+    for (location, file), (other, theirs) in _find_pairs(endpoints, new, others):
         if can_match_same_name(file.pattern, theirs.pattern):
             yield location.position.problem(
                 f"receive location {location.name!r}: {other.name!r} watches the same folder {file.path!r} for "
@@ -155,7 +155,7 @@ def _file_name_problems(
             if isinstance(port.adapter, File):
                 yield _folder(port.adapter, home), (port, port.adapter)
 
-    for (port, file), (other, theirs) in _pairs(endpoints, new, others):
+    for (port, file), (other, theirs) in _find_pairs(endpoints, new, others):
         if can_coincide(file.name, port.name, theirs.name, other.name):
             distinct = file.name.replace("%MessageID%", "%MessageID%-%SendPort%", 1)
             yield port.position.problem(
@@ -176,7 +176,7 @@ def _table_problems(new: ApplicationDefinition, others: Sequence[ApplicationDefi
             if isinstance(port.adapter, SparkTable):
                 yield _table(port.adapter), (port, port.adapter)
 
-    for (port, _), (other, theirs) in _pairs(endpoints, new, others):
+    for (port, _), (other, theirs) in _find_pairs(endpoints, new, others):
         yield port.position.problem(
             f"send port {port.name!r}: {other.name!r} writes into the same table {theirs.table!r}, which has "
             "one row for each message, so a message that both ports receive would be written only once. Use "

@@ -63,7 +63,7 @@ def show_rows(
     from rich.table import Table
     from rich.text import Text  # plain text: a value is not markup
 
-    columns = _fit(rows, columns, optional)
+    columns = _choose_columns(rows, columns, optional)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         is_numeric = bool(rows) and all(_is_number(row.get(column)) for row in rows)
@@ -170,7 +170,7 @@ def format_duration(age: timedelta | None) -> str:
     return " ".join(f"{count} {unit}" for count, unit in units[first : first + 2] if count)
 
 
-def _fit(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], optional: Sequence[str]) -> list[str]:
+def _choose_columns(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], optional: Sequence[str]) -> list[str]:
     """Leave out optional columns until the table fits the terminal. The last column is folded to a third of it."""
     import shutil
 

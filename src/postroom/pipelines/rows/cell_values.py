@@ -1,4 +1,4 @@
-"""Converts the values of a row that is corrected, by the Spark types of its columns.
+"""Converts the values of a corrected row by the Spark types of its columns.
 
 Only texts that Spark reads in the same way are accepted. For others, the row is corrected as the message.
 """

@@ -75,7 +75,7 @@ def _read_used_code(content: bytes, names: set[str] | None) -> Sequence[str] | b
             used |= {node.id for node in ast.walk(module.body[number]) if isinstance(node, ast.Name)}
         found = {number for number, bound in enumerate(optional) if bound is not None and bound & used} - chosen
         if not found:
-            return [_dump(module.body[number], used) for number in sorted(chosen)]
+            return [_dump_statement(module.body[number], used) for number in sorted(chosen)]
         chosen |= found
 
 
@@ -87,7 +87,7 @@ def _find_names(module: ast.Module) -> Iterator[str]:
             yield node.name.partition(".")[0]
 
 
-def _dump(statement: ast.stmt, used: set[str]) -> str:
+def _dump_statement(statement: ast.stmt, used: set[str]) -> str:
     if isinstance(statement, ast.ImportFrom) and _is_of_package(statement.module):
         # An import for other code in the same file does not matter.
         names = [alias for alias in statement.names if (alias.asname or alias.name) in used]
@@ -114,13 +114,13 @@ class _PackageNames:
                 return {alias or _PACKAGE}
             case ast.Expr(value=ast.Constant()):
                 return set()
-            case ast.Expr(value=ast.Call() as call) if self._is_of_package(call) and not _binds_inside(call):
+            case ast.Expr(value=ast.Call() as call) if self._is_of_package(call) and not _has_inner_bindings(call):
                 return set()  # such as app.send_port(...)
             case ast.Assign(targets=targets, value=value) if self._is_pure(value):
                 return self._bind(targets, value)
             case ast.AnnAssign(target=target, value=ast.expr() as value) if self._is_pure(value):
                 return self._bind([target], value)
-            case ast.FunctionDef(name=name, decorator_list=[], args=arguments) if not _calls(arguments):
+            case ast.FunctionDef(name=name, decorator_list=[], args=arguments) if not _find_calls(arguments):
                 return {name}
             case ast.ClassDef(name=name, decorator_list=[], keywords=[], bases=bases) if all(
                 self._is_of_package(base) for base in bases
@@ -137,7 +137,7 @@ class _PackageNames:
         return bound
 
     def _is_pure(self, value: ast.expr) -> bool:
-        return all(self._is_of_package(call) for call in _calls(value)) and not _binds_inside(value)
+        return all(self._is_of_package(call) for call in _find_calls(value)) and not _has_inner_bindings(value)
 
     def _is_of_package(self, node: ast.expr) -> bool:
         """Return True if the expression starts at an object of Postroom, as ``app.receive_port(…).location(…)``
@@ -151,9 +151,9 @@ def _is_of_package(module: str | None) -> bool:
     return module is not None and module.partition(".")[0] == _PACKAGE
 
 
-def _calls(node: ast.AST) -> list[ast.Call]:
+def _find_calls(node: ast.AST) -> list[ast.Call]:
     return [inside for inside in ast.walk(node) if isinstance(inside, ast.Call)]
 
 
-def _binds_inside(node: ast.AST) -> bool:
+def _has_inner_bindings(node: ast.AST) -> bool:
     return any(isinstance(inside, ast.NamedExpr | ast.Await | ast.Yield) for inside in ast.walk(node))
