@@ -321,4 +321,4 @@ def _choose_shifts(low: Int64, high: Int64, top: int, *, lists: int, space: int)
 
 def max_dense_keys(groups: int) -> int:
     """Return the maximum number of possible keys for a dense array of this number of groups."""
-    return DENSE_KEYS_PER_GROUP * groups + 1_024
+    return DENSE_KEYS_PER_GROUP * groups + 2_048
