@@ -105,8 +105,9 @@ def test_the_server_is_durable_and_closed_to_other_users(folder: Path) -> None:
             "listen_addresses": "",
             "unix_socket_permissions": "0700",
             "server_encoding": "UTF8",
-            "max_wal_size": "4GB",
-            "checkpoint_timeout": "15min",
+            "max_wal_size": "1GB",
+            "min_wal_size": "80MB",
+            "checkpoint_timeout": "5min",
             "max_connections": "200",
             "TimeZone": "UTC",
         }
