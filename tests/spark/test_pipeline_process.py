@@ -15,7 +15,8 @@ from psycopg import sql
 
 from postroom import Schedule, pipelines
 from postroom.errors import StateError
-from postroom.messagebox.connection import Login
+from postroom.messagebox.connection import Login, connect
+from postroom.messagebox.streams.location_progress import LocationState
 from postroom.operations.deployment.taken_changes import wait_until_taken
 from postroom.operations.ports import receive_locations as locations
 from postroom.spark import pipeline_process
@@ -246,7 +247,44 @@ def test_streams_are_started_one_after_the_other(
         wait_until(all_answered, what="both streams to answer")
         assert seen == {0, 1}
         states = "SELECT array_agg(DISTINCT state) FROM management.running_locations"
-        wait_until(lambda: box.one(states) == ["receiving"], what="both locations to receive")
+
+        def both_receive() -> bool:
+            process._check_locations()
+            return box.one(states) == ["receiving"]
+
+        wait_until(both_receive, what="both locations to receive")
+    finally:
+        process._stop_all()
+
+
+def test_a_location_is_receiving_after_its_workers_have_started(
+    session: SparkSession, box: Box, login: Login, folder: Path, tmp_path: Path
+) -> None:
+    add_file_location(box, folder)
+    blocked_workers = (
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postroom receive' AND wait_event_type = 'Lock'"
+    )
+    process = PipelineProcess(session, box.host(), login=login, home=tmp_path)
+    process._apply_configuration()
+    [location] = process._running.values()
+
+    def workers_are_blocked() -> bool:
+        process._check_locations()
+        has_answered = location._query is not None and not location.is_starting
+        return has_answered and bool(box.one(blocked_workers) == 2)
+
+    def is_receiving() -> bool:
+        process._check_locations()
+        return location._progress().state is LocationState.RECEIVING
+
+    try:
+        # Another connection: a transaction does not see how pg_stat_activity changes.
+        with connect(box.url) as blocking, blocking.transaction():
+            # A worker reads the subscriptions when it starts.
+            blocking.execute("LOCK TABLE routing_version")
+            wait_until(workers_are_blocked, what="workers that wait for the subscriptions")
+            assert not is_receiving()
+        wait_until(is_receiving, what="the location to receive")
     finally:
         process._stop_all()
 

@@ -157,7 +157,8 @@ def test_claims_of_another_location_are_not_read(
     (folder / "other" / "theirs").write_bytes(b"{}")
     claim(other)
     reader = reader_of(login, location)
-    assert reader.latestOffset(reader.initialOffset(), ReadMaxFiles(2))["number"] == 0
+    start = reader.latestOffset(reader.initialOffset(), ReadMaxFiles(2))
+    assert reader.latestOffset(start, ReadMaxFiles(2))["number"] == 0
     reader.stop()
 
 
@@ -181,6 +182,21 @@ def test_a_lost_connection_is_opened_again(
     )
     end = reader.latestOffset(start, ReadMaxFiles(2))
     assert names(reader.partitions(start, end)) == ["a"]
+    reader.stop()
+
+
+def test_the_first_batch_is_an_empty_one_even_if_files_wait(
+    login: Login, location: ReceiveLocation, folder: Path, claim: ClaimFiles
+) -> None:
+    (folder / "a").write_bytes(b"{}")
+    claim(location)
+    reader = reader_of(login, location)
+    start = reader.initialOffset()
+    warm = reader.latestOffset(start, ReadMaxFiles(2))
+    tasks = reader.partitions(start, warm)
+    assert (len(tasks), names(tasks)) == (2, [])
+    first = reader.latestOffset(warm, ReadMaxFiles(2))
+    assert names(reader.partitions(warm, first)) == ["a"]
     reader.stop()
 
 
@@ -223,7 +239,7 @@ def test_throttled_batches_are_small_and_delayed(
         (folder / name).write_bytes(b"{}")
     claim(location)
     reader = reader_of(login, location, partitions=1, max_rows=40, host_id=location.host_id)
-    start = reader.initialOffset()
+    start = reader.latestOffset(reader.initialOffset(), ReadMaxFiles(40))
     first = reader.latestOffset(start, ReadMaxFiles(40))
     assert len(names(reader.partitions(start, first))) == 2
     now += 29

@@ -133,6 +133,8 @@ def _read_newest(log: Path) -> int:
 class RunningRowStream(RunningLocation):
     """A running receive location over a stream of rows. The checkpoint records where the stream has stopped."""
 
+    _starts_with_warm_up = False
+
     def _start_query(self) -> StreamingQuery:
         return start_row_stream(self._session, self.location, login=self._login, home=self._home, trigger=self._trigger)
 

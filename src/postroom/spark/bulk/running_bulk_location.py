@@ -45,7 +45,7 @@ class RunningBulkLocation(RunningLocation):
         clock: Clock = system_clock,
     ) -> None:
         super().__init__(session, location, login=login, home=home, clock=clock)
-        self._has_answered = True  # there is no query to wait for
+        self._has_answered = self._is_warm = True  # there is no query to wait for
         self._files = BulkFiles(session, location, login=login, home=home)
         self.counts = self._files.counts
         self._jobs = BackgroundLoop(f"jobs of {location.name}", self._publish, backoff=_BACKOFF)

@@ -46,6 +46,9 @@ _RATE_SECONDS = 10.0
 class RunningLocation:
     """Serves a location between ``start`` and ``stop``. One thread calls ``check`` several times a second."""
 
+    #: The first batch of the query is an empty one, which starts the Python workers.
+    _starts_with_warm_up = True
+
     def __init__(
         self,
         session: SparkSession,
@@ -74,7 +77,10 @@ class RunningLocation:
         self._intake: Intake | None = None
         self._report = LocationReport()
         self._query: StreamingQuery | None = None
+        #: The source of the query has answered: another query may start.
         self._has_answered = False
+        #: The query is ready to receive: its Python workers have started.
+        self._is_warm = False
         self._last_batch_id = -1
         self._progress_at = ""
         self._start_at = 0.0
@@ -106,7 +112,7 @@ class RunningLocation:
         if not self._active.is_set():
             self._stop_query()  # another process serves the location
         elif self._query is None and may_start and time.monotonic() >= self._start_at:
-            self._has_answered = False
+            self._has_answered = self._is_warm = False
             self._last_batch_id = -1
             try:
                 self._query = self._start_query()
@@ -183,9 +189,11 @@ class RunningLocation:
             return
         # Called four times a second: the last progress is cheaper to read than all of them.
         latest = self._query.lastProgress
-        # The first batch may take long, and its progress is known only at its end.
-        if not self._has_answered and (latest is not None or self._query.status["isDataAvailable"]):
-            self._has_answered = True
+        # The progress of a batch is known at its end.
+        if not self._has_answered:
+            self._has_answered = latest is not None or self._query.status["isDataAvailable"]
+        if not self._is_warm and (latest is not None or (self._has_answered and not self._starts_with_warm_up)):
+            self._is_warm = True
             _log.info("%s: receiving", self.location.name)
         if latest is None or latest.timestamp == self._progress_at:
             return
@@ -249,7 +257,7 @@ class RunningLocation:
         self._intake_stopped.set()
 
     def _progress(self) -> LocationProgress:
-        state, reason = LocationState.RECEIVING if self._has_answered else LocationState.STARTING, None
+        state, reason = LocationState.RECEIVING if self._is_warm else LocationState.STARTING, None
         throttle = self.throttle
         if throttle is not None:
             state = LocationState.THROTTLED

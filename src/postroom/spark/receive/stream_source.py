@@ -7,8 +7,9 @@ The receive task runs inside ``read``, and the source yields the tally of the ta
 a Python function pass through the JVM, and each of the two needs a worker. This way a batch has one Python stage, and a
 core has one worker.
 
-Spark ends Python workers that had nothing to do for a minute, and the next row would wait seconds for new ones. So an
-idle stream runs an empty batch now and then, and one at its start. The second number of the offset counts these.
+Python workers take seconds to start, and Spark ends those that had nothing to do for a minute. So the first batch of a
+stream is empty, and an idle stream runs an empty batch now and then. The second number of the offset counts these
+warm-ups.
 """
 
 # Spark calls the methods by these names.
@@ -134,6 +135,10 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._query(lambda connection: self._find_last_number(connection, 0, None))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        if not start["warm_ups"] and self._target is None:
+            # A location is receiving after this batch, however many rows wait for it.
+            self._warm_at = time.monotonic() + _WARM_SECONDS
+            return {**start, "warm_ups": 1}
         after = int(start["number"])
         most = None if isinstance(limit, ReadAllAvailable) else self._settings.max_rows
         try:
