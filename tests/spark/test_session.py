@@ -6,13 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyspark
 import pytest
 
 from postroom.errors import StateError
-from postroom.spark.session import create_session
+from postroom.spark.session import create_session, without_pandas_warning
 from postroom.spark.settings import add_task_attempts, is_local, is_this_machine
 
 if TYPE_CHECKING:
@@ -51,6 +54,20 @@ def test_socket_paths_are_short_and_the_environment_is_restored(session: SparkSe
     assert (Path(folder).stat().st_mode & 0o777, Path(folder).stat().st_uid) == (0o700, os.geteuid())
     assert session.conf.get("spark.sql.session.timeZone") == "UTC"
     assert not [name for name in os.environ if name.startswith(("PYSPARK_", "POSTROOM_SPARK"))]
+
+
+def test_python_workers_import_the_installed_pyspark(session: SparkSession) -> None:
+    """Not the archive of it in SPARK_HOME, whose modules are compiled at every import."""
+
+    def find_module(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyspark
+
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"path": [pyspark.__file__] * len(batch)})
+
+    with without_pandas_warning():
+        [(path,)] = session.range(1).mapInArrow(find_module, "path string").collect()
+    assert path == pyspark.__file__
 
 
 def test_the_handler_of_ctrl_c_is_not_replaced(session: SparkSession) -> None:

