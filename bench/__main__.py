@@ -33,7 +33,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bench.micro_batch",
         "bench.memory_packed",
     ),
-    "S": ("bench.sinks", "bench.sinks_once", "bench.publish_many", "bench.matching_low_cardinality"),
+    "S": ("bench.sinks", "bench.sinks_once", "bench.publish_many", "bench.start", "bench.matching_low_cardinality"),
 }
 _FOLDER = Path(__file__).parent
 

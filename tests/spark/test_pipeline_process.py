@@ -250,7 +250,7 @@ def test_streams_are_started_one_after_the_other(
 
         def both_receive() -> bool:
             process._check_locations()
-            return box.one(states) == ["receiving"]
+            return bool(box.one(states) == ["receiving"])
 
         wait_until(both_receive, what="both locations to receive")
     finally:

@@ -99,7 +99,9 @@ def _build_section(command: click.Command, words: tuple[str, ...]) -> str:
         options = [
             parameter
             for parameter in command.params
-            if isinstance(parameter, click.Option) and parameter.name not in _list_common_names()
+            if isinstance(parameter, click.Option)
+            and not parameter.hidden
+            and parameter.name not in _list_common_names()
         ]
         if options:
             parts.append(_build_table(options))

@@ -19,7 +19,7 @@ from postroom.spark.error_reasons import format_reason
 from postroom.spark.pipeline_once import PipelineOnce, stopped_early_error
 from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.session import create_session, end_session, has_died, spark_died_error
-from postroom.spark.settings import add_bulk_settings, is_this_machine
+from postroom.spark.settings import add_bulk_settings, has_bulk_settings, is_this_machine
 from postroom.stop_signals import set_on_stop_signals
 
 if TYPE_CHECKING:
@@ -42,12 +42,14 @@ def run_pipeline(
     as_role: bool = False,
     stop: threading.Event | None = None,
     watcher: Watcher | None = None,
+    started: SparkSession | None = None,
 ) -> Counter[str]:
     """Serve the receive locations and the sinks of a host until SIGTERM or SIGINT, or until ``stop`` is set. With
     ``once``, receive what is there, write what waits, and return. Return the tally, and the number of written messages.
 
     With ``once``, ``watcher`` gets the progress of bulk files, which is logged otherwise.
     ``as_role`` logs in as the role of the host, if the server trusts that; otherwise the URL names the user.
+    ``started`` is a session that was started in advance, with these settings. It ends with this call.
     Raise NotFound, NotAllowed or Unavailable if it cannot start, and Unavailable if Spark or the MessageBox dies.
     """
     stopping = stop or threading.Event()
@@ -58,11 +60,14 @@ def run_pipeline(
         check_login_of_host(connection, host)
         locations = read_receive_locations(connection, host_id=host.host_id)
     if any(location.enabled and location.adapter_type.reads_rows for location in locations):
+        if started is not None and not has_bulk_settings(settings or {}):
+            # Bulk locations of another application: a JVM without the optimising compiler is too slow for them.
+            end_session(started)
+            started = None
         settings = add_bulk_settings(settings)
     with set_on_stop_signals(stopping):
         try:
-            name = f"pipeline-{host.name.lower()}"
-            with _session(home, stopping, master=master, name=name, settings=settings) as session:
+            with _session(home, stopping, host, master=master, settings=settings, started=started) as session:
                 return _run_on_spark(session, host, login, home, once=once, stop=stopping, watcher=watcher)
         except Exception as error:
             if isinstance(error, MessageBoxUnavailable):
@@ -97,18 +102,31 @@ def _run_on_spark(
         return PipelineProcess(session, host, login=login, home=home).run(stop)
 
 
+def start_session(
+    home: Path, host_name: str, *, master: str | None, settings: Mapping[str, str] | None
+) -> SparkSession:
+    """Start the Spark session of a host's pipeline. It needs no MessageBox."""
+    return create_session(home, master=master, name=f"pipeline-{host_name.lower()}", settings=settings)
+
+
 class _Ended(Exception):
     """Spark did not start, because the process was stopped."""
 
 
 @contextmanager
 def _session(
-    home: Path, stop: threading.Event, *, master: str | None, name: str, settings: Mapping[str, str] | None
+    home: Path,
+    stop: threading.Event,
+    host: Host,
+    *,
+    master: str | None,
+    settings: Mapping[str, str] | None,
+    started: SparkSession | None,
 ) -> Iterator[SparkSession]:
-    """Create a session that ends with the block. A signal may end the JVM at any moment, too; errors of Spark are not
-    failures then."""
+    """Create a session, unless one is ``started``. It ends with the block. A signal may end the JVM at any moment, too;
+    errors of Spark are not failures then."""
     try:
-        session = create_session(home, master=master, name=name, settings=settings)
+        session = started or start_session(home, host.name, master=master, settings=settings)
     except Exception as error:
         if stop.wait(_SIGNAL_SECONDS):
             raise _Ended(str(error)) from error

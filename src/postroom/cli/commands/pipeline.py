@@ -26,9 +26,12 @@ def pipeline() -> None:
 @click.argument("host")
 @spark_options
 @click.option("--once", is_flag=True, help="Receive what is there now, write what waits for sinks, and exit.")
+@click.option("--hold", is_flag=True, hidden=True, help="Start Spark, then wait for a line on the standard input.")
 @common_options
 @pass_options
-def run(options: CommandOptions, host: str, master: str | None, settings: dict[str, str], once: bool) -> None:
+def run(
+    options: CommandOptions, host: str, master: str | None, settings: dict[str, str], once: bool, hold: bool
+) -> None:
     """Run the receive locations and sinks of a host until Ctrl-C.
 
     With --once the exit code is 0 if everything was published and written. It is 5 if files were quarantined, a
@@ -40,19 +43,28 @@ def run(options: CommandOptions, host: str, master: str | None, settings: dict[s
       postroom pipeline run Main --home ./orders-home --once
     """
     import logging
+    import sys
 
     from postroom.cli.rendering.bulk_progress import show_bulk_progress
     from postroom.messagebox.configuration import check_login_of_host, find_host
     from postroom.messagebox.connection import connect
-    from postroom.spark.running_pipeline import run_pipeline
+    from postroom.spark.running_pipeline import run_pipeline, start_session
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    started = None
+    if hold:
+        # 'postroom up' deploys meanwhile. The end of the input without a line is the end of 'up'.
+        click.echo(f"Starting Spark for the receive locations and sinks of {host}.")
+        started = start_session(options.home.absolute(), host, master=master, settings=settings)
+        if not sys.stdin.readline():
+            return
     with options.messagebox() as url:
         with connect(url) as connection:
             served = find_host(connection, host)
             check_login_of_host(connection, served)
         host = served.name
-        click.echo(f"Starting Spark for the receive locations and sinks of {host}. Press Ctrl-C to stop it.")
+        if not hold:
+            click.echo(f"Starting Spark for the receive locations and sinks of {host}. Press Ctrl-C to stop it.")
         with show_bulk_progress() as watcher:
             counts = run_pipeline(
                 url,
@@ -63,6 +75,7 @@ def run(options: CommandOptions, host: str, master: str | None, settings: dict[s
                 once=once,
                 as_role=options.database is None,
                 watcher=watcher,
+                started=started,
             )
         click.echo(f"The receive locations and sinks of {host} have stopped: {_format_counts(counts)}.")
 

@@ -14,7 +14,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from postroom.backoff import Backoff
@@ -26,6 +27,7 @@ from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.embedded.postmaster import Guard
 from postroom.messagebox.streams.location_progress import LocationState
 from postroom.operations.ports.receive_locations import describe_running_locations
+from postroom.spark.settings import add_bulk_settings
 
 _POLL_SECONDS = 0.2
 _POLL_HOSTS_SECONDS = 5.0
@@ -68,21 +70,28 @@ class _Child:
     failures: int = 0
     not_before: float = field(default=0.0)
 
-    def start(self) -> None:
-        """Start the process. Its output goes to the log."""
+    def start(self, *, held: bool = False) -> None:
+        """Start the process. Its output goes to the log. A pipeline that is ``held`` starts Spark and then waits for
+        ``release``."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             # A new session: Ctrl-C in the terminal reaches only the supervisor, which stops its children in order.
             self.process = subprocess.Popen(
-                self.command,
+                [*self.command, "--hold"] if held else self.command,
                 env=dict(self.environment),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if held else subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
         self.guard = Guard(self.process.pid)
         self.started = time.monotonic()
+
+    def release(self) -> None:
+        """Let a process continue that is held."""
+        if self.process is not None and self.process.stdin is not None:
+            with suppress(BrokenPipeError), self.process.stdin as held:
+                held.write(b"\n")
 
     def poll(self) -> int | None:
         """Return the exit code once, when the process has ended."""
@@ -110,24 +119,26 @@ class _Child:
     def _release(self) -> None:
         if self.guard is not None:
             self.guard.release()
+        if self.process is not None and self.process.stdin is not None:
+            self.process.stdin.close()
         self.process = self.guard = None
 
 
 class Supervisor:
     """Runs all processes that a deployed MessageBox needs.
 
-    If ``server`` is given, it is the embedded server under ``home`` and is supervised, too."""
+    If ``server`` is given instead of ``url``, it is the embedded server under ``home`` and is supervised, too."""
 
     def __init__(
         self,
-        url: str,
+        url: str | None,
         home: Path,
         *,
         server: EmbeddedServer | None = None,
         spark: SparkOptions | None = None,
         report: Report = _log.info,
     ) -> None:
-        self.url = url
+        self._url = url
         self._home = home
         self._server = server
         self._spark = spark or SparkOptions()
@@ -138,9 +149,26 @@ class Supervisor:
         self._next_location_poll = 0.0
         self._reported: dict[str, LocationState] = {}
 
+    @property
+    def url(self) -> str:
+        if self._url is not None:
+            return self._url
+        assert self._server is not None
+        return self._server.url()
+
+    def start_pipelines(self, hosts: Mapping[str, bool]) -> None:
+        """Start Spark for hosts that are not deployed yet, with the settings for bulk files if the value is True. The
+        processes continue when the supervisor runs."""
+        for host, reads_rows in hosts.items():
+            child = self._build_child("pipeline", host, reads_rows=reads_rows)
+            self._start(child, held=True)
+            self._children.append(child)
+
     def run(self, stop: threading.Event) -> None:
         """Supervise until ``stop`` is set, then stop all processes in order."""
         try:
+            for child in self._children:
+                child.release()
             while not stop.is_set():
                 self._supervise_server()
                 self._add_children()
@@ -152,7 +180,7 @@ class Supervisor:
                 stop.wait(_POLL_SECONDS)
         finally:
             self._report("Stopping: pipelines, then hosts" + (", then PostgreSQL" if self._server is not None else ""))
-            self._stop()
+            self.stop()
 
     def pids(self) -> dict[str, int]:
         """Return the ids of the running processes by name."""
@@ -163,9 +191,9 @@ class Supervisor:
         if time.monotonic() < self._next_host_poll:
             return
         self._next_host_poll = time.monotonic() + _POLL_HOSTS_SECONDS
-        known = {child.name for child in self._children}
+        known = {child.name.lower() for child in self._children}
         try:
-            self._children += [child for child in self._read_children() if child.name not in known]
+            self._children += [child for child in self._read_children() if child.name.lower() not in known]
         except Unavailable as error:
             self._report(f"The MessageBox does not answer: {str(error).splitlines()[0]}")
 
@@ -177,10 +205,13 @@ class Supervisor:
         children = [self._build_child("host", host.name) for host in known]
         return children + [self._build_child("pipeline", host.name) for host in known if host.host_id in on_spark]
 
-    def _build_child(self, kind: str, host: str) -> _Child:
+    def _build_child(self, kind: str, host: str, *, reads_rows: bool = False) -> _Child:
         command = [sys.executable, "-m", "postroom", kind, "run", host, "--home", str(self._home)]
         if kind == "pipeline":
-            command += self._spark.as_arguments()
+            spark = self._spark
+            command += (
+                replace(spark, settings=add_bulk_settings(spark.settings)) if reads_rows else spark
+            ).as_arguments()
         name = f"{kind} {host}"
         # The URL may contain a password. Every user of the machine can read arguments, but not the environment.
         environment = {**os.environ, **({"POSTROOM_DATABASE": self.url} if self._server is None else {})}
@@ -219,11 +250,15 @@ class Supervisor:
         if code is not None:
             self._report(f"{child.name} ended with exit code {code}; restarting it (log: {child.log})")
         if child.process is None and time.monotonic() >= child.not_before:
-            child.start()
-            assert child.process is not None
-            self._report(f"{child.name} starts as process {child.process.pid}")
+            self._start(child)
 
-    def _stop(self) -> None:
+    def _start(self, child: _Child, *, held: bool = False) -> None:
+        child.start(held=held)
+        assert child.process is not None
+        self._report(f"{child.name} starts as process {child.process.pid}")
+
+    def stop(self) -> None:
+        """Stop all processes in order."""
         # Pipelines first: the hosts can still deliver what the pipelines publish until they end.
         for kind in ("pipeline", "host"):
             stopping = [child for child in self._children if child.name.startswith(kind)]

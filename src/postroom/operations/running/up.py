@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from postroom.application.definition import ApplicationDefinition
@@ -29,25 +29,32 @@ def deploy_and_supervise(
     report: Report,
     backlog: Backlog | None = None,
 ) -> Iterator[Supervisor]:
-    """Apply the application to its MessageBox and yield a supervisor that is ready to run."""
+    """Apply the application to its MessageBox and yield a supervisor that is ready to run. Spark starts meanwhile: it
+    takes longer than the database."""
     with lock_home(home):
-        if database is not None:
-            yield _apply(definition, database, home, None, spark, report, backlog)
-            return
-        report("Starting PostgreSQL")
-        with EmbeddedServer(server_folder(home)) as server:
-            yield _apply(definition, server.url(), home, server, spark, report, backlog)
+        server = EmbeddedServer(server_folder(home)) if database is None else None
+        supervisor = Supervisor(database, home, server=server, spark=spark, report=report)
+        try:
+            supervisor.start_pipelines(_find_pipelines(definition))
+            if server is not None:
+                report("Starting PostgreSQL")
+            with server or nullcontext():
+                _apply(definition, supervisor.url, home, report, backlog)
+                yield supervisor
+        except BaseException:
+            supervisor.stop()
+            raise
 
 
-def _apply(
-    definition: ApplicationDefinition,
-    url: str,
-    home: Path,
-    server: EmbeddedServer | None,
-    spark: SparkOptions,
-    report: Report,
-    backlog: Backlog | None,
-) -> Supervisor:
+def _find_pipelines(definition: ApplicationDefinition) -> dict[str, bool]:
+    """Return the hosts that need Spark, each with whether one of its locations reads bulk files."""
+    hosts = {port.host: False for port in definition.send_ports if port.adapter.is_sink}
+    for location in (location for port in definition.receive_ports for location in port.locations):
+        hosts[location.host] = hosts.get(location.host, False) or (location.enabled and location.adapter.reads_rows)
+    return hosts
+
+
+def _apply(definition: ApplicationDefinition, url: str, home: Path, report: Report, backlog: Backlog | None) -> None:
     migrate(url)
     with connect(url, application_name="postroom apply") as connection:
         apply(connection, definition, home=home, backlog=backlog)
@@ -56,7 +63,6 @@ def _apply(
         for problem in create_watched_folders(connection, home):
             report(problem)
     report(f"Application {definition.name} is deployed")
-    return Supervisor(url, home, server=server, spark=spark, report=report)
 
 
 @contextmanager
