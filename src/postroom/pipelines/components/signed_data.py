@@ -170,9 +170,16 @@ def _verify_chain(
     except verification.VerificationError as error:
         raise PipelineFailure(
             "The certificate of the signer is not trusted.",
-            why=f"{certificate.subject.rfc4514_string()}: {error}.",
+            why=f"{_format_subject(certificate)}: {error}.",
             hint="If it should be trusted, add it or its authority to the trusted certificates of the component.",
         ) from None
+
+
+def _format_subject(certificate: x509.Certificate) -> str:
+    try:
+        return certificate.subject.rfc4514_string()
+    except ValueError:
+        return "a certificate whose subject cannot be read"
 
 
 def _check_key_usage(policy: verification.Policy, leaf: x509.Certificate, usage: x509.KeyUsage | None) -> None:

@@ -223,6 +223,13 @@ def test_an_unknown_certificate_with_a_trusted_name_is_not_trusted(people: Peopl
     assert "not trusted" in refused(people.smime(), signed(made, others=[people.sender]))
 
 
+def test_a_certificate_whose_subject_cannot_be_read_is_not_trusted(people: People) -> None:
+    der = signed(people.sender, encoding=Encoding.DER, options=[])
+    damaged = der.replace(b"Acme", b"\xffcme")
+    assert damaged != der
+    assert "not trusted" in refused(people.smime(), opaque(damaged))
+
+
 def test_a_certificate_may_be_trusted_itself(people: People, tmp_path: Path) -> None:
     (tmp_path / "trusted.pem").write_bytes(people.stranger.pem)
     smime = people.smime(trusted=str(tmp_path / "trusted.pem"))
