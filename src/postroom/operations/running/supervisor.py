@@ -161,7 +161,7 @@ class Supervisor:
         processes continue when the supervisor runs."""
         for host, reads_rows in hosts.items():
             child = self._build_child("pipeline", host, reads_rows=reads_rows)
-            self._start(child, held=True)
+            child.start(held=True)
             self._children.append(child)
 
     def run(self, stop: threading.Event) -> None:
@@ -169,6 +169,7 @@ class Supervisor:
         try:
             for child in self._children:
                 child.release()
+                self._report_start(child)
             while not stop.is_set():
                 self._supervise_server()
                 self._add_children()
@@ -250,10 +251,10 @@ class Supervisor:
         if code is not None:
             self._report(f"{child.name} ended with exit code {code}; restarting it (log: {child.log})")
         if child.process is None and time.monotonic() >= child.not_before:
-            self._start(child)
+            child.start()
+            self._report_start(child)
 
-    def _start(self, child: _Child, *, held: bool = False) -> None:
-        child.start(held=held)
+    def _report_start(self, child: _Child) -> None:
         assert child.process is not None
         self._report(f"{child.name} starts as process {child.process.pid}")
 

@@ -41,9 +41,8 @@ def deploy_and_supervise(
             with server or nullcontext():
                 _apply(definition, supervisor.url, home, report, backlog)
                 yield supervisor
-        except BaseException:
+        finally:
             supervisor.stop()
-            raise
 
 
 def _find_pipelines(definition: ApplicationDefinition) -> dict[str, bool]:
