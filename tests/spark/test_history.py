@@ -74,7 +74,7 @@ def test_contexts_have_a_row_per_property_and_redact_sensitive_values(filled: Bo
     filled.connection.execute("UPDATE properties SET sensitive = true WHERE key = %s", (Region.key,))
     rows = rows_of(reader_of(filled, "contexts", where="kind == 'promoted'"))
     found = {(row["property"], row["value_type"], row["value"]) for row in rows}
-    assert found >= {(Region.key, "str", "(hidden)"), (Priority.key, "int", "7")}
+    assert found >= {(Region.dotted_name, "str", "(hidden)"), (Priority.dotted_name, "int", "7")}
     everybody = rows_of(reader_of(filled, "contexts", where="property == 'BTS.OriginatorPID'"))
     assert [row["value"] for row in everybody] == ["Guest", "Guest"]
 
