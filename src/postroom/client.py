@@ -31,8 +31,7 @@ from postroom.messagebox.migrate import connect_to_messagebox
 from postroom.operations.hosts import get_publishing_host
 from postroom.operations.ports.addressing import direct_context
 from postroom.operations.properties import find_property, read_deployed_properties
-from postroom.properties import Property
-from postroom.values import type_of
+from postroom.properties import Property, dotted_name, split_key
 
 _NAME = "postroom client"
 
@@ -176,14 +175,11 @@ class Client:
 
     def _publish(self, messages: Sequence[Message], key: str | None) -> list[Published]:
         # An unknown property is a typing error: no filter can name it, and no host can have it.
-        unknown = [
-            Property.from_key(name, type_of(value))
-            for message in messages
-            for name, value in (*message.context.promoted.items(), *message.context.predicates)
-            if name not in self._known
-        ]
-        for prop in unknown:
-            self._find_property(prop.dotted_name)
+        contexts = [message.context for message in messages]
+        named = {name for context in contexts for name in context.promoted}
+        named.update(name for context in contexts for name, _ in context.predicates)
+        for name in sorted(named - self._known.keys()):
+            self._find_property(dotted_name(*split_key(name)))
         return self._agent.publish(messages, key=key)
 
     def _by_name(self, values: Values | None) -> dict[Property, object]:

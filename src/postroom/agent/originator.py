@@ -41,7 +41,8 @@ def read_login(connection: Connection) -> PublisherLogin:
 
 def has_originator(context: Context) -> bool:
     """Return True if the context names an originator. Most contexts do not."""
-    return any(key in values for values in (context.promoted, context.written) for key in (_SID, _PID))
+    promoted, written = context.promoted, context.written
+    return _SID in promoted or _PID in promoted or _SID in written or _PID in written
 
 
 def resolve_originator(context: Context, login: PublisherLogin) -> Context:

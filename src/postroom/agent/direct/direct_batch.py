@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -42,7 +42,7 @@ _INSERT = (
 _INSERT_PART = "SELECT insert_part(%s::uuid, %s::text, %s::text, %s::text, %s::bigint, %b::bytea)"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Published:
     """What became of one message: its subscribers, or that it was suspended because it has none. An acknowledgement
     without subscribers is dropped."""
@@ -341,15 +341,8 @@ def _find_bad_values(value_types: Mapping[str, ValueType], messages: Sequence[Me
     for row, message in enumerate(messages):
         context = message.context
         wrong = {
-            # Without the value: it is content of the message.
-            f"{Property.from_key(key, wanted).dotted_name} is deployed as {wanted.python_type.__name__}, not"
-            f" {type(value).__name__}": what
-            for what, values in (
-                ("A promoted value", context.promoted.items()),
-                ("A message predicate", context.predicates),
-            )
-            for key, value in values
-            if (wanted := value_types.get(key)) is not None and type_of(value) is not wanted
+            **_describe_wrong_types("A promoted value", context.promoted.items(), value_types),
+            **_describe_wrong_types("A message predicate", context.predicates, value_types),
         }
         if wrong:
             found[row] = BadValue(
@@ -357,3 +350,16 @@ def _find_bad_values(value_types: Mapping[str, ValueType], messages: Sequence[Me
                 hint="Give each value the type that its property is deployed with.",
             )
     return found
+
+
+def _describe_wrong_types(
+    what: str, values: Iterable[tuple[str, object]], value_types: Mapping[str, ValueType]
+) -> dict[str, str]:
+    """Return a description of each value of a wrong type, with ``what`` it is. The value itself is content of the
+    message, so it is left out."""
+    return {
+        f"{Property.from_key(key, wanted).dotted_name} is deployed as {wanted.python_type.__name__}, not"
+        f" {type(value).__name__}": what
+        for key, value in values
+        if (wanted := value_types.get(key)) is not None and type_of(value) is not wanted
+    }
