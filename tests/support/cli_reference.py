@@ -43,6 +43,12 @@ again.
 With `-o json` standard output contains only JSON, and an error is a JSON object on standard error:
 `{{"error": {{"code": …, "what": …, "why": …, "hint": …}}}}`. [Error codes](errors.md) lists the codes.
 
+## Ids
+
+An id can be shortened to its first digits, at least four, if no other id starts with them: `postroom instance show
+e5f0ec87`. The instances of one publish often differ only in the last digits. The error for an ambiguous id lists them
+with their ports and states.
+
 ## Exit codes
 
 {exit_codes}

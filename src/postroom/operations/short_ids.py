@@ -10,6 +10,7 @@ from typing import Literal
 from postroom.errors import BadValue, NotFound
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
+from postroom.operations.instances.listing import InstanceQuery, list_instances
 
 _DIGITS = 32
 _MIN_DIGITS = 4
@@ -44,6 +45,15 @@ class ShortId:
 IdKind = Literal["message", "instance", "subscriber", "interchange"]
 
 
+#: How to find the id of what no longer exists.
+_NOT_FOUND_HINTS: dict[IdKind, str] = {
+    "message": "A message is deleted after its last instance completes. See 'postroom message list'.",
+    "instance": "An instance is deleted when it completes or is terminated. See 'postroom instance list'.",
+    "subscriber": "A subscription is deleted with its instance. See 'postroom subscription list'.",
+    "interchange": "Interchanges are found by their messages, which may be deleted. See 'postroom message list'.",
+}
+
+
 def find_id(connection: Connection, given: ShortId, kind: IdKind) -> uuid.UUID:
     """Return the whole id. Raise NotFound if no id starts with these digits, BadValue if several do."""
     if given.is_whole:
@@ -51,13 +61,23 @@ def find_id(connection: Connection, given: ShortId, kind: IdKind) -> uuid.UUID:
     parameters = {"kind": kind, "first": given.first, "last": given.last, "limit": _MAX_SHOWN + 1}
     found = [found_id for (found_id,) in connection.execute(statement("queries/find_ids"), parameters)]
     if not found:
-        raise NotFound(f"No {kind} has an id that starts with {given.text}.", hint="Give more digits, or the whole id.")
+        raise NotFound(f"No {kind} has an id that starts with {given.text}.", hint=_NOT_FOUND_HINTS[kind])
     if len(found) > 1:
-        more = " and more" if len(found) > _MAX_SHOWN else ""
+        shown = found[:_MAX_SHOWN]
+        described = _describe_instances(connection, shown) if kind == "instance" else {}
+        more = ["and more"] if len(found) > _MAX_SHOWN else []
         raise BadValue(
             f"More than one {kind} has an id that starts with {given.text}.",
-            why=f"There are {', '.join(map(str, found[:_MAX_SHOWN]))}{more}.",
+            why="\n".join([*(described.get(each, str(each)) for each in shown), *more]),
             hint="Give more digits, or the whole id.",
         )
     result: uuid.UUID = found[0]
     return result
+
+
+def _describe_instances(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:
+    """Return a line for each instance. The instances of one message often differ only in the last digits."""
+    return {
+        each.instance_id: f"{each.instance_id}: {each.display_name}, {each.state.label}"
+        for each in list_instances(connection, InstanceQuery(ids=ids))
+    }

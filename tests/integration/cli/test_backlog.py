@@ -52,7 +52,12 @@ def test_a_backlog_is_not_hidden_behind_a_problem_of_the_file(backlog: Run, app:
     ("decision", "planned", "done", "left"),
     [
         ("keep", "3 instances (3 suspended) stay", "", 3),
-        ("reroute", "3 instances (3 suspended) will be rerouted", "3 instances of Europe rerouted.", 3),
+        (
+            "reroute",
+            "3 instances (3 suspended) will be rerouted",
+            "3 instances of Europe will be routed again by host Main.",
+            3,
+        ),
         ("terminate", "3 instances (3 suspended) will be terminated", "3 instances of Europe terminated.", 0),
     ],
 )
@@ -83,12 +88,24 @@ def test_reroute_takes_ids_or_conditions(backlog: Run, app: Path) -> None:
     backlog("apply", app, "--backlog", "keep")
     first, *_ = (each["instance_id"] for each in backlog("instance", "list", "-o", "json").json)
     assert f"postroom instance reroute {first}" in backlog("instance", "show", first).out
-    assert backlog("instance", "reroute", first).out == "1 instance rerouted.\n"
+    assert backlog("instance", "reroute", first).out == "1 instance will be routed again by host Main.\n"
     again = backlog("instance", "reroute", first)
     assert (again.code, "cannot be rerouted: it is ready to run" in again.err) == (ExitCode.STATE, True)
     ran = backlog("instance", "reroute", "--all", "--port", "Europe")
-    assert (ran.out, ran.err) == ("2 instances rerouted.\n", "2 instances (2 suspended) will be rerouted.\n")
-    assert backlog("instance", "reroute", "--all", "--port", "Europe").out == "0 instances rerouted.\n"
+    assert ran.out == "2 instances will be routed again by host Main.\n"
+    assert ran.err == "2 instances (2 suspended) will be rerouted.\n"
+    assert backlog("instance", "reroute", "--all", "--port", "Europe").out == "0 instances will be routed again.\n"
+
+
+def test_resuming_an_instance_of_a_removed_port_warns(backlog: Run, app: Path) -> None:
+    backlog("apply", app, "--backlog", "keep")
+    first, *_ = (each["instance_id"] for each in backlog("instance", "list", "-o", "json").json)
+    resumed = backlog("instance", "resume", first)
+    assert resumed.err == (
+        "The send port 'Europe' was removed. The host will suspend one instance again. Instead: postroom instance "
+        "reroute --all --port Europe\n"
+    )
+    assert "The host will suspend 2 instances again." in backlog("instance", "resume", "--all", "--port", "Europe").err
 
 
 def test_terminate_shows_the_number_before_it_asks(backlog: Run) -> None:

@@ -38,5 +38,18 @@ def test_an_id_can_be_shortened_to_a_unique_start(box: Box) -> None:
     with pytest.raises(BadValue, match="More than one message has an id that starts with aaaa1111") as several:
         find("aaaa1111", "message")
     assert str(message.message_id) in several.value.why
-    with pytest.raises(NotFound, match="No instance has an id that starts with bbbb"):
+    with pytest.raises(NotFound, match="No instance has an id that starts with bbbb") as none:
         find("bbbb", "instance")
+    assert none.value.hint == "An instance is deleted when it completes or is terminated. See 'postroom instance list'."
+
+
+def test_an_ambiguous_short_id_of_an_instance_lists_the_instances_with_their_ports_and_states(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    box.add_port("Audit", "Region == 'EU'", state="stopped")
+    box.agent().publish([Message.of(promoted={Region: "EU"})])
+    instances = [str(row[0]) for row in box.connection.execute("SELECT instance_id FROM instances ORDER BY 1")]
+    with pytest.raises(BadValue, match="More than one instance has an id") as several:
+        find_id(box.connection, ShortId.parse(instances[0][:8]), "instance")
+    lines = several.value.why.splitlines()
+    assert [line[:36] for line in lines] == instances
+    assert {line[36:] for line in lines} == {": Europe, ready to run", ": Audit, suspended"}

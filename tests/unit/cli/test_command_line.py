@@ -232,7 +232,7 @@ def test_a_table_shows_unchanged_and_complete_values(capsys: pytest.CaptureFixtu
 def test_numbers_are_right_aligned_and_text_left_aligned(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"count": 1, "promoted": True, "end": "."}, {"count": 1_000, "promoted": False, "end": "."}]
     show_rows(rows, ["count", "promoted", "end"], Format.TABLE)
-    assert capsys.readouterr().out.splitlines()[1:] == ["    1  yes       .  ", " 1000  no        .  "]
+    assert capsys.readouterr().out.splitlines()[1:] == ["    1  yes       .", " 1000  no        ."]
 
 
 def test_json_has_every_key(capsys: pytest.CaptureFixture[str]) -> None:

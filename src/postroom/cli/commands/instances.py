@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.commands.bad_rows import resume_rows, save_rows
+from postroom.cli.commands.instance_conditions import build_query, condition_options
 from postroom.cli.confirmation import confirm
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import ID, CommandOptions, common_options, pass_options
@@ -20,45 +22,11 @@ from postroom.cli.rendering.output import Format, report_truncation, show_record
 if TYPE_CHECKING:
     from postroom.messagebox.connection import Connection
     from postroom.operations.instances.listing import GroupBy, Instance, InstanceQuery
-    from postroom.operations.short_ids import IdKind, ShortId
+    from postroom.operations.short_ids import ShortId
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-_STATES = {
-    "ready": ("READY_TO_RUN",),
-    "active": ("ACTIVE",),
-    "retrying": ("DEHYDRATED",),
-    "suspended": ("SUSPENDED", "SUSPENDED_NOT_RESUMABLE"),
-    "resumable": ("SUSPENDED",),
-    "not-resumable": ("SUSPENDED_NOT_RESUMABLE",),
-}
 _IDS = click.argument("ids", nargs=-1, type=ID, metavar="[ID]...")
 _ALL = click.option("--all", "everything", is_flag=True, help="All instances that match the options below.")
 _YES = click.option("--yes", is_flag=True, help="Skip the confirmation.")
-
-
-def _condition_options(command: Command) -> Command:
-    """Add the options that select instances."""
-    for option in reversed(
-        (
-            click.option(
-                "--state",
-                "states",
-                multiple=True,
-                type=click.Choice(list(_STATES)),
-                help="Only instances in this state; may be repeated.",
-            ),
-            click.option("--host", metavar="NAME", help="Only instances of this host."),
-            click.option(
-                "--port", metavar="NAME", help="Only instances of this send port, group, receive port or location."
-            ),
-            click.option("--error", metavar="CODE", help="Only instances with this error code, such as DELIVERY."),
-            click.option("--message", type=ID, help="Only instances that refer to this message."),
-            click.option("--interchange", type=ID, help="Only instances whose messages belong to this interchange."),
-        )
-    ):
-        command = option(command)
-    return command
 
 
 @click.group(cls=CommandGroup)
@@ -75,7 +43,7 @@ def instance() -> None:
 
 
 @instance.command("list")
-@_condition_options
+@condition_options
 @click.option(
     "--limit", type=click.IntRange(min=1), metavar="N", default=50, show_default=True, help="Maximum number of rows."
 )
@@ -97,7 +65,7 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
     from postroom.operations.instances.listing import check_names, count_instances, list_instances
 
     with open_messagebox(options) as connection:
-        check_names(connection, _build_query(connection, conditions))
+        check_names(connection, build_query(connection, conditions))
         if group_by is not None:
             counts = [
                 {
@@ -107,12 +75,12 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
                     "oldest": count.oldest,
                     "newest": count.newest,
                 }
-                for count in count_instances(connection, _build_query(connection, conditions), group_by)
+                for count in count_instances(connection, build_query(connection, conditions), group_by)
             ]
             columns = [group_by, "state", "count", "oldest", "newest"]
             show_rows(counts, columns, options.output, empty="No instances.")
             return
-        found = list_instances(connection, _build_query(connection, conditions, limit=limit + 1))
+        found = list_instances(connection, build_query(connection, conditions, limit=limit + 1))
     columns = ["instance_id", "state", "service", "host", "attempt", "since", "error_code", "reason"]
     if any(instance.messages > 1 for instance in found):
         columns.insert(4, "messages")
@@ -159,7 +127,7 @@ def show(options: CommandOptions, instance_id: ShortId) -> None:
 )
 @click.option("--allow-empty", is_flag=True, help="Accept an empty file as the body.")
 @_ALL
-@_condition_options
+@condition_options
 @_YES
 @common_options
 @pass_options
@@ -202,6 +170,7 @@ def resume(
         many=instance_changes.resume_all,
         restrict=instance_changes.restrict_to_resumable,
         asks=not yes and not any(conditions.values()),
+        warn=_warn_about_removed_services,
     )
     _operate(options, ids, everything, conditions, operation)
 
@@ -209,7 +178,7 @@ def resume(
 @instance.command()
 @_IDS
 @_ALL
-@_condition_options
+@condition_options
 @_YES
 @common_options
 @pass_options
@@ -237,7 +206,7 @@ def suspend(
 @instance.command()
 @_IDS
 @_ALL
-@_condition_options
+@condition_options
 @_YES
 @common_options
 @pass_options
@@ -270,7 +239,7 @@ def reroute(
 @instance.command()
 @_IDS
 @_ALL
-@_condition_options
+@condition_options
 @_YES
 @common_options
 @pass_options
@@ -308,12 +277,15 @@ class Operation:
     """A change of one instance or of all that match a query."""
 
     done: str
-    one: Callable[[Connection, uuid.UUID], None]
-    many: Callable[[Connection, InstanceQuery], int]
+    one: Callable[[Connection, uuid.UUID], str | None]
+    many: Callable[[Connection, InstanceQuery], int | Counter[str]]
+    """Returns the number of changed instances, by host if a host continues the change. ``one`` returns that host."""
     restrict: Callable[[InstanceQuery], InstanceQuery]
     """Returns the query for the instances that ``many`` changes."""
     asks: bool
     """True if --all asks for confirmation."""
+    warn: Callable[[Connection, InstanceQuery], None] = lambda _connection, _query: None
+    """Warns of consequences before the change."""
 
 
 def _operate(
@@ -324,7 +296,8 @@ def _operate(
     operation: Operation,
 ) -> None:
     from postroom.operations.all_or_none import all_or_none
-    from postroom.operations.instances.listing import check_names
+    from postroom.operations.instances.changes import format_rerouted
+    from postroom.operations.instances.listing import InstanceQuery, check_names
     from postroom.operations.short_ids import find_id
 
     if bool(ids) == everything:
@@ -333,15 +306,21 @@ def _operate(
         raise click.UsageError("Conditions need --all, not ids.")
     with open_messagebox(options) as connection:
         if everything:
-            query = _build_query(connection, conditions)
+            query = build_query(connection, conditions)
             check_names(connection, query)
             _announce(connection, query, operation)
-            count = operation.many(connection, query)
+            operation.warn(connection, operation.restrict(query))
+            changed = operation.many(connection, query)
         else:
             found = [find_id(connection, given, "instance") for given in ids]
-            count = len(all_or_none(connection, found, operation.one))
+            operation.warn(connection, InstanceQuery(ids=found))
+            hosts = all_or_none(connection, found, operation.one)
+            changed = Counter(filter(None, hosts)) or len(hosts)
+    count = changed if isinstance(changed, int) else changed.total()
     if options.output is Format.JSON:
         click.echo(to_json({operation.done: count}))
+    elif isinstance(changed, Counter):
+        click.echo(format_rerouted(changed))
     else:
         click.echo(f"{count} {'instance' if count == 1 else 'instances'} {operation.done}.")
 
@@ -356,23 +335,11 @@ def _announce(connection: Connection, query: InstanceQuery, operation: Operation
         confirm("Continue?", refused=f"No instance was {operation.done}.")
 
 
-def _build_query(connection: Connection, conditions: dict[str, Any], *, limit: int | None = None) -> InstanceQuery:
-    from postroom.operations.instances.listing import InstanceQuery, InstanceState
-    from postroom.operations.short_ids import find_id
+def _warn_about_removed_services(connection: Connection, query: InstanceQuery) -> None:
+    from postroom.operations.instances.removed_services import describe_removed_services
 
-    def find(given: ShortId | None, kind: IdKind) -> uuid.UUID | None:
-        return None if given is None else find_id(connection, given, kind)
-
-    states = [InstanceState[name] for chosen in conditions["states"] for name in _STATES[chosen]]
-    return InstanceQuery(
-        states=states or None,
-        host=conditions["host"],
-        port=conditions["port"],
-        error_code=conditions["error"],
-        message_id=find(conditions["message"], "message"),
-        interchange_id=find(conditions["interchange"], "interchange"),
-        limit=limit,
-    )
+    for warning in describe_removed_services(connection, query):
+        click.echo(warning, err=True)
 
 
 def _to_row(instance: Instance, output: Format) -> dict[str, Any]:

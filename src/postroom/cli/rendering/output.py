@@ -209,4 +209,8 @@ def _write(table: Table) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=10_000)  # do not fold lines in a file or a pipe
-    console.print(table)
+    with console.capture() as capture:
+        console.print(table)
+    # Rich pads every line to the longest one.
+    lines = (line.rstrip(" ") for line in capture.get().split("\n"))
+    click.echo("\n".join(lines), nl=False, color=console.is_terminal)

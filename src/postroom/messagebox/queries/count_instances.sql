@@ -17,7 +17,8 @@ SELECT i.state,
   LEFT JOIN receive_ports r ON r.id = l.receive_port_id
   LEFT JOIN removed_services v ON v.id = i.service_id
   LEFT JOIN subscriptions s ON s.id = i.subscription_id
- WHERE (%(states)s::smallint[] IS NULL OR i.state = ANY (%(states)s))
+ WHERE (%(ids)s::uuid[] IS NULL OR i.instance_id = ANY (%(ids)s))
+   AND (%(states)s::smallint[] IS NULL OR i.state = ANY (%(states)s))
    AND (%(services)s::uuid[] IS NULL OR i.service_id = ANY (%(services)s))
    AND (%(tasks)s::smallint[] IS NULL OR i.task = ANY (%(tasks)s))
    AND (%(host)s::text IS NULL OR lower(h.name) = lower(%(host)s))

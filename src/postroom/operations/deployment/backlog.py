@@ -16,7 +16,12 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.operations.deployment.plan import ChangeKind
-from postroom.operations.instances.changes import reroute_all, reroute_deliveries, terminate_all
+from postroom.operations.instances.changes import (
+    format_rerouted,
+    reroute_all,
+    reroute_deliveries,
+    terminate_all,
+)
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, count_states, format_counts
 
 
@@ -41,12 +46,17 @@ class SettledBacklog:
     name: str
     decision: Backlog
     count: int
+    hosts: Mapping[str, int]
+    """The number of instances that each host will route again."""
     active: int
     """Instances that could not be changed because a host was processing them. The next apply changes them."""
 
     def __str__(self) -> str:
         done = "rerouted" if self.decision is Backlog.REROUTE else "terminated"
-        instances = f"{self.count:,} {'instance' if self.count == 1 else 'instances'} of {self.name} {done}."
+        if self.decision is Backlog.REROUTE:
+            instances = format_rerouted(self.hosts, of=self.name)
+        else:
+            instances = f"{self.count:,} {'instance' if self.count == 1 else 'instances'} of {self.name} terminated."
         if not self.active:
             return instances
         return f"{instances} {self.active:,} could not be {done} because a host is sending them: apply again."
@@ -97,17 +107,19 @@ def _settle(
     connection: Connection, service_id: uuid.UUID, kind: ChangeKind, name: str, decision: Backlog
 ) -> SettledBacklog:
     query = InstanceQuery(services=[service_id])
-    active = 0
+    terminated = active = 0
+    hosts: Mapping[str, int] = {}
     if decision is Backlog.TERMINATE:
-        count = terminate_all(connection, query)
+        terminated = terminate_all(connection, query)
         active = sum(count_states(connection, query).values())
     elif kind is ChangeKind.SEND_PORT:
-        count = reroute_deliveries(connection, query)
+        hosts = reroute_deliveries(connection, query)
         left = replace(query, tasks=[QueueTask.DELIVER], states=_REROUTABLE)
         active = sum(count_states(connection, left).values())
     else:
         # What a pipeline has to read first stays suspended.
-        count = reroute_all(connection, query)
+        hosts = reroute_all(connection, query)
     if not active:
         connection.execute("UPDATE removed_services SET backlog = 'keep' WHERE id = %s", (service_id,))
-    return SettledBacklog(name=name, decision=decision, count=count, active=active)
+    count = terminated + sum(hosts.values())
+    return SettledBacklog(name=name, decision=decision, count=count, hosts=hosts, active=active)

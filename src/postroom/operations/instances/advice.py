@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask
 from postroom.operations.instances.listing import Instance, InstanceState
 from postroom.pipelines.rows.document import LINE_HINT
@@ -65,13 +68,25 @@ def get_advice(instance: Instance) -> str | None:
         case "ADDRESS":
             return f"Widen folders= or urls= of the port and apply it, then: {resume}\nOr: {terminate}"
         case "PORT_STOPPED":
-            return f"Start the port or group that is stopped, which resumes it. Or send it while stopped: {resume}"
+            return _advise_to_start(instance, resume)
         case "PORT_GONE":
             return f"The port is declared again: {resume}\nOr: {terminate}"
         case _ if instance.task is QueueTask.RECEIVE:
             return f"{resume}\nOr correct the message: {correct}"
         case _:
             return f"{resume}\nOr: {terminate}"
+
+
+def _advise_to_start(instance: Instance, resume: str) -> str:
+    """Return what to do about an instance that was suspended because its port or its group was stopped. The description
+    has the name that the port had then."""
+    description = instance.error_description or ""
+    named = re.search(rf"(?<!\w){re.escape(instance.service or '')}(?!\w)", description)
+    renamed = "" if named else f"The port has the name {instance.service!r} now.\n"
+    start = f"postroom port start {shlex.quote(instance.service or '')}"
+    if "send port group" in description:
+        start = f"{start}, or postroom group start GROUP"
+    return f"{renamed}Start what is stopped, which resumes it: {start}\nOr send it while stopped: {resume}"
 
 
 def _advise_about_removed_service(instance: Instance, resume: str, terminate: str) -> str:

@@ -9,6 +9,7 @@ reroute_all(connection, InstanceQuery(port="Europe"))           # to the subscri
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
@@ -77,32 +78,35 @@ def resume_with_bodies(connection: Connection, bodies: Mapping[uuid.UUID, bytes]
 
 def resume_all(connection: Connection, query: InstanceQuery) -> int:
     """Resume every instance that matches the query and can be resumed. Return their number."""
-    return _requeue_all(connection, restrict_to_resumable(query), _resume)
+    return _requeue_all(connection, restrict_to_resumable(query), _resume).total()
 
 
-def reroute(connection: Connection, instance_id: uuid.UUID) -> None:
-    """Publish the message of a suspended instance again, to the subscribers that it was not routed to before.
+def reroute(connection: Connection, instance_id: uuid.UUID) -> str:
+    """Let the host of a suspended instance publish its message again, to the subscribers that it was not routed to
+    before. Return the name of the host.
 
-    The host of the instance publishes it and deletes the instance in one transaction. If no such subscription matches,
-    the host suspends the instance again. Raise StateError if the instance cannot be rerouted."""
+    The host publishes the message and deletes the instance in one transaction. If no such subscription matches, the
+    host suspends the instance again. Raise StateError if the instance cannot be rerouted."""
 
-    def work(connection: Connection) -> list[str]:
+    def work(connection: Connection) -> str:
         hosts = _reroute(connection, [instance_id])
         if not hosts:
             raise _build_state_error(get_instance(connection, instance_id), "rerouted")
-        return list(hosts.values())
+        return hosts[instance_id]
 
-    WakeUp(connection).send(operator_transaction(connection, work))
+    host = operator_transaction(connection, work)
+    WakeUp(connection).send([host])
+    return host
 
 
-def reroute_all(connection: Connection, query: InstanceQuery) -> int:
-    """Reroute every suspended instance that matches the query and can be rerouted. Return their number."""
+def reroute_all(connection: Connection, query: InstanceQuery) -> Counter[str]:
+    """Reroute every suspended instance that matches the query and can be rerouted. Return their number by host."""
     return _requeue_all(connection, restrict_to_reroutable(query), _reroute)
 
 
-def reroute_deliveries(connection: Connection, query: InstanceQuery) -> int:
+def reroute_deliveries(connection: Connection, query: InstanceQuery) -> Counter[str]:
     """Reroute every message for a send port that matches the query, also if it is ready to run or waits for a retry.
-    Return their number. What is rerouted already stays as it is."""
+    Return their number by host. What is rerouted already stays as it is."""
 
     def suspend_and_reroute(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:
         connection.execute("SELECT suspend_instances(%s)", (ids,))
@@ -172,16 +176,24 @@ def _requeue_all(
     connection: Connection,
     query: InstanceQuery,
     requeue: _Requeue,
-) -> int:
-    """Move the instances that match the query into the work queues, a batch in each transaction. Return their
-    number."""
+) -> Counter[str]:
+    """Move the instances that match the query into the work queues, a batch in each transaction. Return their number
+    by host."""
     wake_up = WakeUp(connection)
-    moved = 0
+    moved: Counter[str] = Counter()
     for ids in iterate_batches(connection, query):
         hosts = operator_transaction(connection, partial(requeue, ids=ids))
-        moved += len(hosts)
+        moved.update(hosts.values())
         wake_up.send(set(hosts.values()))
     return moved
+
+
+def format_rerouted(hosts: Mapping[str, int], *, of: str = "") -> str:
+    """Return who reroutes instances: ``3 instances of Europe will be routed again by host Main.``"""
+    count = sum(hosts.values())
+    names = " and ".join(sorted(hosts))
+    by = f" by {'host' if len(hosts) == 1 else 'hosts'} {names}" if hosts else ""
+    return f"{count:,} {'instance' if count == 1 else 'instances'}{f' of {of}' if of else ''} will be routed again{by}."
 
 
 def _resume(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:

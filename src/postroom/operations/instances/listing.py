@@ -113,6 +113,7 @@ class InstanceQuery:
 
     Two services can have the same name if one of them was removed. ``services`` are ids, which are unique."""
 
+    ids: Collection[uuid.UUID] | None = None
     states: Collection[InstanceState] | None = None
     host: str | None = None
     port: str | None = None
@@ -126,7 +127,7 @@ class InstanceQuery:
     def parameters(self) -> dict[str, Any]:
         """The parameters of the SQL queries."""
         return {
-            "ids": None,
+            "ids": None if self.ids is None else list(self.ids),
             "states": None if self.states is None else [int(state) for state in self.states],
             "host": self.host,
             "port": self.port,
@@ -170,7 +171,7 @@ def list_instances(connection: Connection, query: InstanceQuery) -> list[Instanc
 
 def get_instance(connection: Connection, instance_id: uuid.UUID) -> Instance:
     """Return the instance. Raise NotFound if there is none with that id."""
-    found = _read(connection, InstanceQuery(limit=1).parameters() | {"ids": [instance_id]})
+    found = list_instances(connection, InstanceQuery(ids=[instance_id], limit=1))
     if not found:
         raise NotFound(
             f"There is no instance {instance_id}.",

@@ -121,7 +121,7 @@ def test_a_message_without_a_new_subscriber_stays_suspended_with_the_reason(
 ) -> None:
     suspend_for_stopped_port(connection, database, home, 3)
     apply(connection, build_orders(), home=home, backlog=Backlog.KEEP)
-    assert changes.reroute_all(connection, InstanceQuery(port="C")) == 3
+    assert changes.reroute_all(connection, InstanceQuery(port="C")).total() == 3
     assert run_host(connection, database, home).sent == []
     instances = list_instances(connection, InstanceQuery(port="C"))
     expected_row = ("ROUTING", QueueTask.REROUTE, "C")
@@ -215,7 +215,7 @@ def test_a_rerouted_message_may_return_to_its_own_port(connection: Connection, d
     suspend_for_stopped_port(connection, database, home, 2)
     send_ports.start(connection, "C")
     changes.suspend_all(connection, InstanceQuery(port="C"))
-    assert changes.reroute_all(connection, InstanceQuery(port="C")) == 2
+    assert changes.reroute_all(connection, InstanceQuery(port="C")).total() == 2
     recorder = run_host(connection, database, home)
     assert (list_sent(recorder, "C"), list_sent(recorder, "Audit")) == (expected(2), [])
 
@@ -233,7 +233,7 @@ def test_each_copy_of_a_message_returns_to_its_own_subscription(
     assert count_states(connection, InstanceQuery()) == {InstanceState.SUSPENDED: 2}
     send_ports.start(connection, "C")
     changes.suspend_all(connection, InstanceQuery())
-    assert changes.reroute_all(connection, InstanceQuery(port="C")) == 2
+    assert changes.reroute_all(connection, InstanceQuery(port="C")).total() == 2
     assert list_sent(run_host(connection, database, home), "C") == [b"0", b"0"]
 
 

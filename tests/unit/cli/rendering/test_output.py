@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from postroom.cli.rendering.output import Format, format_duration, show_rows
+from postroom.cli.rendering.output import Format, format_duration, show_record, show_rows
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,13 @@ def test_a_state_has_a_colour_only_in_a_terminal(
     monkeypatch.delenv("NO_COLOR", raising=False)
     show_rows(INSTANCES, ["state"], Format.TABLE)
     assert "\x1b[31msuspended, not resumable" in terminal.getvalue()
+
+
+def test_lines_end_with_their_text(capsys: pytest.CaptureFixture[str]) -> None:
+    show_record({"state": "suspended", "what_to_do": "a longer line\nshort"}, Format.TABLE)
+    show_rows(
+        [{"name": "A", "reason": "a longer line"}, {"name": "B", "reason": "short"}], ["name", "reason"], Format.TABLE
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert lines[0] == "state       suspended"

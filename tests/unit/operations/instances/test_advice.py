@@ -72,6 +72,26 @@ def test_the_advice_for_a_suspended_instance_contains_a_command(code: str) -> No
     assert ("--body FILE" in advice) == (code in ("PIPELINE", "DELIVERY_REFUSED"))
 
 
+@pytest.mark.parametrize(
+    ("description", "advice"),
+    [
+        ("The subscriber Europe is enlisted but stopped.", ["postroom port start Europe"]),
+        (
+            "The subscriber Europe, or the send port group G that the message comes through, is enlisted but stopped.",
+            ["postroom port start Europe, or postroom group start GROUP"],
+        ),
+        (
+            "The subscriber Europe2 is enlisted but stopped.",
+            ["The port has the name 'Europe' now.\n", "postroom port start Europe\n"],
+        ),
+    ],
+)
+def test_the_advice_for_a_stopped_port_starts_it_by_the_name_it_has_today(description: str, advice: list[str]) -> None:
+    given = get_advice(instance(error_code="PORT_STOPPED", error_description=description)) or ""
+    assert all(each in given for each in advice)
+    assert ("has the name" in given) == (len(advice) == 2)
+
+
 def test_an_unread_message_can_always_be_corrected() -> None:
     assert "--body FILE" in (get_advice(instance(error_code="UNEXPECTED", task=QueueTask.RECEIVE)) or "")
 
