@@ -24,6 +24,7 @@ from postroom.application.source_position import get_caller_position
 from postroom.application.throttling import Throttling
 from postroom.filters.expression import Filter
 from postroom.maps import Map
+from postroom.pipelines import Send
 from postroom.properties import Property
 
 if TYPE_CHECKING:
@@ -125,14 +126,16 @@ class Application(Declarations):
         route_failures: bool = False,
         description: str = "",
         maps: Sequence[Map] = (),
+        pipeline: Send | None = None,
         renamed_from: str | None = None,
     ) -> DeclaredSendPort:
         """Declare a send port. It receives every message that matches ``filter`` (a Python expression or text) and
         every message that is directed to it.
 
         ``priority`` is from 1 (first) to 10. With ``route_failures`` a message that cannot be sent is published as an
-        error message instead of being suspended. ``maps`` run before the adapter, each for one message type.
-        ``renamed_from`` is the old name of the port, which keeps its messages and its state."""
+        error message instead of being suspended. ``maps`` run before the adapter, each for one message type, and after
+        them the ``pipeline``: ``pipelines.Send(...)``. ``renamed_from`` is the old name of the port, which keeps its
+        messages and its state."""
         port = DeclaredSendPort(
             name=name,
             adapter=adapter,
@@ -144,6 +147,7 @@ class Application(Declarations):
             route_failures=route_failures,
             description=description,
             maps=maps,
+            pipeline=pipeline,
             renamed_from=renamed_from,
             position=get_caller_position(),
         )
@@ -165,6 +169,7 @@ class Application(Declarations):
         route_failures: bool = False,
         description: str = "",
         maps: Sequence[Map] = (),
+        pipeline: Send | None = None,
         renamed_from: str | None = None,
     ) -> DeclaredSendPort:
         """Declare a dynamic send port: the address is in each message, in BTS.OutboundTransportLocation.
@@ -185,6 +190,7 @@ class Application(Declarations):
             route_failures=route_failures,
             description=description,
             maps=maps,
+            pipeline=pipeline,
             renamed_from=renamed_from,
             position=get_caller_position(),
         )

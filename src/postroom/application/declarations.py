@@ -17,7 +17,7 @@ from postroom.application.throttling import Throttling
 from postroom.errors import Problem
 from postroom.filters.expression import Filter
 from postroom.maps import Map
-from postroom.pipelines import ReceivePipeline
+from postroom.pipelines import ReceivePipeline, Send
 from postroom.properties import Property
 
 
@@ -60,6 +60,7 @@ class DeclaredSendPort:
     route_failures: bool
     description: str
     maps: Sequence[Map]
+    pipeline: Send | None
     renamed_from: str | None
     position: SourcePosition
 

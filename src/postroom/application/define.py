@@ -29,6 +29,7 @@ from postroom.filters.text import parse
 from postroom.maps.port_maps import PortMaps
 from postroom.pipelines import PassThrough, Receive, ReceivePipeline, Rows
 from postroom.pipelines.rows.source import RowSource
+from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
 from postroom.properties import Property
 
 
@@ -128,6 +129,7 @@ def _send_port_definition(
         route_failures=port.route_failures,
         description=port.description,
         maps=PortMaps.pack(port.maps, port.position.folder),
+        pipeline=(port.pipeline or PASS_THRU_TRANSMIT).pack(port.position.folder),
         renamed_from=port.renamed_from,
         position=port.position,
     )

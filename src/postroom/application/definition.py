@@ -26,6 +26,7 @@ from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse
 from postroom.maps.port_maps import NO_MAPS, PortMaps
 from postroom.pipelines.receive.definition import StoredPipeline
+from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT, Send
 from postroom.properties import Property
 from postroom.stored_definitions import read_stored
 from postroom.system_properties import SYSTEM_PROPERTIES
@@ -118,6 +119,7 @@ class SendPortDefinition(_Positioned):
     route_failures: bool = False
     description: str = ""
     maps: PortMaps = NO_MAPS
+    pipeline: Send = PASS_THRU_TRANSMIT
     renamed_from: str | None = None
 
     @field_serializer("filter")

@@ -21,7 +21,8 @@ from postroom.filters.authorisation import ApplicationProperties
 from postroom.maps.port_maps import PortMaps, load_maps
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.pipelines import ReceivePipeline, load_pipeline
+from postroom.pipelines import ReceivePipeline, Send, load_pipeline
+from postroom.pipelines.send.definition import load_send_pipeline
 
 _T = TypeVar("_T")
 
@@ -155,10 +156,15 @@ class SendPort(_Endpoint):
     route_failures: bool = False
     """True if failures are published instead of suspended."""
     description: str = ""
+    pipeline_json: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def adapter(self) -> PortAdapter:
         return self._parse(load_port_adapter, self.adapter_json)
+
+    @cached_property
+    def pipeline(self) -> Send:
+        return self._parse(load_send_pipeline, self.pipeline_json)
 
 
 class MemberDisposition(Enum):
@@ -324,7 +330,7 @@ def read_send_ports(
     rows = connection.execute(_with_adapter(connection, "send_ports"), {"host_id": host_id, "ids": ids})
     names = (
         *("port_id", "name", "host_id", "transport_id", "adapter_json", "uri", "filter", "priority", "retry_count"),
-        *("retry_interval", "state", "subscription_id", "route_failures", "description", "maps_json"),
+        *("retry_interval", "state", "subscription_id", "route_failures", "description", "maps_json", "pipeline_json"),
     )
     ports = (dict(zip(names, row, strict=True)) for row in rows)
     return [SendPort(**{**port, "state": PortState(port["state"])}) for port in ports]

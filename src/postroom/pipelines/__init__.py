@@ -1,4 +1,6 @@
-"""Receive pipelines: how an interchange becomes messages with promoted properties. No Spark and no database in here.
+"""Pipelines: how an interchange becomes messages with promoted properties, and how a message becomes what is sent.
+
+No Spark and no database in here.
 
 What a pipeline yields when it runs is in ``postroom.pipelines.documents.disassembled_batch``, which needs pyarrow; the
 definitions below do not.
@@ -13,6 +15,7 @@ from postroom.pipelines.flat.layout import Delimited, Field, Positional
 from postroom.pipelines.json.definition import Json, JsonLines
 from postroom.pipelines.receive.definition import Receive, ReceivePipeline, load_pipeline
 from postroom.pipelines.rows.definition import Rows
+from postroom.pipelines.send.definition import Send
 from postroom.pipelines.xml.definition import Xml, XmlReceive
 
 __all__ = [
@@ -27,6 +30,7 @@ __all__ = [
     "Receive",
     "ReceivePipeline",
     "Rows",
+    "Send",
     "Xml",
     "XmlReceive",
     "components",

@@ -22,8 +22,8 @@ from postroom.agent.idempotency import Progress, Receipt
 from postroom.agent.receiving.failure_limit import FailureCheck, FailureLimit
 from postroom.errors import MessageFailure, PipelineFailure, PostroomError, is_environment_error
 from postroom.message import Body, Context
+from postroom.pipelines.components.component_calls import format_source_line
 from postroom.pipelines.documents.disassembled_batch import BadDocument, DecodedInterchange, DisassembledBatch
-from postroom.pipelines.receive.component_calls import format_source_line
 
 if TYPE_CHECKING:
     from postroom.pipelines.receive.suspended_document import SuspendedDocument

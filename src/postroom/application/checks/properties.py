@@ -16,7 +16,7 @@ from postroom.application.source_position import SourcePosition
 from postroom.errors import Problem
 from postroom.filters.expression import Filter
 from postroom.maps import Map
-from postroom.pipelines import ReceivePipeline
+from postroom.pipelines import ReceivePipeline, Send
 from postroom.properties import DistinguishedField, Property
 from postroom.system_properties import SYSTEM_PROPERTIES
 
@@ -31,7 +31,8 @@ class Use:
 
 
 def find_uses(application: Declarations) -> Iterator[Use]:
-    """Yield every use of a property in the application: declared, set for a host, promoted, compared."""
+    """Yield every use of a property in the application: declared, set for a host, promoted, demoted,
+    compared."""
     for declared in application.properties:
         if isinstance(declared.property, Property):
             yield Use(property=declared.property, position=declared.position, makes_known=True)
@@ -57,6 +58,9 @@ def find_uses(application: Declarations) -> Iterator[Use]:
             for prop in port.adapter.properties:
                 if not isinstance(prop, DistinguishedField):
                     yield Use(property=prop, position=port.position, makes_known=False)
+        for prop in port.pipeline.demotes if isinstance(port.pipeline, Send) else ():
+            if not isinstance(prop, DistinguishedField):
+                yield Use(property=prop, position=port.position, makes_known=False)
     filters: list[DeclaredSendPort | DeclaredSendPortGroup] = [*application.send_ports, *application.send_port_groups]
     for filtered in filters:
         if isinstance(filtered.filter, Filter):

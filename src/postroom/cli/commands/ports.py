@@ -164,7 +164,7 @@ def change_states(
 
 
 def _to_row(listing: PortListing) -> dict[str, Any]:
-    from postroom.operations.ports.send_ports import describe_maps
+    from postroom.operations.ports.send_ports import describe_maps, describe_pipeline
     from postroom.operations.redaction import redact_adapter
 
     port = listing.port
@@ -178,6 +178,7 @@ def _to_row(listing: PortListing) -> dict[str, Any]:
         "adapter": redact_adapter(port.adapter_json),
         "uri": port.uri,
         "maps": describe_maps(port.maps_json),
+        "pipeline": describe_pipeline(port.pipeline_json),
         "retry_count": port.retry_count,
         "retry_interval_seconds": port.retry_interval.total_seconds(),
         "route_failures": port.route_failures,

@@ -75,7 +75,9 @@ class EndpointManager:
         try:
             message = build_message(claimed, connections, port.get_context_values(claimed.attempt))
             attempt = Attempt(instance_id=claimed.instance_id, number=claimed.attempt + 1, group=claimed.group)
-            port.shared.get_open().send(port.map(message), attempt)
+            outgoing = port.process(message)
+            if outgoing is not None:
+                port.shared.get_open().send(outgoing, attempt)
         except ClaimLost:
             return Disposition.DISCARD
         except ReadInterrupted:
@@ -162,9 +164,11 @@ class OpenSendPort:
             values = self._by_attempt[attempt] = {**self._values, BTS.RetryCount.key: remaining}
         return values
 
-    def map(self, message: Message) -> Message:
-        """Apply the maps of the port. Raise MessageFailure, which is not retried, if a map fails."""
-        return self.port.maps.running.map_message(message) if self.port.has_maps else message
+    def process(self, message: Message) -> Message | None:
+        """Apply the maps and the send pipeline of the port. Return None if the pipeline consumed the message. Raise
+        MessageFailure, which is not retried, if one of them fails (SND-03)."""
+        mapped = self.port.maps.running.map_message(message) if self.port.has_maps else message
+        return self.port.pipeline.run(mapped)
 
 
 class OpenSendPorts:

@@ -121,6 +121,7 @@ CREATE TABLE management.send_ports (
     uri              text NOT NULL,                                 -- BTS.OutboundTransportLocation
     filter           text,
     maps             jsonb NOT NULL DEFAULT '{"maps": [], "files": {}}',     -- with the files they need
+    pipeline         jsonb NOT NULL DEFAULT '{"kind": "send"}',     -- with the files that its components need
     priority         smallint NOT NULL DEFAULT 5 CHECK (priority BETWEEN 1 AND 10),
     retry_count      integer NOT NULL DEFAULT 3 CHECK (retry_count BETWEEN 0 AND 1000),
     retry_interval   interval NOT NULL DEFAULT '5 min' CHECK (retry_interval >= '0'),

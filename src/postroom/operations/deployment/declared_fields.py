@@ -63,6 +63,7 @@ def send_port_fields(port: SendPortDefinition, home: Path) -> dict[str, Any]:
         ROUTE_FAILURES: port.route_failures,
         "description": port.description,
         MAPS: port.maps.model_dump(mode="json"),
+        "pipeline": port.pipeline.model_dump(mode="json"),
     }
 
 
@@ -79,4 +80,5 @@ def deployed_send_port_fields(port: SendPort, host: str) -> dict[str, Any]:
         ROUTE_FAILURES: port.route_failures,
         "description": port.description,
         MAPS: port.maps_json,
+        "pipeline": port.pipeline_json,
     }

@@ -247,6 +247,7 @@ class Deployment:
                 "route_failures": port.route_failures,
                 "description": fields["description"],
                 "maps": Jsonb(fields["maps"]),
+                "pipeline": Jsonb(fields["pipeline"]),
             },
         ).fetchone()
         assert row is not None

@@ -17,6 +17,7 @@ from postroom.messagebox.statements import statement
 from postroom.operations.describe import describe_value
 from postroom.operations.ports.enlistment import enlist_port, get_port_host, start_port, stop_port, unenlist_port
 from postroom.operations.ports.states import StateChange, check_transition
+from postroom.pipelines import Send
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,15 @@ def list_ports(connection: Connection, *, application: str | None = None) -> lis
 def describe_maps(stored: Mapping[str, Any]) -> list[str]:
     """Return a description of each map of a port: source type, target type, and the mapper."""
     return [describe_value(map_definition) for map_definition in stored.get("maps", ())]
+
+
+def describe_pipeline(stored: Mapping[str, Any]) -> list[str]:
+    """Return a description of each stage of a send pipeline that has components."""
+    return [
+        f"{stage}: {describe_value(components)}"
+        for stage, name in Send.list_stages()
+        if (components := stored.get(name))
+    ]
 
 
 def enlist(connection: Connection, name: str) -> StateChange:

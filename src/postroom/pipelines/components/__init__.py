@@ -1,4 +1,4 @@
-"""The components of receive pipelines: their base classes and the built-in components."""
+"""The components of receive and send pipelines: their base classes and the built-in components."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from postroom.credentials import key_hash
 from postroom.pipelines.components.compression import Gzip, Zip
 from postroom.pipelines.components.contract import (
     CONSUMED,
+    Assembler,
     Component,
     Decoder,
     Disassembler,
+    Encoder,
     PartyResolver,
+    PreAssembler,
     Suspend,
     Validator,
 )
@@ -23,17 +26,20 @@ from postroom.pipelines.documents.temporary_bodies import spool
 
 __all__ = [
     "CONSUMED",
+    "Assembler",
     "Base64",
     "Charset",
     "Component",
     "Decoder",
     "Disassembler",
+    "Encoder",
     "Gzip",
     "JsonSchema",
     "Mime",
     "PartyByCertificate",
     "PartyByKey",
     "PartyResolver",
+    "PreAssembler",
     "SMime",
     "Suspend",
     "Validator",

@@ -1,4 +1,5 @@
-"""The base classes of the components of a receive pipeline, one for each of the four stages.
+"""The base classes of the components of pipelines: one for each of the four stages of a receive pipeline and of the
+three stages of a send pipeline.
 
     class Rot13(components.Decoder):
         def decode(self, message: Message) -> bytes:
@@ -20,13 +21,14 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
-from postroom.message import Body, Message
+from postroom.errors import PipelineFailure
+from postroom.message import Body, Message, Part
 from postroom.pipelines.shipping.shipped_files import NO_FILES, ShippedFiles
 from postroom.properties import Property
 
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 
 #: The result of a decoder: the message, or only its new body. None: the interchange is consumed without a message.
 DecoderResult = Message | Body | bytes | None
+#: The result of a component of a send pipeline: the message, or only its new body. None: the message is consumed, and
+#: nothing is sent.
+SendResult = Message | Body | bytes | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,3 +163,49 @@ class PartyResolver(Component):
     @abstractmethod
     def resolve(self, message: Message) -> str | None:
         """Return the party, or None to ask the next resolver. If all return None, the party is Guest."""
+
+
+class PreAssembler(Component):
+    """Prepares a message for the assembler of a send pipeline."""
+
+    @abstractmethod
+    def prepare(self, message: Message) -> SendResult:
+        """Return the prepared message, or its new body."""
+
+
+class Assembler(Component):
+    """Writes a message in the format of its receiver."""
+
+    @property
+    def demotes(self) -> tuple[Property, ...]:
+        """The context properties that it copies into the document."""
+        return ()
+
+    @abstractmethod
+    def assemble(self, message: Message) -> SendResult:
+        """Return the assembled message, or its new body."""
+
+
+class Encoder(Component):
+    """Converts an assembled message: compresses, encrypts, encodes."""
+
+    @abstractmethod
+    def encode(self, message: Message) -> SendResult:
+        """Return the encoded message, or its new body."""
+
+
+def get_body(message: Message) -> Part:
+    """Return the body part of a message that is sent. Raise PipelineFailure if it has none."""
+    if message.body is None:
+        raise PipelineFailure(
+            "The message has no body.",
+            hint="Send messages without a body through a port without this component. Terminate the instance.",
+        )
+    return message.body
+
+
+def replace_body(message: Message, body: Body, *, content_type: str, charset: str | None = None) -> Message:
+    """Return the message with this content in its body part, and with the same ids."""
+    old = get_body(message)
+    new = replace(old, body=body, content_type=content_type, charset=charset)
+    return replace(message, parts=tuple(new if part is old else part for part in message.parts))

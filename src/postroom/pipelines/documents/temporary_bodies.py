@@ -116,11 +116,11 @@ class Spool:
         return self.slice(0, self.size)
 
 
-def spool(chunks: Iterable[bytes], *, max_size: int) -> Body:
+def spool(chunks: Iterable[bytes], *, max_size: int | None = None) -> Body:
     """Return a body of these chunks, in constant memory. Raises PipelineFailure if it exceeds ``max_size`` bytes."""
     content = Spool()
     for chunk in chunks:
-        if content.size + len(chunk) > max_size:
+        if max_size is not None and content.size + len(chunk) > max_size:
             raise PipelineFailure(
                 f"The decoded content has more than {max_size:,} bytes.",
                 why="This is the maximum size for this component. It protects against decompression bombs.",

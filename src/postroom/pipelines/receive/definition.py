@@ -13,21 +13,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
-from types import FunctionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, TypeAdapter, model_validator
+from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter, model_validator
 
-from postroom.errors import DefinitionError, PipelineFailure
 from postroom.pipelines.components.contract import Component, Decoder, Disassembler, PartyResolver, Validator
-from postroom.pipelines.components.stored_component import StoredComponent, load_component, refer_to
+from postroom.pipelines.components.staged_pipeline import StagedPipeline, class_problems, read_stage, store_stage
+from postroom.pipelines.components.stored_component import StoredComponent, load_component
 from postroom.pipelines.definition import BAD_DOCUMENTS, Definition, Format, PassThrough, limit_problems
 from postroom.pipelines.flat.definition import Csv, FlatFile
 from postroom.pipelines.json.definition import Json, JsonLines
 from postroom.pipelines.rows.definition import Rows
-from postroom.pipelines.shipping.imported_files import find_imported_files
-from postroom.pipelines.shipping.shipped_files import NO_FILES, Files, ShippedFiles
 from postroom.pipelines.xml.definition import Xml, XmlReceive
 from postroom.properties import Property
 from postroom.stored_definitions import read_stored
@@ -37,38 +33,26 @@ if TYPE_CHECKING:
     from postroom.message import Body, Context
     from postroom.pipelines.documents.disassembled_batch import BatchSize, DisassembledBatch
 
-#: BizTalk's maximum for one stage (RCV-02).
-MAX_COMPONENTS = 255
-
 _AnyFormat = PassThrough | Json | JsonLines | Xml | XmlReceive | Csv | FlatFile
 _FORMAT: TypeAdapter[_AnyFormat] = TypeAdapter(Annotated[_AnyFormat, Field(discriminator="kind")])
 
 
 def _read_stage(source: object) -> tuple[Any, ...]:
-    if not isinstance(source, list | tuple):
-        raise ValueError("write a list of components, such as [components.Gzip()]")
-    return tuple(map(_read_component, source))
-
-
-def _read_component(source: object) -> object:
-    if not isinstance(source, Mapping):
-        return source
-    return _FORMAT.validate_python(dict(source)) if "kind" in source else StoredComponent.read(source)
-
-
-def _to_stored_stage(stage: tuple[Any, ...]) -> list[dict[str, Any]]:
-    return [
-        component.model_dump(mode="json") if isinstance(component, Format) else refer_to(component, None).to_stored()
-        for component in stage
-    ]
+    """Parse a stage. Formats are stored by their kind, other components by reference."""
+    if isinstance(source, list | tuple):
+        source = [
+            _FORMAT.validate_python(dict(each)) if isinstance(each, Mapping) and "kind" in each else each
+            for each in source
+        ]
+    return read_stage(source)
 
 
 Stage = Annotated[
-    Sequence[Any], PlainValidator(_read_stage), PlainSerializer(_to_stored_stage, return_type=list[dict[str, Any]])
+    Sequence[Any], PlainValidator(_read_stage), PlainSerializer(store_stage, return_type=list[dict[str, Any]])
 ]
 
 
-class Receive(Definition):
+class Receive(StagedPipeline, Definition):
     """A pipeline of four stages with 0 to 255 components each (RCV-02): classes of ``pipelines.components``, functions
     that take a message, and in ``disassemble`` also the other pipelines, such as ``pipelines.Json(...)``.
 
@@ -79,8 +63,6 @@ class Receive(Definition):
     disassemblers. ``seconds`` is the time limit for one call of a component.
     """
 
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
-
     kind: Literal["receive"] = "receive"
     content_type: ClassVar[str] = "application/octet-stream"
     decoders: Stage = Field(default=(), alias="decode")
@@ -89,8 +71,6 @@ class Receive(Definition):
     resolvers: Stage = Field(default=(), alias="resolve_party")
     recoverable: bool | None = None
     bad_documents: int | None = BAD_DOCUMENTS
-    seconds: float = 60.0
-    files: Files = NO_FILES
 
     @model_validator(mode="after")
     def _set_defaults(self) -> Receive:
@@ -114,16 +94,6 @@ class Receive(Definition):
         return self.seconds
 
     @property
-    def stages(self) -> Mapping[str, Sequence[Any]]:
-        """The components by stage, in the order in which the stages run."""
-        return {
-            "decode": self.decoders,
-            "disassemble": self.disassemblers,
-            "validate": self.validators,
-            "resolve_party": self.resolvers,
-        }
-
-    @property
     def promotes(self) -> tuple[Property, ...]:
         found: dict[str, Property] = {}
         for disassembler in self.disassemblers:
@@ -136,68 +106,16 @@ class Receive(Definition):
         return tuple(found.values())
 
     def problems(self) -> list[str]:
-        found = []
-        for stage, listed in self.stages.items():
-            if len(listed) > MAX_COMPONENTS:
-                found.append(f"{stage} has {len(listed)} components; the maximum is {MAX_COMPONENTS}.")
-            for number, component in enumerate(listed, 1):
-                found += [f"{stage}, component {number}: {text}" for text in _problems(stage, component)]
-        if not self.seconds > 0:
-            found.append(f"seconds is {self.seconds!r}, but must be more than 0.")
-        found += limit_problems(self.bad_documents)
+        found = self._stage_problems() + limit_problems(self.bad_documents)
         return found + _promotion_problems(self.disassemblers)
 
-    def packing_problems(self, folder: Path) -> list[str]:
-        """Describe what prevents the pipeline from running outside the application's folder, ``folder``."""
-        found = []
-        for stage, listed in self.stages.items():
-            for number, component in enumerate(listed, 1):
-                try:
-                    if not isinstance(component, Format):
-                        refer_to(component, folder)
-                except DefinitionError as error:
-                    found.append(f"{stage}, component {number}: {error.what}")
-        if found:
-            return found
-        try:
-            packed = self.pack(folder)
-            for stage, listed in packed.stages.items():
-                for number, component in enumerate(listed, 1):
-                    if not isinstance(component, Format):
-                        loaded = load_component(component, packed.files)
-                        if isinstance(loaded, Component):
-                            found += [f"{stage}, component {number}: {text}" for text in loaded.file_problems()]
-        except DefinitionError as error:
-            return [" ".join(text for text in (error.what, error.hint) if text)]
-        except PipelineFailure as error:
-            return [error.join_sentences(with_hint=False)]
-        return found
-
-    def pack(self, folder: Path) -> Receive:
-        """Return the pipeline with everything that it needs on other machines: references to its components, and the
-        files of the application's folder that contain the components or that they read."""
-        stages: dict[str, tuple[Any, ...]] = {}
-        names: set[str] = set()
-        for stage, listed in self.stages.items():
-            stages[stage] = tuple(
-                component if isinstance(component, Format) else refer_to(component, folder) for component in listed
-            )
-            for component in stages[stage]:
-                if isinstance(component, StoredComponent) and component.target == "file":
-                    names.update(find_imported_files(folder, component.where))
-            for component in listed:
-                if isinstance(component, Component):
-                    names.update(component.files_in(folder))
-        collected = ShippedFiles.collect(folder, names)
-        return self.model_copy(
-            update={
-                "decoders": stages["decode"],
-                "disassemblers": stages["disassemble"],
-                "validators": stages["validate"],
-                "resolvers": stages["resolve_party"],
-                "files": collected,
-            }
-        )
+    def _component_problems(self, stage: str, component: object) -> Iterator[str]:
+        if not isinstance(component, Format):
+            yield from class_problems(component, (_CLASSES[stage],))
+        elif stage == "disassemble":
+            yield from component.problems()
+        else:
+            yield f"pipelines.{type(component).__name__} is a disassembler and cannot be used in this stage."
 
     def _run(self, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:
         from postroom.pipelines.receive.stages import run_stages
@@ -211,24 +129,6 @@ _CLASSES: Mapping[str, type[Component]] = {
     "validate": Validator,
     "resolve_party": PartyResolver,
 }
-
-
-def _problems(stage: str, component: object) -> Iterator[str]:
-    required = _CLASSES[stage]
-    if isinstance(component, Format):
-        if stage == "disassemble":
-            yield from component.problems()
-        else:
-            yield f"pipelines.{type(component).__name__} is a disassembler and cannot be used in this stage."
-    elif isinstance(component, Component):
-        if isinstance(component, required):
-            yield from component.problems()
-        else:
-            yield f"{component.name} is not a {required.__name__} and cannot be used in this stage."
-    elif isinstance(component, type):
-        yield f"{component.__name__} is a class; write {component.__name__}()."
-    elif not isinstance(component, StoredComponent | FunctionType):
-        yield f"{component!r} is neither a component nor a function."
 
 
 def _promoted_properties(disassembler: object) -> tuple[Property, ...]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from postroom.errors import BadValue, PipelineFailure
 from postroom.message import CHUNK_SIZE, MAX_PARTS, Body, Context, Message, Part
+from postroom.pipelines.components.component_calls import component_failure, run_component
 from postroom.pipelines.components.contract import CONSUMED, Decoder, Disassembler, PartyResolver, Validator
 from postroom.pipelines.components.stored_component import component_name, load_component
 from postroom.pipelines.definition import Format, PassThrough
@@ -27,7 +28,6 @@ from postroom.pipelines.documents.disassembled_batch import (
     yield_after_all_pass,
 )
 from postroom.pipelines.documents.message_batch import MessageBatch
-from postroom.pipelines.receive.component_calls import component_failure, run_component
 from postroom.pipelines.receive.definition import Receive
 from postroom.pipelines.receive.user_disassembler import disassemble_messages
 from postroom.system_properties import BTS

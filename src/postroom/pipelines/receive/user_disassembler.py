@@ -8,6 +8,7 @@ from typing import Any
 
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Message
+from postroom.pipelines.components.component_calls import component_failure, run_component
 from postroom.pipelines.components.contract import Disassembler, Suspend
 from postroom.pipelines.components.stored_component import component_name
 from postroom.pipelines.documents.disassembled_batch import (
@@ -19,7 +20,6 @@ from postroom.pipelines.documents.disassembled_batch import (
     oversize_failure,
 )
 from postroom.pipelines.documents.temporary_bodies import Spool
-from postroom.pipelines.receive.component_calls import component_failure, run_component
 from postroom.properties import Property, dotted_name, split_key
 from postroom.system_properties import BTS
 from postroom.time_limit import TimedOut

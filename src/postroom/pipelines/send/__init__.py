@@ -1,0 +1,1 @@
+"""Send pipelines: their definition, and how their stages run."""
