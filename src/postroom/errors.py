@@ -130,7 +130,9 @@ class DefinitionRefused(DefinitionError):
         super().__init__(
             f"{what} was refused: {format_count(len(self.problems), 'problem')}.",
             why="\n".join(str(problem) for problem in self.problems),
-            hint="Nothing was changed. Correct the definition and try again.",
+            hint="Nothing was changed. Correct the definition and try again."
+            if any(problem.file for problem in self.problems)
+            else "Nothing was changed.",
         )
 
 

@@ -30,6 +30,8 @@ def test_plan_and_apply_refuse_to_remove_a_port_with_instances(backlog: Run, app
         assert "send port 'Europe' cannot be removed: it still has 3 instances (3 suspended)." in refused.err
         assert "--backlog keep, reroute or terminate" in refused.err
         assert "renamed_from='Europe'" in refused.err
+        assert str(app) not in refused.err, "the file is correct"
+        assert "Correct the definition" not in refused.err
 
 
 def test_a_backlog_is_not_hidden_behind_a_problem_of_the_file(backlog: Run, app: Path) -> None:

@@ -225,6 +225,7 @@ def _show(plan: Plan, output: Format, *, everything: bool, done: bool, settled: 
                     "problems": [
                         {"text": problem.text, "file": problem.file, "line": problem.line} for problem in plan.problems
                     ],
+                    "notes": plan.notes,
                     **({"backlog": [asdict(backlog) for backlog in settled]} if done else {}),
                 }
             )
@@ -232,8 +233,8 @@ def _show(plan: Plan, output: Format, *, everything: bool, done: bool, settled: 
         return
     if rows:
         show_rows(rows, ["action", "kind", "name", "what"], output)
-    for backlog in settled:
-        click.echo(str(backlog))
+    for remark in (*map(str, settled), *plan.notes):
+        click.echo(remark)
     if not plan.changes:
         click.echo(f"Nothing to change: {plan.application} is up to date.")
         return

@@ -26,6 +26,7 @@ from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.compare import compare, find_problems
 from postroom.operations.deployment.deployed import (
     Deployed,
+    count_orphans,
     create_empty_deployment,
     read_deployed_for,
 )
@@ -81,7 +82,7 @@ def _read_snapshot(connection: Connection, definition: ApplicationDefinition) ->
     def work(connection: Connection) -> Deployed:
         if is_outermost:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        return read_deployed_for(connection, definition)
+        return count_orphans(connection, definition, read_deployed_for(connection, definition))
 
     return transaction(connection, work)
 
@@ -126,7 +127,8 @@ def _deploy(
         # The lock of change_routing without its new version: applies are serialised, and no port changes its state
         # between the comparison and the changes.
         connection.execute("SELECT pg_advisory_xact_lock(7001, 0)")
-        deployed = read_deployed_for(connection, definition)
+        # Orphans are not counted again: that reads the queues whole, and publishers wait.
+        deployed = replace(read_deployed_for(connection, definition), orphans=compared.orphans)
         is_same = _is_same(deployed, compared)
         planned = change_plan(plan_before if is_same else compare(definition, deployed, home, backlog))
         late = () if planned.problems else _find_late_problems(connection, definition, deployed, backlog)

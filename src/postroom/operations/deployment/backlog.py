@@ -81,9 +81,16 @@ def describe_backlog(counts: Mapping[InstanceState, int] | None, decision: Backl
     return f"{format_counts(counts)} {_FUTURE.get(decision, stays)}"
 
 
-def describe_restored(counts: Mapping[InstanceState, int] | None) -> str:
-    """Return the note of a plan about the instances that a port or location gets back when it is declared again."""
-    return f"gets back {format_counts(counts)}" if counts else ""
+def describe_restored(counts: Mapping[InstanceState, int] | None, old_name: str | None) -> str:
+    """Return the note of a plan about the instances that a port or location gets back when it is declared again, or
+    takes over from ``old_name``."""
+    if not counts:
+        return ""
+    return (
+        f"gets back {format_counts(counts)}"
+        if old_name is None
+        else f"takes over {format_counts(counts)} of {old_name!r}"
+    )
 
 
 def build_backlog_problem(kind: ChangeKind, name: str, counts: Mapping[InstanceState, int]) -> str:

@@ -33,7 +33,7 @@ from postroom.operations.deployment.declared_fields import (
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.differences import find_differences
 from postroom.operations.deployment.plan import Action, ChangeKind, Difference, Plan, PlanStep
-from postroom.operations.deployment.removals import find_backlog_problems, find_removal_problems
+from postroom.operations.deployment.removals import describe_orphans, find_backlog_problems, find_removal_problems
 from postroom.operations.deployment.renames import Renames
 from postroom.properties import dotted_name, split_key
 from postroom.system_properties import SYSTEM_PROPERTIES
@@ -86,6 +86,7 @@ def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path, b
             for step in steps
             if step.kind is ChangeKind.HOST and step.action is Action.CREATE and not deployed.can_create_hosts
         ),
+        notes=tuple(describe_orphans(definition, deployed)),
         hosts=_find_hosts(definition, deployed),
     )
 
@@ -345,8 +346,11 @@ def _plan_send_ports(
 
 
 def _describe_restored(kind: ChangeKind, name: str, deployed: Deployed) -> str:
-    service_id = deployed.removed.get((kind, name))
-    return "" if service_id is None else describe_restored(deployed.backlog.get(service_id))
+    service_id = deployed.find_removed(kind, name)
+    if service_id is None:
+        return ""
+    old_name = deployed.get_removed_name(kind, name)
+    return describe_restored(deployed.backlog.get(service_id), None if old_name == name else old_name)
 
 
 def _describe_rename(name: str, renames: Renames) -> tuple[Difference, ...]:

@@ -67,6 +67,18 @@ class Deployed:
     """The instances of ports and locations that are no longer declared, or that are declared again, by id."""
     removed: Mapping[tuple[str, str], uuid.UUID] = field(default_factory=dict)
     """The ids of removed ports and locations of the application, by kind and name."""
+    orphans: Mapping[uuid.UUID, Mapping[InstanceState, int]] = field(default_factory=dict)
+    """The instances of ports and locations that were removed before and are not declared again, by id."""
+
+    def find_removed(self, kind: ChangeKind, name: str) -> uuid.UUID | None:
+        """Return the id that a new port or location takes over: of the same name, or of the name that it is renamed
+        from."""
+        return self.removed.get((kind, self.get_removed_name(kind, name)))
+
+    def get_removed_name(self, kind: ChangeKind, name: str) -> str:
+        """Return the name of the removed port or location that a new one takes over."""
+        renames = self.port_renames if kind is ChangeKind.SEND_PORT else self.location_renames
+        return renames.removed_names.get(name, name)
 
     def host_name(self, host_id: int) -> str:
         return next(host.name for host in self.hosts.values() if host.host_id == host_id)
@@ -150,8 +162,12 @@ def read_deployed_for(connection: Connection, definition: ApplicationDefinition)
 
 def rename_objects(deployed: Deployed, definition: ApplicationDefinition) -> Deployed:
     """Return the deployment with the new names of ports and locations that ``definition`` renames."""
-    ports = find_port_renames(definition, deployed.definition, deployed.send_ports)
-    locations = find_location_renames(definition, deployed.definition, deployed.locations)
+    removed_ports, removed_locations = (
+        [name for removed, name in deployed.removed if removed == kind]
+        for kind in (ChangeKind.SEND_PORT, ChangeKind.LOCATION)
+    )
+    ports = find_port_renames(definition, deployed.definition, deployed.send_ports, removed_ports)
+    locations = find_location_renames(definition, deployed.definition, deployed.locations, removed_locations)
     send_ports = ports.apply(deployed.send_ports)
     names = {port.port_id: port.name for port in send_ports.values()}
     return replace(
@@ -183,11 +199,19 @@ def find_removed_services(definition: ApplicationDefinition, deployed: Deployed)
 
 
 def _find_restored_services(definition: ApplicationDefinition, deployed: Deployed) -> list[uuid.UUID]:
-    """Return the ids of the send ports and receive locations that were removed and are declared again."""
+    """Return the ids of the send ports and receive locations that were removed and are declared again, under the same
+    name or another one."""
     ports = {port.name for port in definition.send_ports} - deployed.send_ports.keys()
     locations = {location.name for port in definition.receive_ports for location in port.locations}
     again = [
         *((ChangeKind.SEND_PORT, name) for name in ports),
         *((ChangeKind.LOCATION, name) for name in locations - deployed.locations.keys()),
     ]
-    return [deployed.removed[each] for each in again if each in deployed.removed]
+    found = (deployed.find_removed(kind, name) for kind, name in again)
+    return [service_id for service_id in found if service_id is not None]
+
+
+def count_orphans(connection: Connection, definition: ApplicationDefinition, deployed: Deployed) -> Deployed:
+    """Return the deployment with the instances of ports and locations that stay removed. Reads the queues whole."""
+    orphaned = set(deployed.removed.values()) - set(_find_restored_services(definition, deployed))
+    return replace(deployed, orphans=count_backlog(connection, orphaned))

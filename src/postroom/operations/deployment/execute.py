@@ -297,10 +297,13 @@ class Deployment:
 
     def _choose_id(self, step: PlanStep) -> uuid.UUID:
         """Return the id of a new object. An existing one keeps its own. A port or location that this application
-        removed and declares again gets its old id, so that its instances can be resumed."""
+        removed and declares again, or under a new name, gets its old id, so that its instances can be resumed."""
         names = {"kind": step.kind, "application": self._definition.name, "name": step.name}
         if step.action is Action.CREATE:
-            removed = self._connection.execute(statement("queries/restore_service"), names).fetchone()
+            removed_name = self._deployed.get_removed_name(step.kind, step.name)
+            removed = self._connection.execute(
+                statement("queries/restore_service"), {**names, "name": removed_name}
+            ).fetchone()
             if removed is not None:
                 old_id: uuid.UUID = removed[0]
                 return old_id

@@ -53,6 +53,8 @@ class Plan:
     application: str
     steps: tuple[PlanStep, ...]
     problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Remarks about what is not part of the plan."""
     hosts: tuple[str, ...] = ()
     """The hosts of the application, before and after. Their running processes have to take the changes."""
     forbidden_hosts: tuple[str, ...] = ()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 
 from postroom.application import ApplicationDefinition
 from postroom.errors import Problem
 from postroom.operations.deployment.backlog import build_backlog_problem
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.plan import ChangeKind
+from postroom.operations.instances.listing import format_counts
 
 
 def find_removed_locations(definition: ApplicationDefinition, deployed: Deployed) -> dict[str, str | None]:
@@ -47,4 +49,23 @@ def find_backlog_problems(definition: ApplicationDefinition, deployed: Deployed)
     ]
     for kind, name, service_id in removed:
         if counts := deployed.backlog.get(service_id):
-            yield definition.position.problem(build_backlog_problem(kind, name, counts))
+            # Without a position: a file without this port is correct. The decision is an option of the command.
+            yield Problem(build_backlog_problem(kind, name, counts))
+
+
+def describe_orphans(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[str]:
+    """Yield a sentence about each port or location that was removed before and still has instances."""
+    locations = (location for port in definition.receive_ports for location in port.locations)
+    renamed = {
+        **{(ChangeKind.SEND_PORT, port.renamed_from): port.name for port in definition.send_ports},
+        **{(ChangeKind.LOCATION, location.renamed_from): location.name for location in locations},
+    }
+    for (kind, name), service_id in sorted(deployed.removed.items()):
+        if counts := deployed.orphans.get(service_id):
+            new_name = renamed.get((ChangeKind(kind), name))
+            stays = f" {new_name!r} does not take them over, because it existed before." if new_name else ""
+            command = "reroute --all" if kind == ChangeKind.SEND_PORT else "list"
+            yield (
+                f"The {kind} {name!r} was removed before and still has {format_counts(counts)}.{stays}"
+                f" Continue with: postroom instance {command} --port {quote(name)}"
+            )

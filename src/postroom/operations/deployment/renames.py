@@ -1,11 +1,12 @@
 """Renamed send ports and receive locations: they keep their id, and with it their messages and their state.
 
-A rename is done once. The stored definition shows that it was: it has the same ``renamed_from``.
+A rename is done once. The stored definition shows that it was: it has the same ``renamed_from``. A new port or location
+also takes over the id, and with it the messages, of an old name that was removed before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -23,6 +24,8 @@ class Renames:
 
     old_names: Mapping[str, str] = field(default_factory=dict)
     """The old names, by new name."""
+    removed_names: Mapping[str, str] = field(default_factory=dict)
+    """The old names that were removed before, by the name of the new object that takes over their messages."""
     conflicts: tuple[Declared, ...] = ()
     """Objects that cannot be renamed, because both names are deployed."""
 
@@ -45,20 +48,28 @@ NO_RENAMES = Renames()
 
 
 def find_port_renames(
-    definition: ApplicationDefinition, stored: Mapping[str, Any] | None, deployed: Mapping[str, SendPort]
+    definition: ApplicationDefinition,
+    stored: Mapping[str, Any] | None,
+    deployed: Mapping[str, SendPort],
+    removed: Collection[str],
 ) -> Renames:
-    """Return the renames of send ports. ``stored`` is the definition that was applied last."""
+    """Return the renames of send ports. ``stored`` is the definition that was applied last, ``removed`` are the names
+    of ports that the application has removed."""
     ports = (stored or {}).get("send_ports", ())
-    return _find_renames(definition.send_ports, _list_done(ports), deployed)
+    return _find_renames(definition.send_ports, _list_done(ports), deployed, removed)
 
 
 def find_location_renames(
-    definition: ApplicationDefinition, stored: Mapping[str, Any] | None, deployed: Mapping[str, ReceiveLocation]
+    definition: ApplicationDefinition,
+    stored: Mapping[str, Any] | None,
+    deployed: Mapping[str, ReceiveLocation],
+    removed: Collection[str],
 ) -> Renames:
-    """Return the renames of receive locations. ``stored`` is the definition that was applied last."""
+    """Return the renames of receive locations. ``stored`` is the definition that was applied last, ``removed`` are the
+    names of locations that the application has removed."""
     locations = [location for port in definition.receive_ports for location in port.locations]
     known = [location for port in (stored or {}).get("receive_ports", ()) for location in port.get("locations", ())]
-    return _find_renames(locations, _list_done(known), deployed)
+    return _find_renames(locations, _list_done(known), deployed, removed)
 
 
 def _list_done(stored: Iterable[Mapping[str, Any]]) -> set[tuple[str, str | None]]:
@@ -66,8 +77,22 @@ def _list_done(stored: Iterable[Mapping[str, Any]]) -> set[tuple[str, str | None
 
 
 def _find_renames(
-    declared: Iterable[Declared], done: set[tuple[str, str | None]], deployed: Mapping[str, object]
+    declared: Sequence[Declared],
+    done: set[tuple[str, str | None]],
+    deployed: Mapping[str, object],
+    removed: Collection[str],
 ) -> Renames:
+    names = {each.name for each in declared}
+    # A name that is declared or was removed under its own name has its own messages.
+    taken_over = {
+        each.name: each.renamed_from
+        for each in declared
+        if each.renamed_from is not None
+        and each.renamed_from in removed
+        and not {each.renamed_from, each.name} & deployed.keys()
+        and each.renamed_from not in names
+        and each.name not in removed
+    }
     wanted = {
         each.name: each
         for each in declared
@@ -81,6 +106,7 @@ def _find_renames(
         if not taken:
             return Renames(
                 old_names={name: each.renamed_from for name, each in wanted.items() if each.renamed_from is not None},
+                removed_names=taken_over,
                 conflicts=tuple(conflicts),
             )
         conflicts += taken

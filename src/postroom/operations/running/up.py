@@ -56,9 +56,9 @@ def _find_pipelines(definition: ApplicationDefinition) -> dict[str, bool]:
 def _apply(definition: ApplicationDefinition, url: str, home: Path, report: Report, backlog: Backlog | None) -> None:
     migrate(url)
     with connect(url, application_name="postroom apply") as connection:
-        apply(connection, definition, home=home, backlog=backlog)
-        for settled in settle_backlogs(connection, definition.name):
-            report(str(settled))
+        applied = apply(connection, definition, home=home, backlog=backlog)
+        for remark in (*map(str, settle_backlogs(connection, definition.name)), *applied.notes):
+            report(remark)
         for problem in create_watched_folders(connection, home):
             report(problem)
     report(f"Application {definition.name} is deployed")

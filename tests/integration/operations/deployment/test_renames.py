@@ -120,6 +120,45 @@ def test_a_removed_port_that_had_another_name_gets_its_instances_back(connection
     assert read_ids(connection)["C2"] == before
 
 
+def test_a_new_port_takes_over_the_kept_instances_of_the_name_that_it_is_renamed_from(connection: Connection) -> None:
+    deploy(connection, orders("C"))
+    send_ports.stop(connection, "C")
+    publish(connection, RoutingTable())
+    before = read_ids(connection)["C"]
+    deploy(connection, orders(), backlog=Backlog.KEEP)
+    planned = plan(connection, orders(("C2", "C")).definition(), home=HOME)
+    [step] = planned.select(ChangeKind.SEND_PORT, Action.CREATE)
+    assert step.note.endswith("takes over 1 instance (1 suspended) of 'C'")
+    assert deploy(connection, orders(("C2", "C"))).notes == ()
+    assert read_ids(connection) == {"C2": before}
+    [instance] = list_instances(connection, InstanceQuery())
+    assert (instance.service, instance.service_removed) == ("C2", False)
+    assert deploy(connection, orders(("C2", "C"))).changes == ()
+    assert find_violations(connection) == []
+
+
+def test_a_deployed_port_does_not_take_over_kept_instances_and_the_plan_says_so(connection: Connection) -> None:
+    deploy(connection, orders("C"))
+    publish(connection, RoutingTable())
+    deploy(connection, orders("C2"), backlog=Backlog.KEEP)
+    before = read_ids(connection)
+    orphaned = "The send port 'C' was removed before and still has 1 instance (1 ready to run)."
+    command = " Continue with: postroom instance reroute --all --port C"
+    assert plan(connection, orders("C2").definition(), home=HOME).notes == (orphaned + command,)
+    done = deploy(connection, orders(("C2", "C")))
+    assert done.notes == (f"{orphaned} 'C2' does not take them over, because it existed before.{command}",)
+    assert read_ids(connection) == before
+
+
+def test_a_name_that_is_declared_again_keeps_its_own_instances(connection: Connection) -> None:
+    deploy(connection, orders("C"))
+    publish(connection, RoutingTable())
+    before = read_ids(connection)["C"]
+    deploy(connection, orders(), backlog=Backlog.KEEP)
+    deploy(connection, orders(("C2", "C"), "C"))
+    assert read_ids(connection)["C"] == before
+
+
 def test_a_renamed_member_stays_in_its_group(connection: Connection) -> None:
     deploy(connection, orders("C", group=True))
     done = deploy(connection, orders(("C2", "C"), group=True))
