@@ -143,7 +143,17 @@ SET_BY = {
     "visible to filters like the party",
     "BTS.RetryInterval": f"{_SENDING}, in whole minutes",
     "BTS.RetryCount": f"{_SENDING}: how many retries are left",
-    "BTS.AckType": "a publisher: an `ACK` or `NACK` without a subscriber is dropped",
+    "BTS.AckDescription": "every NACK, written: the reason",
+    "BTS.AckFailureCategory": "every NACK, promoted: always 0",
+    "BTS.AckFailureCode": "every NACK, promoted: as `ErrorReport.FailureCode`",
+    "BTS.AckID": "every acknowledgement, promoted: the id of the message",
+    "BTS.AckOutboundTransportLocation": "every acknowledgement, promoted: the address of the send port",
+    "BTS.AckOwnerID": "every acknowledgement, promoted: the instance of the send port",
+    "BTS.AckRequired": "a publisher, who asks for an [ACK](../how-to/send-messages.md#acknowledgements)",
+    "BTS.AckSendPortID": "every acknowledgement, promoted",
+    "BTS.AckSendPortName": "every acknowledgement, promoted",
+    "BTS.AckType": "every acknowledgement, promoted: `ACK` or `NACK`. Without a subscriber it is dropped",
+    "BTS.CorrelationToken": "a publisher; its acknowledgements have it too, promoted",
     "BTS.SignatureCertificate": "messages that `components.SMime` has verified, written: the SHA-256 thumbprint of the "
     "signer's certificate",
     "BTS.SuspendMessageOnMappingFailure": "a pipeline component: if a map fails, only "

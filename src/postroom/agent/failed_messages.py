@@ -7,17 +7,21 @@ error message shares the parts of the original. It is published in the transacti
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from postroom.agent.error_messages import Failure, is_error_report
 from postroom.agent.idempotency import IdKind, derive_id, unit_for_failure
-from postroom.agent.publish import Publisher, StoredMessageBatch
+from postroom.agent.publish import Publisher, RoutingLock, StoredMessageBatch
 from postroom.agent.routing.matching import Matcher
 from postroom.errors import ClaimLost
 from postroom.message import Bytes, Message, Part
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
 from postroom.messagebox.storage.stored_messages import StoredContext
+
+#: Publishes another message in the transaction of an error message. Returns the hosts whose work queues get rows.
+PublishMore = Callable[[Connection], Collection[str]]
 
 
 class FailedMessages:
@@ -26,8 +30,16 @@ class FailedMessages:
     def __init__(self, queues: HostQueues) -> None:
         self._queues = queues
 
-    def route(self, connection: Connection, claimed: ClaimedMessage, failure: Failure) -> bool:
+    def route(
+        self,
+        connection: Connection,
+        claimed: ClaimedMessage,
+        failure: Failure,
+        *,
+        and_publish: PublishMore | None = None,
+    ) -> bool:
         """Publish the error message and complete the claimed message, in one transaction on ``connection``.
+        ``and_publish`` publishes another message in the same transaction, if the error message has a subscriber.
 
         Return False without writing if the error message has no subscriber that may receive it. The same applies if the
         claimed message is itself an error message. Raise ClaimLost if another host instance has claimed the message."""
@@ -39,7 +51,7 @@ class FailedMessages:
         unit = unit_for_failure(claimed.instance_id)
         error = Message(context=failure.build_context(original), message_id=derive_id(unit, IdKind.MESSAGE, 0))
         publisher = Publisher(connection, None)
-        batch = publisher.run(lambda matcher: ErrorMessage(error, unit, matcher, self._queues, claimed))
+        batch = publisher.run(lambda matcher: ErrorMessage(error, unit, matcher, self._queues, claimed, and_publish))
         return bool(len(batch.matches.rows))
 
 
@@ -47,11 +59,18 @@ class ErrorMessage(StoredMessageBatch):
     """An error message that replaces a claimed message and shares its parts."""
 
     def __init__(
-        self, error: Message, unit: uuid.UUID, matcher: Matcher, queues: HostQueues, claimed: ClaimedMessage
+        self,
+        error: Message,
+        unit: uuid.UUID,
+        matcher: Matcher,
+        queues: HostQueues,
+        claimed: ClaimedMessage,
+        and_publish: PublishMore | None = None,
     ) -> None:
         super().__init__(error, unit, matcher)
         self._queues = queues
         self._claimed = claimed
+        self._and_publish = and_publish
 
     def write_messages(self, connection: Connection) -> None:
         part_ids = self._queues.insert_error_message(
@@ -62,3 +81,8 @@ class ErrorMessage(StoredMessageBatch):
         # Names and contents are the original's and stored already. Only the ids are referred to.
         parts = [Part(name=str(part_id), body=Bytes(b""), part_id=part_id) for part_id in part_ids]
         self.routed.messages = [replace(self.message, parts=tuple(parts))]
+
+    def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
+        super().write_routes(connection, lock)
+        if self._and_publish is not None:
+            self.hosts = {*self.hosts, *self._and_publish(connection)}

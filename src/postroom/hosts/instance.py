@@ -144,6 +144,7 @@ class HostInstance:
                 host_instance=host_instance,
                 dequeuing=messaging,
                 service=EndpointManager(
+                    host=host,
                     ports=ports,
                     queues=queues,
                     resumed=ResumedInbound(host.name),

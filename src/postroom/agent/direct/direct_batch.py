@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from psycopg.pq import TransactionStatus
 
+from postroom.agent.acknowledgements import is_acknowledgement
 from postroom.agent.idempotency import IdKind, Receipt, derive_id, read_outcome, take_receipts
 from postroom.agent.originator import PublisherLogin, has_originator, resolve_originator, to_stored_originator
 from postroom.agent.publish import PublishBatch, RoutedMessages, RoutingLock, lock_current
@@ -21,7 +22,7 @@ from postroom.agent.routing.batch_matches import MatchResult
 from postroom.agent.routing.matching import IndexMatcher, Matcher, routing_failure
 from postroom.agent.routing_failure_reports import RoutingFailureReport, write_suspensions
 from postroom.errors import BadValue, DuplicateKey, PublishFailed, PublishResult, RoutingFailure, StateError
-from postroom.message import FRAGMENT_SIZE, Context, Message, Part
+from postroom.message import FRAGMENT_SIZE, Message, Part
 from postroom.messagebox.configuration import Host, ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask, SuspendedRow, write_fragments, write_messages
@@ -114,7 +115,7 @@ class DirectBatch(PublishBatch):
                 replace(message, context=resolve_originator(message.context, self._login)) for message in self._messages
             ]
         for message in self._messages:
-            if not _is_acknowledgement(message.context):
+            if not is_acknowledgement(message.context):
                 _write_large_bodies(connection, message)
         return bool(self._messages) or self._digest is not None
 
@@ -125,7 +126,7 @@ class DirectBatch(PublishBatch):
             row: self._bad_values.get(row) or _to_routing_failure(message, matches.unauthorised_hosts.get(row, ()))
             for row, message in enumerate(self._messages)
             # An acknowledgement without subscribers is dropped without a failure or a report (NRF-11).
-            if row not in routed and (row in self._bad_values or not _is_acknowledgement(message.context))
+            if row not in routed and (row in self._bad_values or not is_acknowledgement(message.context))
         }
         rejected = {
             row: failure for row, failure in failures.items() if not _is_suspended_on_failure(self._messages[row])
@@ -136,7 +137,7 @@ class DirectBatch(PublishBatch):
         self._suspended = failures
         self._stored_rows = sorted(routed | failures.keys())
         for row in self._stored_rows:
-            if _is_acknowledgement(self._messages[row].context):
+            if is_acknowledgement(self._messages[row].context):
                 _write_large_bodies(connection, self._messages[row])
         subscribers: list[list[str]] = [[] for _ in self._messages]
         for row, subscription_id in zip(matches.rows.tolist(), matches.subscription_ids.tolist(), strict=True):
@@ -318,11 +319,6 @@ def _build_results(
         PublishResult(message_id=message.message_id, failure=failures.get(row), report_id=report_ids.get(row))
         for row, message in enumerate(messages)
     ]
-
-
-def _is_acknowledgement(context: Context) -> bool:
-    """Return True for an acknowledgement. It is dropped without a report if it has no subscriber (NRF-11)."""
-    return context.get(BTS.AckType) in ("ACK", "NACK")
 
 
 def _is_suspended_on_failure(message: Message) -> bool:

@@ -23,6 +23,8 @@ class Disposition(Enum):
     COMPLETE = "completed"
     #: The service has completed the message in a transaction of its own.
     FINISHED = "finished"
+    #: The service has suspended the message in a transaction of its own.
+    SUSPENDED = "suspended"
     #: Nothing was attempted. The message returns to its queue.
     RELEASE = "released"
     #: Another host instance took over the claim. The result of this attempt is void.

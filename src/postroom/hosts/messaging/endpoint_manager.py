@@ -5,6 +5,7 @@ It opens the adapter of a send port at its first message, and reads the ports ag
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 import uuid
@@ -16,12 +17,14 @@ from pathlib import Path
 
 from postroom.adapters import Attempt, PortAdapter, SendAdapter, build
 from postroom.agent.resuming import ResumedInbound
+from postroom.backoff import Backoff
 from postroom.clock import Clock, system_clock
-from postroom.errors import ClaimLost, PostroomError, ReadInterrupted
+from postroom.errors import ClaimLost, PostroomError, ReadInterrupted, Unavailable
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
-from postroom.hosts.messaging.failures import MessagingFailures
+from postroom.hosts.messaging.acknowledgements import Acknowledgements
+from postroom.hosts.messaging.failures import MessagingFailures, describe_sent
 from postroom.message import Message
-from postroom.messagebox.configuration import SendPort, read_removed_name, read_send_ports
+from postroom.messagebox.configuration import Host, SendPort, read_removed_name, read_send_ports
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Suspension
 from postroom.messagebox.storage.copy_rows import QueueTask
@@ -29,6 +32,9 @@ from postroom.messagebox.storage.stored_messages import build_message
 from postroom.system_properties import BTS
 
 _DELIVER = QueueTask.DELIVER
+_ACK_REQUIRED = BTS.AckRequired.key
+_ACK_BACKOFF = Backoff(first=0.1, longest=5.0)
+_ACK_RETRIES = 8
 
 #: Builds the adapter of a port from its configuration. The adapter is not open yet.
 BuildAdapter = Callable[[PortAdapter, Path], SendAdapter]
@@ -40,6 +46,7 @@ class EndpointManager:
     def __init__(
         self,
         *,
+        host: Host,
         ports: OpenSendPorts,
         queues: HostQueues,
         resumed: ResumedInbound,
@@ -48,7 +55,8 @@ class EndpointManager:
         self._ports = ports
         self._queues = queues
         self._resumed = resumed
-        self._failures = MessagingFailures(queues, clock)
+        self._acknowledgements = Acknowledgements(host, queues, clock)
+        self._failures = MessagingFailures(queues, self._acknowledgements, clock)
 
     def prepare(self, connection: Connection, claimed: Sequence[ClaimedMessage]) -> None:
         services = {message.service for message in claimed if message.task == _DELIVER and message.service is not None}
@@ -78,6 +86,8 @@ class EndpointManager:
             outgoing = port.process(message)
             if outgoing is not None:
                 port.shared.get_open().send(outgoing, attempt)
+            if claimed.context and _ACK_REQUIRED in claimed.context:
+                return self._acknowledge(port.port, claimed, connections)
         except ClaimLost:
             return Disposition.DISCARD
         except ReadInterrupted:
@@ -87,6 +97,25 @@ class EndpointManager:
         finally:
             self._ports.release(port)
         return Disposition.COMPLETE
+
+    def _acknowledge(self, port: SendPort, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
+        """Complete a sent message, with an ACK if its publisher wants one.
+
+        A MessageBox that is unavailable is tried again for some seconds, because a retry would send the message
+        again."""
+        sent = describe_sent(port, claimed)
+        for failures in itertools.count(1):
+            try:
+                connection = connections.get_writing()
+                if sent is None or not self._acknowledgements.is_ack_wanted(connection, sent):
+                    return Disposition.COMPLETE
+                self._acknowledgements.complete(connection, claimed, sent)
+                break
+            except Unavailable:
+                if failures > _ACK_RETRIES:
+                    raise
+                time.sleep(_ACK_BACKOFF.delay(failures))
+        return Disposition.FINISHED
 
     def _receive(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         def complete(connection: Connection) -> None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 from postroom.adapters.dynamic.addresses import Endpoint, get_endpoint
+from postroom.agent.acknowledgements import SentMessage
 from postroom.agent.error_messages import Failure, get_message_type
 from postroom.agent.failed_messages import FailedMessages
 from postroom.agent.routing_failure_reports import Unroutable
 from postroom.clock import Clock
 from postroom.errors import ClaimLost, PostroomError, Unavailable, is_environment_error
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
+from postroom.hosts.messaging.acknowledgements import Acknowledgements
 from postroom.messagebox.configuration import ReceiveLocation, SendPort, read_receive_locations
+from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, ScheduledRetry, Suspension
 from postroom.messagebox.storage.stored_messages import StoredContext
 
@@ -25,29 +30,50 @@ _ENVIRONMENT_RETRY_DELAY = timedelta(seconds=1)
 class MessagingFailures:
     """Decides about failed messages of send ports and receive locations. Error messages are published here."""
 
-    def __init__(self, queues: HostQueues, clock: Clock) -> None:
+    def __init__(self, queues: HostQueues, acknowledgements: Acknowledgements, clock: Clock) -> None:
         self._failed_messages = FailedMessages(queues)
+        self._acknowledgements = acknowledgements
         self._clock = clock
 
     def handle_send_failure(
         self, port: SendPort, claimed: ClaimedMessage, connections: ThreadConnections, error: Exception
     ) -> Outcome:
-        """Retry the message, suspend it, or publish an error message."""
+        """Retry the message, suspend it, or publish an error message. A NACK goes with the last two."""
         outcome = _retry_or_suspend(port, claimed, error)
-        if not port.route_failures or not isinstance(outcome, Suspension):
+        if not isinstance(outcome, Suspension):
             return outcome
-        failure = Failure(
-            code=outcome.code,
-            description=outcome.description,
-            message_id=claimed.message_id,
-            instance_id=claimed.instance_id,
-            failed_at=self._clock(),
-            adapter=outcome.adapter,
-            uri=outcome.uri,
-            send_port=port.name,
-            message_type=_get_message_type(claimed),
+        return self._publish_failure(
+            claimed, lambda: self._suspend_or_route(port, claimed, connections.get_writing(), outcome), outcome
         )
-        return self._route_failure(claimed, connections, failure, otherwise=outcome)
+
+    def _suspend_or_route(
+        self, port: SendPort, claimed: ClaimedMessage, connection: Connection, suspension: Suspension
+    ) -> Outcome:
+        sent = describe_sent(port, claimed)
+        nack = None
+        if sent is not None and self._acknowledgements.is_nack_wanted(connection, sent):
+            nack = sent.build_nack(suspension)
+        if port.route_failures:
+            failure = Failure(
+                code=suspension.code,
+                description=suspension.description,
+                message_id=claimed.message_id,
+                instance_id=claimed.instance_id,
+                failed_at=self._clock(),
+                adapter=suspension.adapter,
+                uri=suspension.uri,
+                send_port=port.name,
+                message_type=_get_message_type(claimed),
+            )
+            publish_nack = None
+            if nack is not None:
+                publish_nack = partial(self._acknowledgements.publish_in_transaction, message=nack)
+            if self._failed_messages.route(connection, claimed, failure, and_publish=publish_nack):
+                return Disposition.FINISHED
+        if nack is None:
+            return suspension
+        self._acknowledgements.suspend(connection, claimed, suspension, nack)
+        return Disposition.SUSPENDED
 
     def handle_resume_failure(
         self, claimed: ClaimedMessage, connections: ThreadConnections, error: Exception
@@ -76,22 +102,41 @@ class MessagingFailures:
             message_type=get_message_type(unroutable.context) if unroutable else _get_message_type(claimed),
             report_id=unroutable.report_id if unroutable else None,
         )
-        return self._route_failure(claimed, connections, failure, otherwise=suspension)
 
-    def _route_failure(
-        self, claimed: ClaimedMessage, connections: ThreadConnections, failure: Failure, *, otherwise: Suspension
-    ) -> Outcome:
-        """Publish an error message. Return ``otherwise`` if it has no subscriber (FMR-09)."""
-        try:
+        def route() -> Outcome:
+            """Publish an error message. Suspend the message if that has no subscriber (FMR-09)."""
             routed = self._failed_messages.route(connections.get_writing(), claimed, failure)
+            return Disposition.FINISHED if routed else suspension
+
+        return self._publish_failure(claimed, route, suspension)
+
+    def _publish_failure(
+        self, claimed: ClaimedMessage, publish: Callable[[], Outcome], suspension: Suspension
+    ) -> Outcome:
+        """Call ``publish`` and return its outcome. Return ``suspension`` if a defect prevents it."""
+        try:
+            return publish()
         except ClaimLost:
             return Disposition.DISCARD
         except Exception as error:
             if is_environment_error(error):
                 return _retry_after_environment_error(error)
-            _log.exception("the error message for instance %s could not be published", claimed.instance_id)
-            return otherwise
-        return Disposition.FINISHED if routed else otherwise
+            _log.exception("the failure of instance %s could not be published", claimed.instance_id)
+            return suspension
+
+
+def describe_sent(port: SendPort, claimed: ClaimedMessage) -> SentMessage | None:
+    """Return what an acknowledgement says about a message. None if the message is gone."""
+    if claimed.context is None:
+        return None
+    return SentMessage(
+        message_id=claimed.message_id,
+        instance_id=claimed.instance_id,
+        context=StoredContext(claimed.context, {}, claimed.originator),
+        port_id=port.port_id,
+        port_name=port.name,
+        uri=_get_endpoint(port, claimed.context).uri,
+    )
 
 
 def _retry_or_suspend(port: SendPort, claimed: ClaimedMessage, error: Exception) -> Outcome:

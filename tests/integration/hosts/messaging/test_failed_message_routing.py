@@ -13,7 +13,7 @@ import pytest
 import tests
 from postroom.adapters import Attempt
 from postroom.agent.error_messages import Failure
-from postroom.agent.failed_messages import ErrorMessage, FailedMessages
+from postroom.agent.failed_messages import ErrorMessage, FailedMessages, PublishMore
 from postroom.clock import system_clock
 from postroom.errors import ClaimLost, DeliveryRefused, MessageBoxUnavailable
 from postroom.message import FRAGMENT_SIZE, Context, Message, Part
@@ -303,11 +303,18 @@ class FailOnce(FailedMessages):
         super().__init__(HostQueues("Default"))
         self._error: Exception | None = error
 
-    def route(self, connection: Connection, claimed: ClaimedMessage, failure: Failure) -> bool:
+    def route(
+        self,
+        connection: Connection,
+        claimed: ClaimedMessage,
+        failure: Failure,
+        *,
+        and_publish: PublishMore | None = None,
+    ) -> bool:
         error, self._error = self._error, None
         if error is not None:
             raise error
-        return super().route(connection, claimed, failure)
+        return super().route(connection, claimed, failure, and_publish=and_publish)
 
 
 def test_routing_a_failure_is_retried_after_a_database_error(

@@ -1,0 +1,75 @@
+"""Publishes the acknowledgements of send ports, in the transaction that completes or suspends the message."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection
+
+from postroom.agent.acknowledgements import PROMOTED, SentMessage, is_ack_required, is_acknowledgement
+from postroom.agent.direct.direct_batch import DirectBatch
+from postroom.agent.direct.message_agent import MessageAgent, Outbox
+from postroom.agent.publish import publish
+from postroom.agent.routing.matching import ProcedureMatcher
+from postroom.clock import Clock
+from postroom.errors import ClaimLost
+from postroom.message import Message
+from postroom.messagebox.configuration import Host
+from postroom.messagebox.connection import Connection, read_value
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, Suspension
+from postroom.messagebox.statements import statement
+
+
+class Acknowledgements:
+    """Publishes an ACK or a NACK if it may have a subscriber (ACK-02). The MessageBox matches them, because they are
+    rare."""
+
+    def __init__(self, host: Host, queues: HostQueues, clock: Clock) -> None:
+        self._host = host
+        self._queues = queues
+        self._clock = clock
+        # The last answer of has_subscriptions_by_property, with its routing version.
+        self._known: tuple[int, bool] = (0, False)
+
+    def is_ack_wanted(self, connection: Connection, sent: SentMessage) -> bool:
+        """Return True if the publisher has asked for an ACK and somebody may receive it."""
+        return is_ack_required(sent.context) and self._has_subscribers(connection)
+
+    def is_nack_wanted(self, connection: Connection, sent: SentMessage) -> bool:
+        """Return True if somebody may receive a NACK about the message."""
+        return not is_acknowledgement(sent.context) and self._has_subscribers(connection)
+
+    def complete(self, connection: Connection, claimed: ClaimedMessage, sent: SentMessage) -> None:
+        """Complete a message and publish its ACK. Raise ClaimLost if another host instance has the claim."""
+        self._publish_with(
+            connection, sent.build_ack(), lambda: self._queues.complete(connection, claimed.claim_id, [claimed.seq])
+        )
+
+    def suspend(self, connection: Connection, claimed: ClaimedMessage, suspension: Suspension, nack: Message) -> None:
+        """Suspend a message and publish its NACK. Raise ClaimLost if another host instance has the claim."""
+        self._publish_with(
+            connection,
+            nack,
+            lambda: self._queues.suspend(connection, claimed.claim_id, {claimed.seq: suspension}, self._clock()),
+        )
+
+    def publish_in_transaction(self, connection: Connection, message: Message) -> Collection[str]:
+        """Publish a NACK in the caller's transaction. Return the hosts whose work queues get rows."""
+        batch = DirectBatch(self._host, [message], ProcedureMatcher(), unit=uuid.uuid4())
+        publish(connection, batch)
+        return batch.hosts
+
+    def _publish_with(self, connection: Connection, message: Message, change_row: Callable[[], int]) -> None:
+        def work(connection: Connection, outbox: Outbox) -> None:
+            if change_row() != 1:
+                raise ClaimLost("Another host instance has taken over the message.")
+            outbox.publish(message)
+
+        MessageAgent(connection, self._host).transaction(work)
+
+    def _has_subscribers(self, connection: Connection) -> bool:
+        version = int(read_value(connection, "SELECT version FROM routing_version"))
+        if self._known[0] != version:
+            keys = [prop.key for prop in PROMOTED]
+            found = bool(read_value(connection, statement("queries/has_subscriptions_by_property"), keys))
+            self._known = version, found
+        return self._known[1]
