@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import threading
 import time
 from collections import Counter
@@ -34,6 +35,10 @@ from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.stop_signals import set_on_stop_signals
 
 _log = logging.getLogger(__name__)
+
+
+#: Each HTTP client needs a file descriptor, and so does each body that is received in a temporary file.
+_OPEN_FILES = 10_000
 
 
 def _hundred_per_processor() -> int:
@@ -247,6 +252,14 @@ class HostInstance:
         self.stop()
 
 
+def raise_file_limit(files: int) -> None:
+    """Let this process open this number of files, or as many as the system permits. The default is often 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = files if hard == resource.RLIM_INFINITY else min(files, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+
+
 def run_host(
     url: str,
     host_name: str,
@@ -262,6 +275,7 @@ def run_host(
     Raise NotFound, NotAllowed or Unavailable if it cannot start. In the main thread this handles both signals while
     the instance runs.
     """
+    raise_file_limit(_OPEN_FILES)
     stopping = stop or threading.Event()
     instance = HostInstance(
         url,

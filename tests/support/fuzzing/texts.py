@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import json
-import socket
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import h11
 
 import postroom
-from postroom.adapters.http.connection import ConnectionLimits, HttpConnection, RequestFailed, Response
+from postroom.adapters.http.connection import ClientProtocol, ConnectionLimits, HttpConnection
+from postroom.adapters.http.event_loop import WorkerPool
+from postroom.adapters.http.messages import RequestFailed, Response
 from postroom.application.definition import ApplicationDefinition
 from postroom.application.loading.load import load, read
 from postroom.errors import BadValue
@@ -24,20 +26,18 @@ from tests.support.fuzzing.target import MessageLost, Target
 
 def make_http_target() -> Target:
     """Return the target for the heads and the framing of requests. Each request gets one response."""
-    limits = ConnectionLimits(max_head_bytes=2_000, timeout=0.0, idle_seconds=0.0, max_body_seconds=0.0)
+    limits = ConnectionLimits(max_head_bytes=2_000)
 
     def check(data: bytes) -> str:
-        sent, received = socket.socketpair()
-        with sent, received:
-            sent.sendall(data)
-            sent.shutdown(socket.SHUT_WR)
-            statuses = list(_answer(received, limits))
-            received.close()
-            answered = _read_statuses(sent)
+        statuses, content = loop.run_until_complete(_answer(data, limits))
+        answered = _read_statuses(content)
         if answered != statuses:
             raise MessageLost(f"the responses are {answered} instead of {statuses}")
         return str(statuses[:3])
 
+    loop = asyncio.new_event_loop()
+    # The loop waits for nothing, and its sockets would be closed only with the process.
+    atexit.register(loop.close)
     words = [
         *b"GET|POST| HTTP/1.1\r\n| HTTP/1.0\r\n|\r\n\r\n|\r\n|\n|\r|: |\0|\xff|http://[::1/|/%00?a#b|0\r\n\r\n".split(
             b"|"
@@ -60,29 +60,58 @@ def make_http_target() -> Target:
     )
 
 
-def _answer(received: socket.socket, limits: ConnectionLimits) -> Iterator[int]:
-    """Serve the requests of a connection as the server does. Yield the status of each response."""
-    connection = HttpConnection(received, "192.0.2.1", limits)
-    while connection.wait_for_request():
+class _SentBytes(asyncio.Transport):
+    """A transport that collects what is sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.content = bytearray()
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        self.content += data
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def is_closing(self) -> bool:
+        return False
+
+
+async def _answer(data: bytes, limits: ConnectionLimits) -> tuple[list[int], bytes]:
+    """Serve the requests of a connection as the server does. Return the status of each response, and what was sent."""
+    reader = asyncio.StreamReader()
+    reader.feed_data(data)
+    reader.feed_eof()
+    transport = _SentBytes()
+    connection = HttpConnection(
+        reader,
+        transport,
+        ClientProtocol(reader),
+        remote="192.0.2.1",
+        limits=limits,
+        workers=WorkerPool(threads=1, max_waiting=0),
+    )
+    statuses: list[int] = []
+    while await connection.wait_for_request():
         try:
-            request = connection.read_head()
+            request = await connection.read_head()
             build_context(request)
-            size = sum(map(len, request.body))
+            size = sum([len(piece) async for piece in request.body])
             response = Response(status=202, content={"size": size})
         except RequestFailed as failed:
             response = failed.response
-        goes_on = connection.send(response, close=False)
-        yield response.status
-        if not goes_on:
-            return
+        has_next = await connection.send(response)
+        statuses.append(response.status)
+        if not has_next:
+            break
+    return statuses, bytes(transport.content)
 
 
-def _read_statuses(sent: socket.socket) -> list[int]:
+def _read_statuses(content: bytes) -> list[int]:
     """Parse the responses as a client does, and return their statuses."""
-    content = b""
-    with suppress(ConnectionResetError):
-        while chunk := sent.recv(1 << 16):
-            content += chunk
     statuses = []
     while content:
         client = h11.Connection(h11.CLIENT)

@@ -1,7 +1,8 @@
 """Authenticates HTTP requests by their head: API keys, and the passwords of Basic authentication.
 
 authentication = Authentication(api_keys={key_hash("…"): "Contoso"}, users={}, passwords=PasswordCheck())
-party = authentication.authenticate(request)          # None: respond with 401 and authentication.challenge
+party = authentication.find_known(request) or authentication.verify_password(request)
+# None: respond with 401 and authentication.challenge
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from postroom.credentials import KEY_HEADER, PasswordCheck, find_by_digest, key_hash
 
 if TYPE_CHECKING:
-    from postroom.adapters.http.connection import Request
+    from postroom.adapters.http.messages import Request
 
 
 def parse_basic(authorization: str | None) -> tuple[str, str] | None:
@@ -37,17 +38,31 @@ class Authentication:
     users: Mapping[str, str]
     passwords: PasswordCheck
 
-    def authenticate(self, request: Request) -> str | None:
-        """Return the party that sent the request: the owner of its API key, or its user. Return None if it has no
-        valid credentials."""
+    def find_known(self, request: Request) -> str | None:
+        """Return the party that sent the request: the owner of its API key, or a user whose password was verified
+        before. This is fast."""
         keys = [value.strip() for name, value in request.headers if name == KEY_HEADER]
         # Several keys are ambiguous: a proxy may have checked a different one.
         if len(keys) == 1 and (party := find_by_digest(self.api_keys, key_hash(keys[0]))) is not None:
             return party
-        given = parse_basic(request.header("authorization")) if self.users else None
+        given = self._parse_user(request)
+        if given is not None and self.passwords.was_verified(self.users.get(given[0]), given[1]):
+            return given[0]
+        return None
+
+    def has_password(self, request: Request) -> bool:
+        """Return True if ``verify_password`` may find a user."""
+        return self._parse_user(request) is not None
+
+    def verify_password(self, request: Request) -> str | None:
+        """Return the user that sent the request, or None if its password is not valid. This is slow by design."""
+        given = self._parse_user(request)
         if given is not None and self.passwords.verify(self.users.get(given[0]), given[1]):
             return given[0]
         return None
+
+    def _parse_user(self, request: Request) -> tuple[str, str] | None:
+        return parse_basic(request.header("authorization")) if self.users else None
 
     @property
     def challenge(self) -> str:

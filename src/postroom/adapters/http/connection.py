@@ -1,26 +1,32 @@
 """One connection of the HTTP/1.1 server: requests with streamed bodies and responses, with limits on everything.
 
-h11 implements the protocol.
+h11 implements the protocol. Everything here runs on the event loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from email.utils import format_datetime
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
 import h11
 
+from postroom.adapters.http.event_loop import WorkerPool
+from postroom.adapters.http.messages import Request, RequestFailed, Response, build_retry_response
 from postroom.clock import system_clock
+from postroom.message import Body, Bytes
 
 _RECEIVE_BYTES = 1 << 16
 _LINGER_SECONDS, _LINGER_BYTES = 2.0, 8 << 20
+#: After this number of events of one connection the others have their turn.
+_EVENTS_PER_TURN = 100
+_STOPPED_RETRY_SECONDS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,82 +46,83 @@ class ConnectionLimits:
     small_chunks: int = 5_000
     min_chunk_bytes: int = 16
     idle_seconds: float = 15.0
-    max_connections: int = 200
+    max_connections: int = 1_500
     client_connections: int = 50
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """A request whose head has been read.
+class ClientProtocol(asyncio.StreamReaderProtocol):
+    """The callbacks of a connection. ``on_end`` is called when the client closes its side or the connection breaks."""
 
-    ``body`` can be read once, entirely or in part. Reading it raises RequestFailed if the client exceeds a limit or
-    disconnects.
-    """
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        super().__init__(reader)
+        self.has_ended = False
+        self.on_end: Callable[[], object] | None = None
 
-    method: str
-    path: str
-    query: str
-    headers: tuple[tuple[str, str], ...]
-    """Names in lower case."""
-    remote: str
-    body: Iterator[bytes]
+    def eof_received(self) -> bool:
+        self._end()
+        return bool(super().eof_received())
 
-    def header(self, name: str) -> str | None:
-        """Return a header by its name in lower case. Several values are joined by commas."""
-        values = [value for one, value in self.headers if one == name]
-        return ", ".join(values) if values else None
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end()
+        super().connection_lost(error)
 
-
-@dataclass(frozen=True, kw_only=True)
-class Response:
-    """A response: a status and a JSON object."""
-
-    status: int
-    content: Mapping[str, object] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-class RequestFailed(Exception):
-    """The request is invalid, too large or incomplete. ``response`` describes the problem."""
-
-    def __init__(self, status: int, error: str) -> None:
-        super().__init__(error)
-        self.response = build_error_response(status, error)
-
-
-def build_error_response(status: int, error: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a response with an error message."""
-    return Response(status=status, content={"error": error}, headers=headers or {})
+    def _end(self) -> None:
+        self.has_ended = True
+        if self.on_end is not None:
+            self.on_end()
 
 
 class HttpConnection:
     """One connection: requests and responses in turn."""
 
-    def __init__(self, connected: socket.socket, remote: str, limits: ConnectionLimits) -> None:
-        self._socket = connected
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        transport: asyncio.Transport,
+        callbacks: ClientProtocol,
+        *,
+        remote: str,
+        limits: ConnectionLimits,
+        workers: WorkerPool,
+    ) -> None:
+        self._reader = reader
+        self._writer = asyncio.StreamWriter(transport, callbacks, reader, asyncio.get_running_loop())
+        self._callbacks = callbacks
         self._remote = remote
         self._limits = limits
+        self._workers = workers
         self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.max_head_bytes)
+        self._is_head_request = False
+        self._is_idle = True
+        self._is_stopping = False
+        self._awaited: asyncio.Future[Response] | None = None
+        # A drained transport has sent everything, so that the timeout applies to all of a response.
+        transport.set_write_buffer_limits(0)
 
-    def wait_for_request(self) -> bool:
-        """Wait for the start of another request. Return False if the client has closed the connection or is idle."""
+    async def wait_for_request(self) -> bool:
+        """Wait for the start of another request. Return False if the client has closed the connection or is idle, or
+        after ``stop``."""
+        if self._is_stopping:
+            return False
         if self._protocol.trailing_data[0]:
             return True
-        self._socket.settimeout(self._limits.idle_seconds)
+        self._is_idle = True
         try:
-            received = self._socket.recv(_RECEIVE_BYTES)
+            async with asyncio.timeout(self._limits.idle_seconds):
+                received = await self._reader.read(_RECEIVE_BYTES)
         except TimeoutError:
             return False
+        self._is_idle = False
         if not received:
             return False
         self._protocol.receive_data(received)
         return True
 
-    def read_head(self) -> Request:
-        deadline = time.monotonic() + self._limits.timeout
-        event = self._next_event(deadline)
+    async def read_head(self) -> Request:
+        event = await self.receive_event(time.monotonic() + self._limits.timeout)
         if not isinstance(event, h11.Request):
             raise RequestFailed(400, "The request ended early.")
+        self._is_head_request = event.method == b"HEAD"
         # The protocol limits only what is still incomplete.
         if (
             len(event.target) + sum(len(name) + len(value) for name, value in event.headers)
@@ -132,105 +139,187 @@ class HttpConnection:
             query=target.query,
             headers=tuple((name.decode("ascii"), value.decode("latin-1")) for name, value in event.headers),
             remote=self._remote,
-            body=self._body(),
+            body=_RequestBody(self, self._limits),
         )
 
-    def send(self, response: Response, *, close: bool) -> bool:
+    async def wait_for_response(self, awaited: Awaitable[Response]) -> Response | None:
+        """Return the awaited response, or None if the client has disconnected. It is cancelled then, and by ``stop``.
+
+        A client that closes its side of the connection while it waits counts as disconnected.
+        """
+        self._awaited = asyncio.ensure_future(awaited)
+        self._callbacks.on_end = self._awaited.cancel
+        if self._is_stopping or self._callbacks.has_ended:
+            self._awaited.cancel()
+        try:
+            return await self._awaited
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+        finally:
+            self._awaited = self._callbacks.on_end = None
+        if self._callbacks.has_ended:
+            return None
+        return build_retry_response("The host is stopping.", _STOPPED_RETRY_SECONDS)
+
+    def stop(self) -> None:
+        """Close the connection if it is idle, and cancel an awaited response. Otherwise the connection ends after the
+        response of the request in progress."""
+        self._is_stopping = True
+        if self._is_idle:
+            self._writer.close()
+        if self._awaited is not None:
+            self._awaited.cancel()
+
+    async def send(self, response: Response) -> bool:
         """Send a response. Return False if the connection ends with it."""
         # The unread rest of a body would be parsed as the next request.
-        unread = not self._is_all_read()
-        body = json.dumps(response.content).encode() + b"\n"
+        is_unread = not self._is_all_read()
+        body = response.body or Bytes(json.dumps(response.content).encode() + b"\n")
         headers = {
             "Date": format_datetime(system_clock(), usegmt=True),
-            "Content-Type": "application/json",
-            "Content-Length": str(len(body)),
+            "Content-Type": "application/json" if response.body is None else "application/octet-stream",
             **response.headers,
+            "Content-Length": str(body.size),
         }
-        if unread or close:
+        if is_unread or self._is_stopping:
             headers["Connection"] = "close"
-        self._socket.settimeout(self._limits.timeout)
+        head = h11.Response(
+            status_code=response.status, headers=list(headers.items()), reason=HTTPStatus(response.status).phrase
+        )
         try:
-            reason = HTTPStatus(response.status).phrase
-            self._send(
-                h11.Response(status_code=response.status, headers=list(headers.items()), reason=reason),
-                h11.Data(data=body),
-                h11.EndOfMessage(),
-            )
+            await self._send_body(self._protocol.send(head) or b"", body)
         except h11.LocalProtocolError:
             return False  # the client broke the protocol, so no response is possible
-        if unread:
-            self._linger()
-        if self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE and not close:
+        if is_unread:
+            await self._linger()
+        if self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE and not self._is_stopping:
             self._protocol.start_next_cycle()
             return True
         return False
 
-    def _is_all_read(self) -> bool:
-        with suppress(h11.RemoteProtocolError):
-            while self._protocol.their_state is h11.SEND_BODY and self._protocol.next_event() is not h11.NEED_DATA:
-                pass
-        return self._protocol.their_state is h11.DONE
+    async def close(self) -> None:
+        """Close the connection after everything is sent."""
+        self._writer.close()
+        try:
+            async with asyncio.timeout(_LINGER_SECONDS):
+                await self._writer.wait_closed()
+        except (OSError, TimeoutError):
+            self.abort()
 
-    def _send(self, *events: h11.Event) -> None:
-        self._socket.sendall(b"".join(self._protocol.send(event) or b"" for event in events))
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._writer.transport.abort()
 
-    def _body(self) -> Iterator[bytes]:
-        started = time.monotonic()
-        body_deadline, rate_deadline = started + self._limits.max_body_seconds, started + self._limits.timeout
+    async def send_continue(self) -> None:
+        """Tell a client that waits for it to send the body of its request."""
         if self._protocol.they_are_waiting_for_100_continue:
-            self._send(h11.InformationalResponse(status_code=100, headers=[], reason="Continue"))
-        min_chunk_bytes = self._limits.min_chunk_bytes
-        chunks = size = 0
-        while True:
-            event = self._next_event(min(body_deadline, rate_deadline, time.monotonic() + self._limits.timeout))
-            pieces: list[bytes] = []
-            while isinstance(event, h11.Data):
-                pieces.append(event.data)
-                size += len(event.data)
-                # The work for a chunk does not depend on its size, so small chunks would cost much time.
-                chunks += event.chunk_start
-                if chunks > self._limits.small_chunks + size // min_chunk_bytes:
-                    raise RequestFailed(400, f"The chunks of the body have less than {min_chunk_bytes} bytes.")
-                event = self._read_buffered()
-            if pieces:
-                piece = b"".join(pieces)
-                # Each byte extends the deadline, so a client below the minimum rate runs out of time.
-                rate_deadline += len(piece) / self._limits.min_bytes_per_second
-                yield piece
-            if isinstance(event, h11.EndOfMessage):
-                return
-            if event is not h11.NEED_DATA:
-                raise RequestFailed(400, "The request ended early.")
+            interim = h11.InformationalResponse(status_code=100, headers=[], reason="Continue")
+            await self._send(self._protocol.send(interim) or b"")
 
-    def _read_buffered(self) -> object:
+    def read_buffered(self) -> object:
         """Return the next event of what was received, or NEED_DATA."""
         try:
             return self._protocol.next_event()
         except h11.RemoteProtocolError as error:
             raise RequestFailed(error.error_status_hint, f"{str(error).rstrip('.')}.") from None
 
-    def _next_event(self, deadline: float) -> object:
-        while True:
-            event = self._read_buffered()
-            if event is not h11.NEED_DATA:
-                return event
+    async def receive_event(self, deadline: float) -> object:
+        """Return the next event. Raise RequestFailed after the deadline."""
+        while (event := self.read_buffered()) is h11.NEED_DATA:
             try:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise TimeoutError
-                self._socket.settimeout(left)
-                self._protocol.receive_data(self._socket.recv(_RECEIVE_BYTES))
+                async with asyncio.timeout(deadline - time.monotonic()):
+                    received = await self._reader.read(_RECEIVE_BYTES)
             except TimeoutError:
                 raise RequestFailed(408, "The request took too long.") from None
+            except OSError:
+                raise RequestFailed(400, "The request ended early.") from None
+            self._protocol.receive_data(received)
+        return event
 
-    def _linger(self) -> None:
-        """Read a little more from the client. A client that is cut off while it sends would lose the response."""
-        deadline, rest = time.monotonic() + _LINGER_SECONDS, _LINGER_BYTES
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_WR)
-            while rest > 0 and (left := deadline - time.monotonic()) > 0:
-                self._socket.settimeout(left)
-                received = self._socket.recv(_RECEIVE_BYTES)
-                if not received:
+    def _is_all_read(self) -> bool:
+        with suppress(h11.RemoteProtocolError):
+            for _ in range(_EVENTS_PER_TURN):
+                if self._protocol.their_state is not h11.SEND_BODY or self._protocol.next_event() is h11.NEED_DATA:
                     break
-                rest -= len(received)
+        return self._protocol.their_state is h11.DONE
+
+    async def _send_body(self, pending: bytes, body: Body) -> None:
+        """Send a body after the bytes that are pending."""
+        if isinstance(body, Bytes) and not self._is_head_request:
+            pending += self._protocol.send(h11.Data(data=body.data)) or b""
+        elif not self._is_head_request:
+            chunks = body.chunks()
+            while chunk := await self._workers.run(next, chunks, b""):
+                await self._send(pending + (self._protocol.send(h11.Data(data=chunk)) or b""))
+                pending = b""
+        await self._send(pending + (self._protocol.send(h11.EndOfMessage()) or b""))
+
+    async def _send(self, data: bytes) -> None:
+        self._writer.write(data)
+        async with asyncio.timeout(self._limits.timeout):
+            await self._writer.drain()
+
+    async def _linger(self) -> None:
+        """Read a little more from the client. A client that is cut off while it sends would lose the response."""
+        rest = _LINGER_BYTES
+        with suppress(OSError):
+            if self._writer.can_write_eof():
+                self._writer.write_eof()
+            async with asyncio.timeout(_LINGER_SECONDS):
+                while rest > 0 and (received := await self._reader.read(_RECEIVE_BYTES)):
+                    rest -= len(received)
+
+
+class _RequestBody:
+    """The body of a request, in the pieces that arrive."""
+
+    def __init__(self, connection: HttpConnection, limits: ConnectionLimits) -> None:
+        self._connection = connection
+        self._limits = limits
+        self._started_at: float | None = None
+        self._is_complete = False
+        self._chunks = self._size = 0
+
+    def __aiter__(self) -> _RequestBody:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._started_at is None:
+            self._started_at = time.monotonic()
+            await self._connection.send_continue()
+        pieces: list[bytes] = []
+        while not pieces and not self._is_complete:
+            await self._read_pieces(pieces, await self._connection.receive_event(self._get_deadline(self._started_at)))
+        if not pieces:
+            raise StopAsyncIteration
+        return b"".join(pieces)
+
+    def _get_deadline(self, started_at: float) -> float:
+        limits = self._limits
+        return min(
+            started_at + limits.max_body_seconds,
+            # Each byte extends this deadline, so a client below the minimum rate runs out of time.
+            started_at + limits.timeout + self._size / limits.min_bytes_per_second,
+            time.monotonic() + limits.timeout,
+        )
+
+    async def _read_pieces(self, pieces: list[bytes], event: object) -> None:
+        """Add everything that was received to ``pieces``."""
+        count = 0
+        while isinstance(event, h11.Data):
+            pieces.append(event.data)
+            self._size += len(event.data)
+            # The work for a chunk does not depend on its size, so small chunks would cost much time.
+            self._chunks += event.chunk_start
+            if self._chunks > self._limits.small_chunks + self._size // self._limits.min_chunk_bytes:
+                raise RequestFailed(400, f"The chunks of the body have less than {self._limits.min_chunk_bytes} bytes.")
+            count += 1
+            if count % _EVENTS_PER_TURN == 0:
+                await asyncio.sleep(0)
+            event = self._connection.read_buffered()
+        if isinstance(event, h11.EndOfMessage):
+            self._is_complete = True
+        elif event is not h11.NEED_DATA:
+            raise RequestFailed(400, "The request ended early.")

@@ -1,43 +1,48 @@
-"""A small HTTP/1.1 server: one thread per connection, with limits for all clients and for each client.
+"""A small HTTP/1.1 server on an event loop, with limits for all clients and for each client.
 
-    server = HttpServer("127.0.0.1", 8080, handle)
+    server = HttpServer("127.0.0.1", 8080, handle, loop=EventLoopThread(), workers=workers)
     server.start()
 
-The handler processes requests and is called from many threads.
+The handler is a coroutine function that runs on the event loop:
+
+    async def handle(request: Request) -> Response | Awaitable[Response]:
+        stored = await workers.run(store, request)          # synchronous work
+        return Response(status=202)                         # or: return asyncio.wrap_future(future)
+
+A handler that returns an awaitable lets the client wait for the response. A waiting client holds no thread. The
+awaitable is cancelled when the client disconnects, and when the server stops; the client gets a 503 then. Another
+thread resolves it with ``set_result`` of a ``concurrent.futures.Future``, or with ``call_soon_threadsafe`` of the loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import json
 import logging
 import socket
 import ssl
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
-from postroom.adapters.http.connection import (
-    ConnectionLimits,
-    HttpConnection,
-    Request,
-    RequestFailed,
-    Response,
-    build_error_response,
-)
+from postroom.adapters.http.connection import ClientProtocol, ConnectionLimits, HttpConnection
+from postroom.adapters.http.event_loop import EventLoopThread, WorkerPool
+from postroom.adapters.http.messages import Request, RequestFailed, Response, build_error_response
 
 _log = logging.getLogger(__name__)
 
-_ACCEPT_SECONDS = 0.2
+_ACCEPT_RETRY_SECONDS = 0.2
 _RETRY_SECONDS = 5
+_TLS_SHUTDOWN_SECONDS = 2.0
+_BUFFER_BYTES = 1 << 15
 _REJECTION = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: %d\r\nContent-Type: application/json\r\n"
     b"Content-Length: %d\r\nConnection: close\r\n\r\n"
 )
 
-Handler = Callable[[Request], Response]
+Handler = Callable[[Request], Awaitable[Response | Awaitable[Response]]]
 
 
 class HttpServer:
@@ -49,142 +54,148 @@ class HttpServer:
         port: int,
         handle: Handler,
         *,
+        loop: EventLoopThread,
+        workers: WorkerPool,
         tls: ssl.SSLContext | None = None,
         limits: ConnectionLimits | None = None,
     ) -> None:
         self._handle = handle
+        self._loop = loop
+        self._workers = workers
         self._tls = tls
         self._limits = limits or ConnectionLimits()
-        self._stopping = threading.Event()
-        self._free_connections = threading.Semaphore(self._limits.max_connections)
-        self._lock = threading.Lock()
+        self._is_stopping = False
         self._per_client: Counter[str] = Counter()
-        self._idle: set[socket.socket] = set()
-        self._threads: set[threading.Thread] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._connections: set[HttpConnection] = set()
         family = socket.AF_INET6 if ":" in listen else socket.AF_INET
         self._listener = socket.create_server((listen, port), family=family, backlog=128)
-        self._listener.settimeout(_ACCEPT_SECONDS)
-        self._acceptor = threading.Thread(target=self._accept, name=f"http {listen}:{port}", daemon=True)
+        self._listener.setblocking(False)
+        self._port = int(self._listener.getsockname()[1])
 
     @property
     def port(self) -> int:
         """The port that the server listens on, also if it was started with port 0."""
-        return int(self._listener.getsockname()[1])
+        return self._port
+
+    @property
+    def connections(self) -> int:
+        """The number of open connections."""
+        return len(self._tasks)
 
     def start(self) -> None:
-        self._acceptor.start()
+        self._loop.run(self._start())
 
     def stop(self, within: float = 10.0) -> None:
-        """Accept no more requests. Wait up to ``within`` seconds for requests in progress."""
-        deadline = time.monotonic() + within
-        self._stopping.set()
-        self._acceptor.join()
-        with self._lock:
-            for idle in self._idle:
-                with suppress(OSError):
-                    idle.shutdown(socket.SHUT_RDWR)
-            threads = list(self._threads)
-        for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+        """Accept no more requests, and answer the waiting clients. Wait up to ``within`` seconds for requests in
+        progress."""
+        self._loop.run(self._stop(within))
+
+    async def _start(self) -> None:
+        self._listen()
+
+    async def _stop(self, within: float) -> None:
+        if not self._is_stopping:
+            self._is_stopping = True
+            self._pause_listening()
+            self._listener.close()
+        for connection in self._connections:
+            connection.stop()
+        if self._tasks:
+            _, unfinished = await asyncio.wait(self._tasks, timeout=within)
+            for task in unfinished:
+                task.cancel()
+            if unfinished:
+                await asyncio.wait(unfinished)
+
+    def _listen(self) -> None:
+        """Accept connections if there are not too many."""
+        if not self._is_stopping and len(self._tasks) < self._limits.max_connections:
+            asyncio.get_running_loop().add_reader(self._listener, self._accept)
+
+    def _pause_listening(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._listener)
 
     def _accept(self) -> None:
-        with self._listener:
-            while not self._stopping.is_set():
-                if not self._free_connections.acquire(timeout=_ACCEPT_SECONDS):
-                    continue
-                try:
-                    connected, address = self._listener.accept()
-                except OSError as error:
-                    self._free_connections.release()
-                    if not isinstance(error, TimeoutError):
-                        # For example, no free file descriptors until another connection ends.
-                        _log.warning("a connection could not be accepted: %s", error)
-                        self._stopping.wait(_ACCEPT_SECONDS)
-                    continue
-                remote = str(address[0])
-                if self._admit(remote):
-                    self._start_thread(connected, remote)
-                else:
-                    self._free_connections.release()
-                    self._reject(connected, "There are too many connections from this address.")
-
-    def _admit(self, remote: str) -> bool:
-        """Count a connection of a client. Return False if the client has too many."""
+        """Accept one connection. The event loop calls this while clients wait to be accepted."""
+        try:
+            accepted, address = self._listener.accept()
+        except BlockingIOError:
+            return  # the client has given up
+        except OSError as error:
+            # For example, no free file descriptors until another connection ends.
+            _log.warning("a connection could not be accepted: %s", error)
+            self._pause_listening()
+            asyncio.get_running_loop().call_later(_ACCEPT_RETRY_SECONDS, self._listen)
+            return
+        accepted.setblocking(False)
+        remote = str(address[0])
         client = _identify_client(remote)
-        with self._lock:
-            if self._per_client[client] >= self._limits.client_connections:
-                return False
-            self._per_client[client] += 1
-            return True
+        if self._per_client[client] >= self._limits.client_connections:
+            self._reject(accepted, "There are too many connections from this address.")
+            return
+        self._per_client[client] += 1
+        task = asyncio.get_running_loop().create_task(self._serve(accepted, remote))
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._release, client))
+        if len(self._tasks) >= self._limits.max_connections:
+            self._pause_listening()
 
-    def _release(self, remote: str, thread: threading.Thread) -> None:
+    def _release(self, client: str, task: asyncio.Task[None]) -> None:
         """Count a connection that has ended."""
-        client = _identify_client(remote)
-        with self._lock:
-            self._threads.discard(thread)
-            self._per_client[client] -= 1
-            if not self._per_client[client]:
-                del self._per_client[client]
-        self._free_connections.release()
+        self._tasks.discard(task)
+        self._per_client[client] -= 1
+        if not self._per_client[client]:
+            del self._per_client[client]
+        self._listen()
 
-    def _start_thread(self, connected: socket.socket, remote: str) -> None:
-        thread = threading.Thread(target=self._serve, args=(connected, remote), daemon=True)
-        with self._lock:
-            self._threads.add(thread)
-        try:
-            thread.start()
-        except RuntimeError as error:
-            # No more threads or memory, until another connection ends.
-            _log.warning("a connection from %s could not be served: %s", remote, error)
-            self._release(remote, thread)
-            self._reject(connected, "There are not enough resources for this connection.")
-            self._stopping.wait(_ACCEPT_SECONDS)
-
-    def _reject(self, connected: socket.socket, why: str) -> None:
+    def _reject(self, accepted: socket.socket, why: str) -> None:
         """Respond with 503 if that is possible at once, and close the connection."""
-        with connected, suppress(OSError):
+        with accepted, suppress(OSError):
             if self._tls is None:
-                connected.settimeout(0.0)
                 body = json.dumps({"error": why}).encode() + b"\n"
-                connected.sendall(_REJECTION % (_RETRY_SECONDS, len(body)) + body)
-                connected.shutdown(socket.SHUT_WR)
-                connected.recv(1 << 16)  # a close before the request is read would discard the response
+                accepted.sendall(_REJECTION % (_RETRY_SECONDS, len(body)) + body)
+                accepted.shutdown(socket.SHUT_WR)
+                accepted.recv(1 << 16)  # a close before the request is read would discard the response
 
-    def _serve(self, connected: socket.socket, remote: str) -> None:
+    async def _serve(self, accepted: socket.socket, remote: str) -> None:
         try:
-            with connected:
-                connected.settimeout(self._limits.timeout)
-                if self._tls is None:
-                    self._serve_requests(connected, remote)
-                else:
-                    with self._tls.wrap_socket(connected, server_side=True) as secured:
-                        self._serve_requests(secured, remote)
+            with accepted:
+                connection = await self._open_connection(accepted, remote)
+                self._connections.add(connection)
+                try:
+                    if not self._is_stopping:
+                        await self._serve_requests(connection, remote)
+                    await connection.close()
+                finally:
+                    self._connections.discard(connection)
+                    connection.abort()
         except OSError as error:
             _log.debug("%s disconnected: %s", remote, error)
         except Exception:
             _log.exception("a connection from %s failed", remote)
-        finally:
-            self._release(remote, threading.current_thread())
 
-    def _serve_requests(self, connected: socket.socket, remote: str) -> None:
-        connection = HttpConnection(connected, remote, self._limits)
-        while not self._stopping.is_set():
-            with self._lock:
-                self._idle.add(connected)
+    async def _open_connection(self, accepted: socket.socket, remote: str) -> HttpConnection:
+        reader = asyncio.StreamReader(limit=_BUFFER_BYTES)
+        callbacks = ClientProtocol(reader)
+        tls = {"ssl_handshake_timeout": self._limits.timeout, "ssl_shutdown_timeout": _TLS_SHUTDOWN_SECONDS}
+        transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: callbacks, accepted, ssl=self._tls, **({} if self._tls is None else tls)
+        )
+        return HttpConnection(reader, transport, callbacks, remote=remote, limits=self._limits, workers=self._workers)
+
+    async def _serve_requests(self, connection: HttpConnection, remote: str) -> None:
+        while await connection.wait_for_request():
             try:
-                if self._stopping.is_set() or not connection.wait_for_request():
-                    return
-            finally:
-                with self._lock:
-                    self._idle.discard(connected)
-            try:
-                response = self._handle(connection.read_head())
+                response: Response | Awaitable[Response] | None = await self._handle(await connection.read_head())
+                if not isinstance(response, Response | None):
+                    response = await connection.wait_for_response(response)
             except RequestFailed as failed:
                 response = failed.response
             except Exception:
                 _log.exception("a request from %s could not be handled", remote)
                 response = build_error_response(500, "An internal error occurred.")
-            if not connection.send(response, close=self._stopping.is_set()):
+            if response is None or not await connection.send(response):
                 return
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.adapters.http.connection import ConnectionLimits
+from postroom.adapters.http.event_loop import EventLoopThread, WorkerPool
 from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.adapters.http.server import HttpServer
 from postroom.background_loop import BackgroundLoop
@@ -23,7 +24,9 @@ from postroom.messagebox.streams.throttle import ThrottleWatch
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 1.0
+#: Each worker thread uses one connection to the MessageBox at a time.
 _CONNECTIONS = 10
+_MAX_WAITING_CALLS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +70,8 @@ class HttpLocations:
         self._throttle = ThrottleWatch(host_id)
         self._configuration = LazyConnection(connect)
         self._connections = SharedConnections(connect, _CONNECTIONS)
+        self._event_loop = EventLoopThread()
+        self._workers = WorkerPool(threads=_CONNECTIONS, max_waiting=_MAX_WAITING_CALLS)
         self._open: dict[Listener, _OpenListener] = {}
         self._problems: dict[Listener | str, str] = {}
         self.loop = BackgroundLoop("http locations", self._step)
@@ -75,6 +80,8 @@ class HttpLocations:
         """Close every listener after its requests in progress. Call this after the loop has ended."""
         for listener in list(self._open):
             self._close(listener, within)
+        self._event_loop.close()
+        self._workers.close()
         self._connections.close()
         self._configuration.close()
 
@@ -119,12 +126,20 @@ class HttpLocations:
                 self._listen(listener, locations)
 
     def _listen(self, listener: Listener, locations: Locations) -> None:
-        requests = HttpRequests(self._connections, self._throttle)
+        requests = HttpRequests(self._connections, self._throttle, self._workers)
         requests.locations = locations
         try:
             tls = None if listener.certificate is None else _create_tls_context(*listener.certificate)
             limits = ConnectionLimits(timeout=listener.timeout, client_connections=listener.client_connections)
-            server = HttpServer(listener.listen, listener.port, requests, tls=tls, limits=limits)
+            server = HttpServer(
+                listener.listen,
+                listener.port,
+                requests,
+                loop=self._event_loop,
+                workers=self._workers,
+                tls=tls,
+                limits=limits,
+            )
         except OSError as error:
             # Another instance of this host may use the port now and release it later.
             self._warn(listener, f"cannot listen on {listener.listen}:{listener.port}: {error}")

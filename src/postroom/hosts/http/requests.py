@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import math
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from postroom.adapters.http.authentication import Authentication, parse_basic
-from postroom.adapters.http.connection import Request, RequestFailed, Response, build_error_response
+from postroom.adapters.http.event_loop import WorkerPool
+from postroom.adapters.http.messages import (
+    Request,
+    RequestFailed,
+    Response,
+    build_error_response,
+    build_retry_response,
+)
 from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.agent.idempotency import interchange_for_key, start_request_digest
 from postroom.clock import Clock, system_clock
@@ -30,62 +38,91 @@ _log = logging.getLogger(__name__)
 _CREDENTIALS = {"authorization", "cookie", "proxy-authorization"}
 _MAX_KEY_LENGTH = 256
 _CONNECTION_TIMEOUT = 10.0
+#: The maximum size of a body that is kept in memory. Many clients send at once, so it is small.
+_MAX_IN_MEMORY = 1 << 17
 _UNAVAILABLE_RETRY_SECONDS, _DISABLED_RETRY_SECONDS = 5, 30
+
+#: A check needs 16 MB of memory.
+_PASSWORD_CHECKS_AT_ONCE = 2
 
 #: Receive locations by path.
 Locations = Mapping[str, ReceiveLocation]
 
 
 class HttpRequests:
-    """Handles requests for the locations of one listener. Called from many threads."""
+    """Handles requests for the locations of one listener.
 
-    def __init__(self, connections: SharedConnections, throttle: ThrottleWatch, *, clock: Clock = system_clock) -> None:
+    It runs on the event loop. What needs a connection to the MessageBox, or much time, runs in a worker thread.
+    """
+
+    def __init__(
+        self,
+        connections: SharedConnections,
+        throttle: ThrottleWatch,
+        workers: WorkerPool,
+        *,
+        clock: Clock = system_clock,
+    ) -> None:
         self._connections = connections
         self._clock = clock
         self._throttle = throttle
+        self._workers = workers
         self._passwords = PasswordCheck()
+        # A request that waits for the check of its password holds no thread.
+        self._password_checks = asyncio.Semaphore(_PASSWORD_CHECKS_AT_ONCE)
         self.locations: Locations = {}
 
-    def __call__(self, request: Request) -> Response:
+    async def __call__(self, request: Request) -> Response:
         location = self.locations.get(request.path)
         if location is None:
             return build_error_response(404, f"There is no receive location at {request.path}.")
         if request.method != "POST":
             return build_error_response(405, f"{request.method} is not allowed. Use POST.", {"Allow": "POST"})
         assert isinstance(location.adapter, HttpReceive)
+        self._workers.check_capacity()
         party: str | None = None
         if location.adapter.needs_authentication:
             authentication = Authentication(
                 api_keys=location.adapter.api_keys, users=location.adapter.users, passwords=self._passwords
             )
-            party = authentication.authenticate(request)
+            party = await self._authenticate(authentication, request)
             if party is None:
                 return _reject_unauthenticated(location, request, authentication)
         if not location.enabled:
-            return _retry_later("This receive location is disabled.", _DISABLED_RETRY_SECONDS)
+            return build_retry_response("This receive location is disabled.", _DISABLED_RETRY_SECONDS)
         if not location.receives_at(self._clock()):
-            return _retry_later("This receive location is outside its schedule.", _DISABLED_RETRY_SECONDS)
+            return build_retry_response("This receive location is outside its schedule.", _DISABLED_RETRY_SECONDS)
         try:
-            throttle = self._current_throttle(location.location_id)
+            throttle = await self._current_throttle(location.location_id)
             if throttle is not None:
-                return _retry_later(f"The MessageBox is busy: {throttle.reason}.", max(1, math.ceil(throttle.delay)))
-            return self._accept(location, location.adapter.max_bytes, request, party)
+                delay = max(1, math.ceil(throttle.delay))
+                return build_retry_response(f"The MessageBox is busy: {throttle.reason}.", delay)
+            return await self._accept(location, location.adapter.max_bytes, request, party)
         except Unavailable:
-            return _retry_later("The MessageBox is unavailable.", _UNAVAILABLE_RETRY_SECONDS)
+            return build_retry_response("The MessageBox is unavailable.", _UNAVAILABLE_RETRY_SECONDS)
         except NotAllowed:
-            return _retry_later("This receive location has moved to another host.", _UNAVAILABLE_RETRY_SECONDS)
+            return build_retry_response("This receive location has moved to another host.", _UNAVAILABLE_RETRY_SECONDS)
         except KeyReused as error:
             return build_error_response(422, f"{error.what} {error.hint}")
         except MissingReference:
             return build_error_response(404, f"The receive location at {request.path} was deleted.")
 
-    def _current_throttle(self, location_id: uuid.UUID) -> Throttle | None:
+    async def _authenticate(self, authentication: Authentication, request: Request) -> str | None:
+        if (party := authentication.find_known(request)) is not None or not authentication.has_password(request):
+            return party
+        async with self._password_checks:
+            return await self._workers.run(authentication.verify_password, request)
+
+    async def _current_throttle(self, location_id: uuid.UUID) -> Throttle | None:
         if not self._throttle.is_due():
             return self._throttle.get_last(location_id)
+        return await self._workers.run(self._read_throttle, location_id)
+
+    def _read_throttle(self, location_id: uuid.UUID) -> Throttle | None:
         with self._connections.borrow(_CONNECTION_TIMEOUT) as connection:
             return self._throttle.current(connection, location_id)
 
-    def _accept(self, location: ReceiveLocation, max_bytes: int, request: Request, party: str | None) -> Response:
+    async def _accept(self, location: ReceiveLocation, max_bytes: int, request: Request, party: str | None) -> Response:
         announced = request.header("content-length")
         if announced is not None and int(announced) > max_bytes:
             raise RequestFailed(413, f"The body has {announced} bytes; the maximum is {max_bytes}.")
@@ -95,15 +132,25 @@ class HttpRequests:
             context = build_context(request, party)
         except BadValue as error:
             raise RequestFailed(400, error.what) from None
-        # Read the whole body first: a slow client must not block a connection and a transaction.
-        body = _spool(request.body, max_bytes, digest)
-        with self._connections.borrow(_CONNECTION_TIMEOUT) as connection:
-            _store(connection, location, interchange_id, context, body, None if digest is None else digest.digest())
+        # Read the whole body first: a slow client must not block a thread, a connection and a transaction.
+        body = await read_body(request, max_bytes, digest, self._workers)
+        await self._workers.run(self._store, location, interchange_id, context, body, digest)
         return Response(
             status=202,
             content={"interchange_id": str(interchange_id)},
             headers={"Postroom-Interchange-Id": str(interchange_id)},
         )
+
+    def _store(
+        self,
+        location: ReceiveLocation,
+        interchange_id: uuid.UUID,
+        context: Context,
+        body: Body,
+        digest: hashlib.blake2b | None,
+    ) -> None:
+        with self._connections.borrow(_CONNECTION_TIMEOUT) as connection:
+            _store(connection, location, interchange_id, context, body, None if digest is None else digest.digest())
 
 
 def build_context(request: Request, party: str | None = None) -> Context:
@@ -162,21 +209,20 @@ def _store(
         inbox.is_known(connection, interchange_id, digest=digest)
 
 
-def _spool(chunks: Iterator[bytes], max_bytes: int, digest: hashlib.blake2b | None) -> Body:
+async def read_body(request: Request, max_bytes: int, digest: hashlib.blake2b | None, workers: WorkerPool) -> Body:
     """Read a whole body: into memory if it is small, otherwise into a temporary file. Add it to the digest."""
-    spool = Spool()
-    for chunk in chunks:
-        if spool.size + len(chunk) > max_bytes:
+    spool = Spool(max_in_memory=_MAX_IN_MEMORY)
+    async for piece in request.body:
+        if spool.size + len(piece) > max_bytes:
             raise RequestFailed(413, f"The body has more than {max_bytes} bytes.")
+        if digest is not None:
+            digest.update(piece)
         try:
-            if digest is not None:
-                digest.update(chunk)
-            spool.write(chunk)
+            if spool.size + len(piece) <= _MAX_IN_MEMORY:
+                spool.write(piece)
+            else:
+                await workers.run(spool.write, piece)
         except OSError as error:
             _log.error("the body of an HTTP request cannot be written to a temporary file: %s", error)
             raise RequestFailed(507, "There is not enough disk space for the body.") from None
     return spool.body
-
-
-def _retry_later(why: str, seconds: int) -> Response:
-    return build_error_response(503, why, {"Retry-After": str(seconds)})

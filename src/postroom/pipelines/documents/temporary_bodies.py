@@ -83,14 +83,15 @@ def join_bodies(first: Body, second: Body, *, offset: int) -> Body:
 class Spool:
     """Collects bytes. ``body`` returns all of them, ``slice`` a range."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_in_memory: int = MAX_IN_MEMORY) -> None:
+        self._max_in_memory = max_in_memory
         self._buffer = bytearray()
         self._file: _UnnamedFile | None = None
         self.size = 0
 
     def write(self, data: bytes) -> None:
         self.size += len(data)
-        if self._file is None and self.size <= MAX_IN_MEMORY:
+        if self._file is None and self.size <= self._max_in_memory:
             self._buffer += data
             return
         if self._file is None:

@@ -11,26 +11,42 @@ from http.client import HTTPConnection
 
 import pytest
 
-from postroom.adapters.http.connection import ConnectionLimits, Request, Response
+from postroom.adapters.http.connection import ConnectionLimits
+from postroom.adapters.http.event_loop import EventLoopThread, WorkerPool
+from postroom.adapters.http.messages import Request, Response
 from postroom.adapters.http.server import Handler, HttpServer
+from postroom.pipelines.documents.temporary_bodies import Spool
 from tests.support.waiting import PATIENCE, wait_until
 
 
-def echo(request: Request) -> Response:
+async def echo(request: Request) -> Response:
     """Return the received request."""
-    size = sum(map(len, request.body))
+    size = sum([len(piece) async for piece in request.body])
     content = {"method": request.method, "path": request.path, "query": request.query, "size": size}
     return Response(status=200, content={**content, "remote": request.remote})
 
 
+@pytest.fixture
+def workers() -> Iterator[WorkerPool]:
+    workers = WorkerPool(threads=4, max_waiting=2)
+    yield workers
+    workers.close()
+
+
 @contextmanager
-def run_server(handle: Handler = echo, limits: ConnectionLimits | None = None) -> Iterator[HttpServer]:
-    server = HttpServer("127.0.0.1", 0, handle, limits=limits)
+def run_server(
+    handle: Handler = echo, limits: ConnectionLimits | None = None, workers: WorkerPool | None = None
+) -> Iterator[HttpServer]:
+    loop = EventLoopThread()
+    workers = workers or WorkerPool(threads=1, max_waiting=0)
+    server = HttpServer("127.0.0.1", 0, handle, loop=loop, workers=workers, limits=limits)
     server.start()
     try:
         yield server
     finally:
         server.stop()
+        loop.close()
+        workers.close()
 
 
 def exchange(server: HttpServer, sent: bytes) -> bytes:
@@ -74,7 +90,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
         (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
         (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
         (b"POST / HTTP/1.1\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n" % (b"x" * 20_000), 431),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: %s\r\n\r\n" % (b"x" * 20_000), 431),
         (b"POST / HTTP/1.1\r\nHost: x\r\nX: %s" % (b"x" * 20_000), 431),
     ],
 )
@@ -128,7 +144,7 @@ def test_a_body_below_the_minimum_rate_is_rejected(limits: ConnectionLimits) -> 
 
 
 def test_an_answer_before_the_body_reaches_a_client_that_still_sends() -> None:
-    def refuse(request: Request) -> Response:
+    async def refuse(request: Request) -> Response:
         return Response(status=413)
 
     with run_server(refuse) as server:
@@ -143,8 +159,8 @@ def test_an_answer_before_the_body_reaches_a_client_that_still_sends() -> None:
 def test_100_continue_is_sent_only_if_the_body_is_read() -> None:
     head = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
 
-    def choose(request: Request) -> Response:
-        return echo(request) if request.path == "/wanted" else Response(status=404)
+    async def choose(request: Request) -> Response:
+        return await echo(request) if request.path == "/wanted" else Response(status=404)
 
     with run_server(choose) as server:
         assert exchange(server, head % b"/unwanted").startswith(b"HTTP/1.1 404 ")
@@ -156,10 +172,10 @@ def test_100_continue_is_sent_only_if_the_body_is_read() -> None:
 
 
 def test_an_exception_of_the_handler_is_a_500_and_the_server_continues() -> None:
-    def fail(request: Request) -> Response:
+    async def fail(request: Request) -> Response:
         if request.path == "/fail":
             raise RuntimeError("no")
-        return echo(request)
+        return await echo(request)
 
     with run_server(fail) as server:
         connection = HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
@@ -183,15 +199,19 @@ def test_connections_above_the_limit_wait() -> None:
         second.close()
 
 
-def test_stop_finishes_requests_in_progress_and_closes_idle_connections() -> None:
+def test_stop_finishes_requests_in_progress_and_closes_idle_connections(workers: WorkerPool) -> None:
     entered, release = threading.Event(), threading.Event()
 
-    def wait(request: Request) -> Response:
+    def work() -> None:
         entered.set()
         assert release.wait(PATIENCE)
-        return echo(request)
 
-    server = HttpServer("127.0.0.1", 0, wait)
+    async def wait(request: Request) -> Response:
+        await workers.run(work)
+        return await echo(request)
+
+    loop = EventLoopThread()
+    server = HttpServer("127.0.0.1", 0, wait, loop=loop, workers=workers)
     server.start()
     idle = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
     busy = HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
@@ -218,6 +238,7 @@ def test_stop_finishes_requests_in_progress_and_closes_idle_connections() -> Non
     wait_until(refused, what="a closed port")
     idle.close()
     busy.close()
+    loop.close()
 
 
 CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -250,28 +271,35 @@ def exchange_until(server: HttpServer, sent: bytes, expected: bytes) -> bool:
     return wait_until(lambda: expected in exchange(server, sent), what="an accepted connection")
 
 
-def test_a_thread_that_cannot_be_started_costs_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    started = threading.Thread.start
+def test_a_thread_that_cannot_be_started_costs_one_request(
+    monkeypatch: pytest.MonkeyPatch, workers: WorkerPool
+) -> None:
+    start_thread = threading.Thread.start
     failures = iter([True])
 
     def start(thread: threading.Thread) -> None:
         if next(failures, False):
             raise RuntimeError("can't start new thread")
-        started(thread)
+        start_thread(thread)
 
-    with run_server(limits=ConnectionLimits(max_connections=1, client_connections=1)) as server:
+    async def work(request: Request) -> Response:
+        await workers.run(int)
+        return await echo(request)
+
+    with run_server(work, ConnectionLimits(max_connections=1, client_connections=1)) as server:
         monkeypatch.setattr(threading.Thread, "start", start)
         request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-        with suppress(ConnectionResetError):
-            assert exchange(server, request).startswith(b"HTTP/1.1 503 ")
+        received = exchange(server, request)
+        assert received.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After: " in received
         assert exchange_until(server, request, b" 200 ")
 
 
 def test_one_byte_chunks_are_read_together() -> None:
     pieces: list[int] = []
 
-    def count(request: Request) -> Response:
-        pieces.extend(map(len, request.body))
+    async def count(request: Request) -> Response:
+        pieces.extend([len(piece) async for piece in request.body])
         return Response(status=200)
 
     with run_server(count) as server:
@@ -294,3 +322,69 @@ def test_small_chunks_are_accepted_if_the_average_is_large_enough() -> None:
     body = b"1\r\nx\r\n" * 5_000 + (b"20\r\n" + b"y" * 32 + b"\r\n") * 5_000
     with run_server() as server:
         assert b'"size": 165000' in exchange(server, CHUNKED + body + b"0\r\n\r\n")
+
+
+def test_a_head_request_gets_the_head_of_its_response() -> None:
+    with run_server() as server:
+        received = exchange(server, b"HEAD / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert received.startswith(b"HTTP/1.1 200 ")
+    assert received.endswith(b"\r\n\r\n")
+
+
+def test_a_response_with_a_large_body_is_sent_in_pieces() -> None:
+    spool = Spool(max_in_memory=10)
+    content = bytes(number % 251 for number in range(3_000_000))
+    spool.write(content)
+
+    async def answer(request: Request) -> Response:
+        return Response(status=200, body=spool.body, headers={"Content-Type": "text/plain"})
+
+    with run_server(answer) as server:
+        connection = HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
+        for _ in range(2):
+            connection.request("GET", "/")
+            received = connection.getresponse()
+            assert received.headers["Content-Type"] == "text/plain"
+            assert received.read() == content
+        connection.close()
+
+
+def test_a_client_that_does_not_read_its_response_is_disconnected() -> None:
+    sent = Spool(max_in_memory=10)
+    sent.write(bytes(50_000_000))
+
+    entered = threading.Event()
+
+    async def answer(request: Request) -> Response:
+        entered.set()
+        return Response(status=200, body=sent.body)
+
+    with run_server(answer, ConnectionLimits(timeout=0.2)) as server, connect_from(server, "127.0.0.1") as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert entered.wait(PATIENCE)
+        wait_until(lambda: not server.connections, what="the end of the connection")
+
+
+def test_a_full_worker_pool_admits_no_requests() -> None:
+    entered, released = threading.Semaphore(0), threading.Event()
+    workers = WorkerPool(threads=1, max_waiting=1)
+
+    async def work(request: Request) -> Response:
+        workers.check_capacity()
+        entered.release()
+        await workers.run(released.wait, PATIENCE)
+        return Response(status=200)
+
+    request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    with run_server(work, workers=workers) as server, ExitStack() as stack:
+        admitted = [stack.enter_context(connect_from(server, "127.0.0.1")) for _ in range(2)]
+        for client in admitted:
+            client.sendall(request)
+            assert entered.acquire(timeout=PATIENCE)
+        rejected = exchange(server, request)
+        assert rejected.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After: 1\r\n" in rejected
+        released.set()
+        for client in admitted:
+            assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
+        assert exchange(server, request).startswith(b"HTTP/1.1 200 ")

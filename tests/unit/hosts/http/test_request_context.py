@@ -1,17 +1,23 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import AsyncIterator
 
 import pytest
 
-from postroom.adapters.http.connection import Request
+from postroom.adapters.http.messages import Request
 from postroom.hosts.http.requests import build_context
 from postroom.system_properties import HTTP
 
 
+async def no_body() -> AsyncIterator[bytes]:
+    return
+    yield b""
+
+
 def request(authorization: str) -> Request:
     headers = (("authorization", authorization),)
-    return Request(method="POST", path="/", query="", headers=headers, remote="192.0.2.1", body=iter(()))
+    return Request(method="POST", path="/", query="", headers=headers, remote="192.0.2.1", body=no_body())
 
 
 def test_the_user_name_of_basic_authentication_is_written() -> None:

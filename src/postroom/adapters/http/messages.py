@@ -1,0 +1,58 @@
+"""Requests and responses of the HTTP server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+
+from postroom.message import Body
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A request whose head has been read.
+
+    ``body`` can be read once, entirely or in part. Reading it raises RequestFailed if the client exceeds a limit or
+    disconnects.
+    """
+
+    method: str
+    path: str
+    query: str
+    headers: tuple[tuple[str, str], ...]
+    """Names in lower case."""
+    remote: str
+    body: AsyncIterator[bytes]
+
+    def header(self, name: str) -> str | None:
+        """Return a header by its name in lower case. Several values are joined by commas."""
+        values = [value for one, value in self.headers if one == name]
+        return ", ".join(values) if values else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Response:
+    """A response: a status with a JSON object, or with ``body`` if there is one."""
+
+    status: int
+    content: Mapping[str, object] = field(default_factory=dict)
+    body: Body | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class RequestFailed(Exception):
+    """The request is not processed: it is invalid, too large or incomplete. ``response`` describes the problem."""
+
+    def __init__(self, status: int, error: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(error)
+        self.response = build_error_response(status, error, headers)
+
+
+def build_error_response(status: int, error: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a response with an error message."""
+    return Response(status=status, content={"error": error}, headers=headers or {})
+
+
+def build_retry_response(error: str, seconds: int) -> Response:
+    """Return a 503: the client should send the request again after this time."""
+    return build_error_response(503, error, {"Retry-After": str(seconds)})
