@@ -16,10 +16,13 @@ from postroom.pipelines.components.contract import (
     Suspend,
     Validator,
 )
+from postroom.pipelines.components.encoders import Base64Encoder, CharsetEncoder, GzipEncoder, ZipEncoder
 from postroom.pipelines.components.json_schema import JsonSchema
 from postroom.pipelines.components.mime import Mime
+from postroom.pipelines.components.mime_encoder import MimeEncoder
 from postroom.pipelines.components.party import PartyByCertificate, PartyByKey
 from postroom.pipelines.components.smime import SMime
+from postroom.pipelines.components.smime_encoder import SMimeEncoder
 from postroom.pipelines.components.text import Base64, Charset
 from postroom.pipelines.components.xsd import Xsd
 from postroom.pipelines.documents.temporary_bodies import spool
@@ -28,23 +31,29 @@ __all__ = [
     "CONSUMED",
     "Assembler",
     "Base64",
+    "Base64Encoder",
     "Charset",
+    "CharsetEncoder",
     "Component",
     "Decoder",
     "Disassembler",
     "Encoder",
     "Gzip",
+    "GzipEncoder",
     "JsonSchema",
     "Mime",
+    "MimeEncoder",
     "PartyByCertificate",
     "PartyByKey",
     "PartyResolver",
     "PreAssembler",
     "SMime",
+    "SMimeEncoder",
     "Suspend",
     "Validator",
     "Xsd",
     "Zip",
+    "ZipEncoder",
     "key_hash",
     "spool",
 ]

@@ -9,6 +9,7 @@ import email.parser
 import email.policy
 import os
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -51,10 +52,7 @@ class SMime(Decoder):
     max_size: int = MAX_SIZE
 
     def problems(self) -> list[str]:
-        found = []
-        for name, path in {"certificate": self.certificate, "key": self.key, "trusted": self.trusted}.items():
-            if path is not None and not Path(path).is_absolute():
-                found.append(f"{name} is {path!r}; write the absolute path on the machines where the pipelines run.")
+        found = path_problems({"certificate": self.certificate, "key": self.key, "trusted": self.trusted})
         if (self.certificate is None) != (self.key is None):
             found.append("Decryption needs both certificate and key.")
         if self.must_be_encrypted and self.key is None:
@@ -121,22 +119,15 @@ class SMime(Decoder):
                 "The message is encrypted, but the pipeline has no key.",
                 hint="Set certificate and key of the component.",
             )
+        key = read_private_key(self.key, self.password)
         try:
-            return pkcs7.pkcs7_decrypt_der(der, _read_certificates(self.certificate)[0], self._private_key(), [])
+            return pkcs7.pkcs7_decrypt_der(der, read_certificates(self.certificate)[0], key, [])
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
             raise PipelineFailure(
                 "The message cannot be decrypted.",
                 why=f"{error}.",
                 hint="Compare the certificate that the sender uses with the certificate of this pipeline.",
             ) from None
-
-    def _private_key(self) -> Any:
-        assert self.key is not None
-        password = os.environ.get(self.password) if self.password is not None else None
-        try:
-            return _load_private_key(_read(self.key), None if password is None else password.encode())
-        except (ValueError, TypeError) as error:
-            raise _unusable_failure(self.key, error) from None
 
     def _verify(self, content: bytes, parsed: email.message.Message, now: datetime) -> tuple[bytes, x509.Certificate]:
         from postroom.pipelines.components import signed_data
@@ -146,11 +137,20 @@ class SMime(Decoder):
                 "The message is signed, but the pipeline has no trusted certificates.",
                 hint="Set trusted of the component.",
             )
-        trusted = _read_certificates(self.trusted)
+        trusted = read_certificates(self.trusted)
         if parsed.get_content_type() != "multipart/signed":
             return signed_data.verify(_read_der(parsed), None, trusted=trusted, now=now)
         inner, signature = _split_signed(content, parsed)
         return signed_data.verify(_read_der(signature), inner, trusted=trusted, now=now)
+
+
+def path_problems(paths: Mapping[str, str | None]) -> list[str]:
+    """Describe what is wrong with the paths of certificates and keys. They are read where the pipeline runs."""
+    return [
+        f"{name} is {path!r}; write the absolute path on the machines where the pipelines run."
+        for name, path in paths.items()
+        if path is not None and not Path(path).is_absolute()
+    ]
 
 
 _AGAIN = "Have the sender send the message again."
@@ -160,6 +160,15 @@ def thumbprint(certificate: x509.Certificate) -> str:
     from cryptography.hazmat.primitives import hashes
 
     return certificate.fingerprint(hashes.SHA256()).hex()
+
+
+def read_private_key(path: str, password: str | None) -> Any:
+    """Return the key of a PEM file. ``password`` is the name of an environment variable with its password."""
+    value = os.environ.get(password) if password is not None else None
+    try:
+        return _load_private_key(_read(path), None if value is None else value.encode())
+    except (ValueError, TypeError) as error:
+        raise unusable_failure(path, error) from None
 
 
 @lru_cache(maxsize=8)
@@ -226,23 +235,23 @@ def _split_signed(content: bytes, parsed: email.message.Message) -> tuple[bytes,
     return inner, signature
 
 
-def _read_certificates(path: str) -> list[x509.Certificate]:
+def read_certificates(path: str) -> list[x509.Certificate]:
     from cryptography import x509
 
     try:
         return x509.load_pem_x509_certificates(_read(path))
     except ValueError as error:
-        raise _unusable_failure(path, error) from None
+        raise unusable_failure(path, error) from None
 
 
 def _read(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise _unusable_failure(path, error) from None
+        raise unusable_failure(path, error) from None
 
 
-def _unusable_failure(path: str, error: Exception) -> PipelineFailure:
+def unusable_failure(path: str, error: Exception) -> PipelineFailure:
     reason = error.strerror if isinstance(error, OSError) else str(error)
     return PipelineFailure(
         f"{path} cannot be used.",

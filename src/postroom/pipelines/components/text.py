@@ -55,11 +55,7 @@ class Charset(Decoder):
         super().__init__(**{"source": source, **settings})
 
     def problems(self) -> list[str]:
-        try:
-            is_text = codecs.lookup(self.source)._is_text_encoding
-        except LookupError:
-            is_text = False
-        return [] if is_text else [f"{self.source!r} is not a known text encoding."]
+        return encoding_problems(self.source)
 
     def decode(self, message: Message) -> Message:
         assert message.body is not None
@@ -89,3 +85,12 @@ class Charset(Decoder):
                 why=f"In the bytes after {read:,}: {reason}.",
                 hint="Send it in the encoding of the pipeline, or correct the encoding of the pipeline.",
             ) from None
+
+
+def encoding_problems(encoding: str) -> list[str]:
+    """Describe what is wrong with the name of a text encoding."""
+    try:
+        is_text = codecs.lookup(encoding)._is_text_encoding
+    except (LookupError, ValueError):
+        is_text = False
+    return [] if is_text else [f"{encoding!r} is not a known text encoding."]
