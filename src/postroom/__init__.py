@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from postroom import adapters, maps, pipelines
     from postroom.agent.direct.direct_batch import Published
-    from postroom.application import Application, Retry, Schedule, Throttling
+    from postroom.application import Application, BackupTransport, Retry, Schedule, Throttling
     from postroom.client import Client, connect
     from postroom.errors import (
         BadFilter,
@@ -36,6 +36,7 @@ __all__ = [
     "FILE",
     "HTTP",
     "Application",
+    "BackupTransport",
     "BadFilter",
     "BadValue",
     "Client",
@@ -68,6 +69,7 @@ _HOMES = {
     "FILE": "postroom.system_properties",
     "HTTP": "postroom.system_properties",
     "Application": "postroom.application",
+    "BackupTransport": "postroom.application",
     "BadFilter": "postroom.errors",
     "BadValue": "postroom.errors",
     "Client": "postroom.client",

@@ -16,8 +16,15 @@ from postroom.agent.receiving.document_batch import ReceiveResult
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
+from postroom.application import Schedule
 from postroom.message import Bytes, Context
-from postroom.messagebox.configuration import Host, ReceiveLocation, read_hosts, read_receive_locations
+from postroom.messagebox.configuration import (
+    Host,
+    ReceiveLocation,
+    read_hosts,
+    read_receive_locations,
+    schedule_to_json,
+)
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.migrate import create_host
 from postroom.messagebox.subscriptions import deploy_property
@@ -30,6 +37,8 @@ from postroom.system_properties import BTS, SYSTEM_PROPERTIES
 Region = Property("Orders.Region", str)
 Total = Property("Orders.Total", Decimal)
 Priority = Property("Orders.Priority", int)
+#: A backup transport as it is stored.
+BACKUP = {"kind": "null", "uri": "null://backup", "retry_count": 0, "retry_interval": 0, "service_window": None}
 PROMOTE = {Region: "region", Total: "total", Priority: "priority"}
 
 
@@ -92,14 +101,18 @@ class Box:
         retry_seconds: float = 300,
         priority: int = 5,
         route_failures: bool = False,
+        service_window: Schedule | None = None,
+        backup: dict[str, Any] | None = None,
     ) -> None:
+        """Add a send port. ``backup`` has the settings of a backup transport that differ from BACKUP."""
         self.connection.execute(
             "INSERT INTO send_ports (application_id, host_id, name, adapter, uri, filter, retry_count, retry_interval,"
-            " priority, route_failures)"
-            " VALUES (%s, %s, %s, %s, 'null://', %s, %s, %s * interval '1 second', %s, %s)",
+            " priority, route_failures, service_window, backup, backup_adapter)"
+            " VALUES (%s, %s, %s, %s, 'null://', %s, %s, %s * interval '1 second', %s, %s, %s, %s, %s)",
             (
                 *(self._application, self.host(host).host_id, name, Jsonb(adapter or {"kind": "null"}), filter),
-                *(retry_count, retry_seconds, priority, route_failures),
+                *(retry_count, retry_seconds, priority, route_failures, schedule_to_json(service_window)),
+                *((None, None) if backup is None else (Jsonb({**BACKUP, **backup}), Jsonb({"kind": "null"}))),
             ),
         )
         if state == "started":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from postroom.application.application import Application
+from postroom.application.backup_transport import BackupTransport
 from postroom.application.checks.conflicts import conflicts
 from postroom.application.definition import (
     DEFAULT_HOST,
@@ -23,6 +24,7 @@ __all__ = [
     "DEFAULT_HOST",
     "Application",
     "ApplicationDefinition",
+    "BackupTransport",
     "HostDefinition",
     "ReceiveLocationDefinition",
     "ReceivePortDefinition",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from postroom.adapters import PortAdapter
 from postroom.adapters.dynamic.definition import Dynamic
+from postroom.application.backup_transport import BackupTransport
 from postroom.application.declarations import (
     Declarations,
     DeclaredHost,
@@ -20,6 +21,7 @@ from postroom.application.declarations import (
 from postroom.application.define import define
 from postroom.application.definition import DEFAULT_HOST, ApplicationDefinition, Authentication, SendPortState
 from postroom.application.retry import Retry
+from postroom.application.schedule import Schedule
 from postroom.application.source_position import get_caller_position
 from postroom.application.throttling import Throttling
 from postroom.filters.expression import Filter
@@ -127,6 +129,8 @@ class Application(Declarations):
         description: str = "",
         maps: Sequence[Map] = (),
         pipeline: Send | None = None,
+        service_window: Schedule | None = None,
+        backup: BackupTransport | None = None,
         renamed_from: str | None = None,
     ) -> DeclaredSendPort:
         """Declare a send port. It receives every message that matches ``filter`` (a Python expression or text) and
@@ -134,8 +138,9 @@ class Application(Declarations):
 
         ``priority`` is from 1 (first) to 10. With ``route_failures`` a message that cannot be sent is published as an
         error message instead of being suspended. ``maps`` run before the adapter, each for one message type, and after
-        them the ``pipeline``: ``pipelines.Send(...)``. ``renamed_from`` is the old name of the port, which keeps its
-        messages and its state."""
+        them the ``pipeline``: ``pipelines.Send(...)``. The port sends nothing outside its
+        ``service_window``. ``backup`` sends what the port could not send after all retries. ``renamed_from`` is the old
+        name of the port, which keeps its messages and its state."""
         port = DeclaredSendPort(
             name=name,
             adapter=adapter,
@@ -148,6 +153,8 @@ class Application(Declarations):
             description=description,
             maps=maps,
             pipeline=pipeline,
+            service_window=service_window,
+            backup=backup,
             renamed_from=renamed_from,
             position=get_caller_position(),
         )
@@ -170,6 +177,7 @@ class Application(Declarations):
         description: str = "",
         maps: Sequence[Map] = (),
         pipeline: Send | None = None,
+        service_window: Schedule | None = None,
         renamed_from: str | None = None,
     ) -> DeclaredSendPort:
         """Declare a dynamic send port: the address is in each message, in BTS.OutboundTransportLocation.
@@ -191,6 +199,8 @@ class Application(Declarations):
             description=description,
             maps=maps,
             pipeline=pipeline,
+            service_window=service_window,
+            backup=None,
             renamed_from=renamed_from,
             position=get_caller_position(),
         )

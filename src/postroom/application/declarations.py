@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from postroom.adapters import PortAdapter, ReceiveAdapter
+from postroom.application.backup_transport import BackupTransport
 from postroom.application.definition import DEFAULT_HOST, Authentication, SendPortState
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
@@ -61,6 +62,8 @@ class DeclaredSendPort:
     description: str
     maps: Sequence[Map]
     pipeline: Send | None
+    service_window: Schedule | None
+    backup: BackupTransport | None
     renamed_from: str | None
     position: SourcePosition
 

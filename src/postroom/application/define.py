@@ -130,6 +130,8 @@ def _send_port_definition(
         description=port.description,
         maps=PortMaps.pack(port.maps, port.position.folder),
         pipeline=(port.pipeline or PASS_THRU_TRANSMIT).pack(port.position.folder),
+        service_window=port.service_window,
+        backup=port.backup,
         renamed_from=port.renamed_from,
         position=port.position,
     )

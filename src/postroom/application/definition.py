@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from postroom.adapters.kinds import StoredPortAdapter, StoredReceiveAdapter
+from postroom.application.backup_transport import BackupTransport
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
 from postroom.application.source_position import SourcePosition
@@ -120,6 +121,9 @@ class SendPortDefinition(_Positioned):
     description: str = ""
     maps: PortMaps = NO_MAPS
     pipeline: Send = PASS_THRU_TRANSMIT
+    service_window: Schedule | None = None
+    """When the port sends. None: at any time."""
+    backup: BackupTransport | None = None
     renamed_from: str | None = None
 
     @field_serializer("filter")

@@ -1,4 +1,5 @@
-"""The schedule of a receive location: days and times at which it receives messages (ORS-08)."""
+"""Schedules: the days and times at which a receive location receives messages (ORS-08), or a send port sends them
+(SND-10)."""
 
 from __future__ import annotations
 
@@ -101,7 +102,7 @@ class Schedule(BaseModel):
                 yield f"months: {month} is not a month; use 1 to 12."
 
     def is_open(self, now: datetime) -> bool:
-        """Return True if the location receives messages at this time."""
+        """Return True if messages are received or sent at this time."""
         local = now.astimezone(self._zone)
         if self.window is None:
             return self._counts(local.date())

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
-from enum import Enum, IntEnum
+from enum import IntEnum
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
@@ -140,77 +140,48 @@ class ReceiveLocation(_Endpoint):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SendPort(_Endpoint):
+class Transport(_Endpoint):
+    """How a send port sends: by its primary transport, or by its backup transport."""
+
     what: ClassVar[str] = "send port"
+
+    uri: str
+    retry_count: int
+    retry_interval: timedelta
+    service_window: Schedule | None = None
+    """When the transport sends. None: at any time."""
+
+    @cached_property
+    def adapter(self) -> PortAdapter:
+        return self._parse(load_port_adapter, self.adapter_json)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SendPort(Transport):
+    """A send port, which is its own primary transport."""
 
     port_id: uuid.UUID
     host_id: int
     transport_id: uuid.UUID
-    uri: str
     filter: str | None
     priority: int
-    retry_count: int
-    retry_interval: timedelta
     state: PortState
     subscription_id: int | None
     route_failures: bool = False
     """True if failures are published instead of suspended."""
     description: str = ""
     pipeline_json: dict[str, Any] = field(default_factory=dict)
+    backup: Transport | None = None
+    """Sends what the primary transport could not send."""
 
     @cached_property
-    def adapter(self) -> PortAdapter:
-        return self._parse(load_port_adapter, self.adapter_json)
+    def transports(self) -> tuple[Transport, ...]:
+        """The primary transport, and the backup transport if there is one."""
+        return (self,) if self.backup is None else (self, self.backup)
 
     @cached_property
     def pipeline(self) -> Send:
         return self._parse(load_send_pipeline, self.pipeline_json)
-
-
-class MemberDisposition(Enum):
-    """What happens to a message, by the states of a send port group and of its member (SPT-13)."""
-
-    DELIVERED = "delivered"
-    SUSPENDED = "suspended"
-    NONE = "nothing"
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupMember:
-    """A send port in a group. It has a subscription through the group while both are enlisted."""
-
-    port_id: uuid.UUID
-    port_name: str
-    port_state: PortState
-    subscription_id: int | None
-
-    @property
-    def is_enlisted(self) -> bool:
-        return self.port_state is not PortState.BOUND
-
-
-@dataclass(frozen=True, kw_only=True)
-class SendPortGroup:
-    """A send port group. Its state and those of its members are independent of each other."""
-
-    group_id: uuid.UUID
-    application: str
-    name: str
-    description: str
-    filter: str | None
-    state: PortState
-    members: tuple[GroupMember, ...]
-
-    @property
-    def is_enlisted(self) -> bool:
-        return self.state is not PortState.BOUND
-
-    def get_disposition(self, member: GroupMember) -> MemberDisposition:
-        """Return what happens to messages that are routed to a member through this group."""
-        states = {self.state, member.port_state}
-        if PortState.BOUND in states:
-            return MemberDisposition.NONE
-        return MemberDisposition.SUSPENDED if PortState.STOPPED in states else MemberDisposition.DELIVERED
 
 
 def read_hosts(connection: Connection) -> list[Host]:
@@ -316,8 +287,10 @@ def _with_adapter(connection: Connection, table: str) -> str:
     row = connection.execute(
         "SELECT has_column_privilege(%s::text, 'adapter', 'select')", (f"management.{table}",)
     ).fetchone()
-    adapter = "adapter" if row is not None and row[0] else "jsonb_build_object('kind', adapter_kind)"
-    return statement(f"queries/read_{table}").replace("__ADAPTER__", adapter)
+    adapter, backup = "jsonb_build_object('kind', adapter_kind)", "jsonb_build_object('kind', backup ->> 'kind')"
+    if row is not None and row[0]:
+        adapter, backup = "adapter", "backup_adapter"
+    return statement(f"queries/read_{table}").replace("__ADAPTER__", adapter).replace("__BACKUP_ADAPTER__", backup)
 
 
 def read_send_ports(
@@ -331,31 +304,29 @@ def read_send_ports(
     names = (
         *("port_id", "name", "host_id", "transport_id", "adapter_json", "uri", "filter", "priority", "retry_count"),
         *("retry_interval", "state", "subscription_id", "route_failures", "description", "maps_json", "pipeline_json"),
+        *("service_window", "backup", "backup_adapter_json"),
     )
-    ports = (dict(zip(names, row, strict=True)) for row in rows)
-    return [SendPort(**{**port, "state": PortState(port["state"])}) for port in ports]
+    return [_to_send_port(dict(zip(names, row, strict=True))) for row in rows]
 
 
-def read_send_port_groups(connection: Connection, *, member: uuid.UUID | None = None) -> list[SendPortGroup]:
-    """Return all send port groups, or those that a send port is a member of, by name."""
-    members: defaultdict[uuid.UUID, list[GroupMember]] = defaultdict(list)
-    for group_id, port_id, name, state, subscription_id in connection.execute(
-        statement("queries/read_send_port_group_members")
-    ):
-        members[group_id].append(
-            GroupMember(port_id=port_id, port_name=name, port_state=PortState(state), subscription_id=subscription_id)
-        )
-    rows = connection.execute(statement("queries/read_send_port_groups"))
-    groups = [
-        SendPortGroup(
-            group_id=group_id,
-            application=application,
-            name=name,
-            description=description,
-            filter=filter,
-            state=PortState(state),
-            members=tuple(members[group_id]),
-        )
-        for group_id, application, name, description, filter, state in rows
-    ]
-    return [group for group in groups if member is None or any(port.port_id == member for port in group.members)]
+def _to_send_port(stored: dict[str, Any]) -> SendPort:
+    backup, adapter_json = stored.pop("backup"), stored.pop("backup_adapter_json")
+    return SendPort(
+        **{
+            **stored,
+            "state": PortState(stored["state"]),
+            "service_window": schedule_from_json(stored["service_window"]),
+            "backup": None if backup is None else _to_backup(stored["name"], backup, adapter_json),
+        }
+    )
+
+
+def _to_backup(name: str, stored: dict[str, Any], adapter_json: dict[str, Any]) -> Transport:
+    return Transport(
+        name=name,
+        adapter_json=adapter_json,
+        uri=stored["uri"],
+        retry_count=stored["retry_count"],
+        retry_interval=timedelta(seconds=stored["retry_interval"]),
+        service_window=schedule_from_json(stored["service_window"]),
+    )

@@ -45,7 +45,9 @@ class ClaimedMessage(NamedTuple):
     A tuple instead of a dataclass: one is created for every message, and a frozen dataclass costs ten times as much.
     ``context`` is None only if the message is missing. ``body`` is None without a body, or if it is in fragments.
     ``originator_sid`` and ``originator_pid`` are the authenticated originator, independently of the context.
-    ``group`` is the send port group that the message is routed through, if any.
+    ``group`` is the send port group that the message is routed through, if any. ``attempt`` counts the attempts before
+    this one. If the backup transport of a send port sends the message, ``primary_attempts`` are those of the primary
+    transport; otherwise it is None.
     """
 
     claim_id: uuid.UUID
@@ -66,6 +68,7 @@ class ClaimedMessage(NamedTuple):
     originator_sid: str | None
     originator_pid: str | None
     group: str | None = None
+    primary_attempts: int | None = None
 
     @property
     def originator(self) -> tuple[str, str] | None:
@@ -93,11 +96,19 @@ class StoredPart(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduledRetry:
-    """Retry after ``delay``, with the error of this attempt."""
+    """Retry after ``delay``, with the error of this attempt. With ``to_backup`` the backup transport sends it next."""
 
     delay: timedelta
     code: str
     description: str
+    to_backup: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Postponement:
+    """Wait for ``delay`` until the service window of the send port opens. No attempt was made."""
+
+    delay: timedelta
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +130,8 @@ class HostQueues:
         self._dequeue = f"SELECT * FROM dequeue_messages_{host}($1, $2, $3, $4, coalesce($5, now()), $6)".encode()
         self._in_order = f"SELECT * FROM dequeue_in_order_{host}($1, $2, $3, $4, coalesce($5, now()), $6)".encode()
         self._complete = f"complete_messages_{host}"
-        self._retry = f"SELECT retry_messages_{host}(%s, %s::bigint[], %s, %s, %s, coalesce(%s, now()))"
+        self._retry = f"SELECT retry_messages_{host}(%s, %s::bigint[], %s, %s, %s, %s, coalesce(%s, now()))"
+        self._postpone = f"SELECT postpone_messages_{host}(%s, %s::bigint[], %s, coalesce(%s, now()))"
         self._suspend = f"SELECT suspend_messages_{host}(%s, %s::bigint[], %s, %s, %s, %s, %s, coalesce(%s, now()))"
         self._insert_error = f"SELECT insert_error_message_{host}(%s, %s, %s, %s::jsonb)"
         self._release = f"SELECT release_messages_{host}(%s, %s::bigint[])"
@@ -183,9 +195,21 @@ class HostQueues:
                 [retry.delay for retry in values],
                 [to_storable_text(retry.code) for retry in values],
                 [to_storable_text(retry.description) for retry in values],
+                [retry.to_backup for retry in values],
                 now,
             ),
         )
+
+    def postpone(
+        self,
+        connection: Connection,
+        claim_id: uuid.UUID,
+        postponements: dict[int, Postponement],
+        now: datetime | None = None,
+    ) -> int:
+        """Postpone rows, by sequence number. Return the number of rows that the claim still had."""
+        delays = [postponement.delay for postponement in postponements.values()]
+        return _count(connection, self._postpone, (claim_id, _format_array(postponements), delays, now))
 
     def suspend(
         self,

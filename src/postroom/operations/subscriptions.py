@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime, time
+from datetime import datetime
 from typing import Any, Literal
 
 from postroom.agent.routing.correlation import read_instance_filters
@@ -56,8 +56,6 @@ class Subscription:
     """The keys of the properties that identify a convoy."""
     created_at: datetime
     valid_from: datetime | None
-    start_window: time | None
-    end_window: time | None
     group: str | None = None
     """The send port group that the service receives through, or None for its own subscription."""
 
@@ -183,8 +181,7 @@ def _read(connection: Connection, **conditions: Any) -> list[Subscription]:
 
 _FIELDS = (
     *("subscription_id", "instance_id", "service_class", "service_id", "service_name", "host", "priority", "state"),
-    *("ordered_delivery", "request_response", "filter", "convoy", "created_at", "valid_from", "start_window"),
-    *("end_window", "group"),
+    *("ordered_delivery", "request_response", "filter", "convoy", "created_at", "valid_from", "group"),
 )
 
 

@@ -39,7 +39,7 @@ def test_waiting_instances_and_convoys(applied: Run, database: str, tmp_path: Pa
     }
     service = applied("subscription", "show", "Collector", "-o", "json").json
     assert (service["type"], service["ordered_delivery"], service["convoy"]) == ("activation", True, [Region.key])
-    for field in ("state", "priority", "request_response", "created_at", "valid_from", "start_window", "end_window"):
+    for field in ("state", "priority", "request_response", "created_at", "valid_from"):
         assert field in service
 
     body = tmp_path / "order.json"

@@ -74,12 +74,7 @@ def test_subscriptions_have_all_fields(box: Box) -> None:
         "Europe",
         "Default",
     )
-    assert (europe.ordered_delivery, europe.request_response, europe.valid_from, europe.start_window) == (
-        False,
-        False,
-        None,
-        None,
-    )
+    assert (europe.ordered_delivery, europe.request_response, europe.valid_from) == (False, False, None)
     assert europe.filter.endswith("or Orders.Region == 'EU' or Orders.Total >= 10")
     assert europe.filter.startswith("BTS.SPTransportID == ")
     assert audit.state is SubscriptionState.STOPPED

@@ -18,10 +18,9 @@ from postroom.application.checks.fields import (
 )
 from postroom.application.checks.groups import group_problems
 from postroom.application.checks.properties import list_known_properties, property_problems
+from postroom.application.checks.transports import schedule_problems, transport_problems
 from postroom.application.declarations import Declarations, DeclaredHost, DeclaredLocation, DeclaredSendPort
 from postroom.application.definition import DEFAULT_HOST, Authentication
-from postroom.application.retry import Retry
-from postroom.application.schedule import Schedule
 from postroom.application.source_position import SourcePosition
 from postroom.application.throttling import Throttling
 from postroom.errors import BadValue, Problem
@@ -170,19 +169,13 @@ def _location_problems(location: DeclaredLocation, hosts: Collection[str]) -> It
     yield from host_problems(location.host, hosts)
     if not isinstance(location.enabled, bool):
         yield f"enabled is {location.enabled!r}, but must be True or False."
-    if isinstance(location.schedule, Schedule):
-        yield from (f"schedule: {text}" for text in location.schedule.problems())
-    elif location.schedule is not None:
-        yield f"schedule is {location.schedule!r}, but must be something like Schedule(window=('08:00', '18:00'))."
+    yield from schedule_problems("schedule", location.schedule)
 
 
 def _send_port_problems(port: DeclaredSendPort, hosts: Collection[str], known: list[Property]) -> Iterator[str]:
     yield from adapter_problems(port.adapter, PortAdapter, "send")
     yield from filter_problems(port.filter, known)
-    if isinstance(port.retry, Retry):
-        yield from port.retry.problems()
-    else:
-        yield f"retry is {port.retry!r}, but must be something like Retry(count=3, interval=60)."
+    yield from transport_problems(port)
     if type(port.priority) is not int or not 1 <= port.priority <= 10:
         yield f"priority is {port.priority!r}, but must be between 1 (first) and 10."
     yield from host_problems(port.host, hosts)

@@ -152,11 +152,12 @@ def _file_name_problems(
 
     def endpoints(application: ApplicationDefinition) -> Iterator[tuple[Hashable, tuple[SendPortDefinition, File]]]:
         for port in application.send_ports:
-            if isinstance(port.adapter, File):
-                yield _folder(port.adapter, home), (port, port.adapter)
+            for adapter in (port.adapter, port.backup and port.backup.adapter):
+                if isinstance(adapter, File):
+                    yield _folder(adapter, home), (port, adapter)
 
     for (port, file), (other, theirs) in _find_pairs(endpoints, new, others):
-        if can_coincide(file.name, port.name, theirs.name, other.name):
+        if port is not other and can_coincide(file.name, port.name, theirs.name, other.name):
             distinct = file.name.replace("%MessageID%", "%MessageID%-%SendPort%", 1)
             yield port.position.problem(
                 f"send port {port.name!r}: send port {other.name!r} writes into the same folder {file.path!r} "

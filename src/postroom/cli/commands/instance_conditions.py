@@ -21,6 +21,7 @@ _STATES = {
     "ready": ("READY_TO_RUN",),
     "active": ("ACTIVE",),
     "retrying": ("DEHYDRATED",),
+    "scheduled": ("SCHEDULED",),
     "suspended": ("SUSPENDED", "SUSPENDED_NOT_RESUMABLE"),
     "resumable": ("SUSPENDED",),
     "not-resumable": ("SUSPENDED_NOT_RESUMABLE",),

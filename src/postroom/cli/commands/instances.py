@@ -185,7 +185,7 @@ def resume(
 def suspend(
     options: CommandOptions, /, ids: tuple[ShortId, ...], everything: bool, yes: bool, **conditions: Any
 ) -> None:
-    """Suspend instances that are ready to run or wait for a retry, until they are resumed.
+    """Suspend instances that are ready to run or wait for a retry or a service window, until they are resumed.
 
     \b
     Example:

@@ -14,6 +14,7 @@ from postroom.cli.rendering.output import Format, show_record, show_rows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from postroom.messagebox.configuration import Transport
     from postroom.messagebox.connection import Connection
     from postroom.operations.ports.send_ports import PortListing
     from postroom.operations.ports.states import StateChange
@@ -46,7 +47,7 @@ def list_(options: CommandOptions, application: str | None) -> None:
     with open_messagebox(options) as connection:
         check_application(connection, application)
         rows = [_to_row(port) for port in list_ports(connection, application=application)]
-    columns = ["name", "state", "application", "host", "waiting", "retrying", "suspended", "filter", "uri"]
+    columns = ["name", "state", "application", "host", "waiting", "retrying", "scheduled", "suspended", "filter", "uri"]
     show_rows(rows, columns, options.output, empty="No send ports. Apply an application: postroom apply APP")
 
 
@@ -72,10 +73,13 @@ def show(options: CommandOptions, name: str) -> None:
     if found.port.adapter_type.is_sink:
         row["guarantee"] = get_guarantee(found.port)
     if options.output is Format.TABLE:
-        row |= {
-            f"adapter {key}": describe_value(value) if isinstance(value, dict | list) else value
-            for key, value in row.pop("adapter").items()
-        }
+        backup = row.pop("backup") or {}
+        for name, adapter in (("adapter", row.pop("adapter")), ("backup adapter", backup.pop("adapter", {}))):
+            row |= {
+                f"{name} {key}": describe_value(value) if isinstance(value, dict | list) else value
+                for key, value in adapter.items()
+            }
+        row |= {f"backup {key}": value for key, value in backup.items()}
     show_record(row, options.output)
 
 
@@ -181,13 +185,29 @@ def _to_row(listing: PortListing) -> dict[str, Any]:
         "pipeline": describe_pipeline(port.pipeline_json),
         "retry_count": port.retry_count,
         "retry_interval_seconds": port.retry_interval.total_seconds(),
+        "service_window": None if port.service_window is None else str(port.service_window),
+        "backup": None if port.backup is None else _to_backup(port.backup),
         "route_failures": port.route_failures,
         "waiting": listing.waiting,
         "retrying": listing.retrying,
+        "scheduled": listing.scheduled,
+        "next_attempt_at": listing.next_attempt_at,
         "suspended": listing.suspended,
         "port_id": port.port_id,
         "transport_id": port.transport_id,
         "subscription_id": port.subscription_id,
         "groups": listing.groups,
         "description": port.description,
+    }
+
+
+def _to_backup(backup: Transport) -> dict[str, Any]:
+    from postroom.operations.redaction import redact_adapter
+
+    return {
+        "adapter": redact_adapter(backup.adapter_json),
+        "uri": backup.uri,
+        "retry_count": backup.retry_count,
+        "retry_interval_seconds": backup.retry_interval.total_seconds(),
+        "service_window": None if backup.service_window is None else str(backup.service_window),
     }

@@ -14,7 +14,7 @@ from postroom.clock import Clock
 from postroom.hosts.dequeue.service import Disposition, Outcome
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.connection import Connect, Connection, LazyConnection, transaction
-from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry, Suspension
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, Postponement, ScheduledRetry, Suspension
 
 _BATCH_SIZE = 1000
 _IDLE_SECONDS = 1.0
@@ -46,7 +46,7 @@ class Completer:
         self._outcomes: deque[tuple[ClaimedMessage, Outcome]] = deque()
         self._batch: list[tuple[ClaimedMessage, Outcome]] = []
         self._idle = False
-        #: The number of messages by outcome: completed, finished, released, retried, suspended, discarded.
+        #: The number of messages by outcome: completed, finished, released, retried, postponed, suspended, discarded.
         self.counts: Counter[str] = Counter()
         self.loop = BackgroundLoop("complete", self._step)
 
@@ -66,7 +66,7 @@ class Completer:
         self.counts += self._write(_group_by_claim(self._batch))
         finished, self._batch = self._batch, []
         self._buffer.finish([claimed.seq for claimed, _ in finished])
-        if delays := [outcome.delay for _, outcome in finished if isinstance(outcome, ScheduledRetry)]:
+        if delays := [outcome.delay for _, outcome in finished if isinstance(outcome, ScheduledRetry | Postponement)]:
             self._on_scheduled(min(delays))
         if self._on_finished is not None:
             self._on_finished()
@@ -106,6 +106,9 @@ class Completer:
                 yield "released", partial(queues.release, claim_id=claim_id, seqs=outcomes.released)
             if outcomes.retries:
                 yield "retried", partial(queues.retry, claim_id=claim_id, retries=outcomes.retries, now=now)
+            if outcomes.postponements:
+                postponements = outcomes.postponements
+                yield "postponed", partial(queues.postpone, claim_id=claim_id, postponements=postponements, now=now)
             if outcomes.suspensions:
                 suspensions = outcomes.suspensions
                 yield "suspended", partial(queues.suspend, claim_id=claim_id, suspensions=suspensions, now=now)
@@ -118,13 +121,14 @@ class _Outcomes:
     completed: list[int] = field(default_factory=list)
     released: list[int] = field(default_factory=list)
     retries: dict[int, ScheduledRetry] = field(default_factory=dict)
+    postponements: dict[int, Postponement] = field(default_factory=dict)
     suspensions: dict[int, Suspension] = field(default_factory=dict)
     #: Outcomes that nothing is stored for.
     others: list[str] = field(default_factory=list)
 
     @property
     def size(self) -> int:
-        stored = (self.completed, self.released, self.retries, self.suspensions)
+        stored = (self.completed, self.released, self.retries, self.postponements, self.suspensions)
         return sum(map(len, stored)) + len(self.others)
 
 
@@ -139,6 +143,8 @@ def _group_by_claim(batch: Iterable[tuple[ClaimedMessage, Outcome]]) -> dict[uui
             outcomes.completed.append(claimed.seq)
         elif isinstance(outcome, ScheduledRetry):
             outcomes.retries[claimed.seq] = outcome
+        elif isinstance(outcome, Postponement):
+            outcomes.postponements[claimed.seq] = outcome
         elif isinstance(outcome, Suspension):
             outcomes.suspensions[claimed.seq] = outcome
         elif outcome is Disposition.RELEASE:

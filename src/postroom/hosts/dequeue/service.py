@@ -12,7 +12,14 @@ from typing import Protocol
 from postroom.errors import ReadInterrupted, Unavailable
 from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
-from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry, StoredPart, Suspension
+from postroom.messagebox.queues import (
+    ClaimedMessage,
+    HostQueues,
+    Postponement,
+    ScheduledRetry,
+    StoredPart,
+    Suspension,
+)
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 
 
@@ -31,7 +38,7 @@ class Disposition(Enum):
     DISCARD = "discarded"
 
 
-Outcome = Disposition | ScheduledRetry | Suspension
+Outcome = Disposition | ScheduledRetry | Postponement | Suspension
 
 
 class ThreadConnections:

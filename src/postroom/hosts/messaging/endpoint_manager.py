@@ -23,8 +23,9 @@ from postroom.errors import ClaimLost, PostroomError, ReadInterrupted, Unavailab
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
 from postroom.hosts.messaging.acknowledgements import Acknowledgements
 from postroom.hosts.messaging.failures import MessagingFailures, describe_sent
+from postroom.hosts.messaging.transports import count_remaining_retries, get_transport_index, wait_for_service_window
 from postroom.message import Message
-from postroom.messagebox.configuration import Host, SendPort, read_removed_name, read_send_ports
+from postroom.messagebox.configuration import Host, SendPort, Transport, read_removed_name, read_send_ports
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Suspension
 from postroom.messagebox.storage.copy_rows import QueueTask
@@ -55,6 +56,7 @@ class EndpointManager:
         self._ports = ports
         self._queues = queues
         self._resumed = resumed
+        self._clock = clock
         self._acknowledgements = Acknowledgements(host, queues, clock)
         self._failures = MessagingFailures(queues, self._acknowledgements, clock)
 
@@ -81,11 +83,16 @@ class EndpointManager:
         if port is None:
             return _suspend_for_removed_port(claimed, connections)
         try:
-            message = build_message(claimed, connections, port.get_context_values(claimed.attempt))
+            transport = port.choose_transport(claimed)
+            if transport.settings.service_window is not None and (
+                waiting := wait_for_service_window(transport.settings.service_window, port.port.name, self._clock())
+            ):
+                return waiting
+            message = build_message(claimed, connections, transport.get_context_values(claimed))
             attempt = Attempt(instance_id=claimed.instance_id, number=claimed.attempt + 1, group=claimed.group)
             outgoing = port.process(message)
             if outgoing is not None:
-                port.shared.get_open().send(outgoing, attempt)
+                transport.shared.get_open().send(outgoing, attempt)
             if claimed.context and _ACK_REQUIRED in claimed.context:
                 return self._acknowledge(port.port, claimed, connections)
         except ClaimLost:
@@ -167,31 +174,43 @@ class _SharedAdapter:
             self._adapter.close()
 
 
-class OpenSendPort:
-    """A send port with its current configuration, and its adapter."""
+class OpenTransport:
+    """The primary or the backup transport of a send port, with its adapter."""
 
-    def __init__(self, port: SendPort, shared: _SharedAdapter) -> None:
-        self.port = port
+    def __init__(self, port: SendPort, settings: Transport, shared: _SharedAdapter) -> None:
+        self.settings = settings
         self.shared = shared
         self._values: dict[str, str | int] = {
             BTS.SPName.key: port.name,
             BTS.SPID.key: str(port.port_id),
-            BTS.RetryInterval.key: int(port.retry_interval.total_seconds() // 60),
+            BTS.RetryInterval.key: int(settings.retry_interval.total_seconds() // 60),
         }
-        if port.adapter_type.is_dynamic:
+        if settings.adapter_type.is_dynamic:
             self._values[BTS.IsDynamicSend.key] = True
         else:
-            self._values[BTS.OutboundTransportLocation.key] = port.uri
-            self._values[BTS.OutboundTransportType.key] = port.adapter_type.transport_type
-        self._by_attempt: dict[int, dict[str, str | int]] = {}
+            self._values[BTS.OutboundTransportLocation.key] = settings.uri
+            self._values[BTS.OutboundTransportType.key] = settings.adapter_type.transport_type
+        self._by_remaining: dict[int, dict[str, str | int]] = {}
 
-    def get_context_values(self, attempt: int) -> dict[str, str | int]:
-        """Return the properties that are written to the context of a message for this attempt, by key."""
-        values = self._by_attempt.get(attempt)
+    def get_context_values(self, claimed: ClaimedMessage) -> dict[str, str | int]:
+        """Return the properties that are written to the context of a message for its next attempt, by key."""
+        remaining = count_remaining_retries(self.settings, claimed)
+        values = self._by_remaining.get(remaining)
         if values is None:
-            remaining = max(0, self.port.retry_count - attempt)
-            values = self._by_attempt[attempt] = {**self._values, BTS.RetryCount.key: remaining}
+            values = self._by_remaining[remaining] = {**self._values, BTS.RetryCount.key: remaining}
         return values
+
+
+class OpenSendPort:
+    """A send port with its current configuration, and its transports: the primary, and the backup if it has one."""
+
+    def __init__(self, port: SendPort, transports: Sequence[OpenTransport]) -> None:
+        self.port = port
+        self.transports = transports
+
+    def choose_transport(self, claimed: ClaimedMessage) -> OpenTransport:
+        """Return the transport of the next attempt."""
+        return self.transports[get_transport_index(claimed)]
 
     def process(self, message: Message) -> Message | None:
         """Apply the maps and the send pipeline of the port. Return None if the pipeline consumed the message. Raise
@@ -223,24 +242,29 @@ class OpenSendPorts:
         ids = [uuid.UUID(bytes=service) for service in to_read]
         found = {port.port_id.bytes: port for port in read_send_ports(connection, ids=ids)}
         with self._lock:
-            unused = [self._set(service, found.get(service)) for service in to_read]
+            unused = [shared for service in to_read for shared in self._set(service, found.get(service))]
             if stale:
                 self._version, self._read_at = routing_version, time.monotonic()
-        for shared in filter(None, unused):
+        for shared in unused:
             shared.close()
 
-    def _set(self, service: bytes, port: SendPort | None) -> _SharedAdapter | None:
-        """Replace a port, under the lock. Return an adapter that the caller has to close."""
+    def _set(self, service: bytes, port: SendPort | None) -> list[_SharedAdapter]:
+        """Replace a port, under the lock. Return the adapters that the caller has to close."""
         known = self._ports.pop(service, None)
-        if port is not None and known is not None and known.port.adapter_json == port.adapter_json:
-            self._ports[service] = OpenSendPort(port, known.shared)
-            return None
+        unused = [] if known is None else list(known.transports)
         if port is not None:
-            self._ports[service] = OpenSendPort(port, _SharedAdapter(partial(self._make, port)))
-        return self._retire(known.shared) if known is not None else None
+            transports = []
+            for settings in port.transports:
+                same = next((each for each in unused if each.settings.adapter_json == settings.adapter_json), None)
+                if same is not None:
+                    unused.remove(same)
+                shared = same.shared if same is not None else _SharedAdapter(partial(self._make, settings))
+                transports.append(OpenTransport(port, settings, shared))
+            self._ports[service] = OpenSendPort(port, transports)
+        return list(filter(None, (self._retire(transport.shared) for transport in unused)))
 
-    def _make(self, port: SendPort) -> SendAdapter:
-        return self._build(port.adapter, self._home)
+    def _make(self, transport: Transport) -> SendAdapter:
+        return self._build(transport.adapter, self._home)
 
     @staticmethod
     def _retire(shared: _SharedAdapter) -> _SharedAdapter | None:
@@ -252,20 +276,22 @@ class OpenSendPorts:
         with self._lock:
             port = self._ports.get(service) if service is not None else None
             if port is not None:
-                port.shared.users += 1
+                for transport in port.transports:
+                    transport.shared.users += 1
             return port
 
     def release(self, port: OpenSendPort) -> None:
-        shared = port.shared
         with self._lock:
-            shared.users -= 1
-            unused = shared.retired and shared.users == 0
-        if unused:
+            for transport in port.transports:
+                transport.shared.users -= 1
+            unused = [each.shared for each in port.transports if each.shared.retired and each.shared.users == 0]
+        for shared in unused:
             shared.close()
 
     def close(self) -> None:
         with self._lock:
-            unused = [self._retire(port.shared) for port in self._ports.values()]
+            transports = [transport for port in self._ports.values() for transport in port.transports]
+            unused = [self._retire(transport.shared) for transport in transports]
             self._ports.clear()
         for shared in filter(None, unused):
             shared.close()

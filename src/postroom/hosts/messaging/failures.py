@@ -17,7 +17,8 @@ from postroom.clock import Clock
 from postroom.errors import ClaimLost, PostroomError, Unavailable, is_environment_error
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
 from postroom.hosts.messaging.acknowledgements import Acknowledgements
-from postroom.messagebox.configuration import ReceiveLocation, SendPort, read_receive_locations
+from postroom.hosts.messaging.transports import choose_transport, count_remaining_retries
+from postroom.messagebox.configuration import ReceiveLocation, SendPort, Transport, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, ScheduledRetry, Suspension
 from postroom.messagebox.storage.stored_messages import StoredContext
@@ -135,25 +136,28 @@ def describe_sent(port: SendPort, claimed: ClaimedMessage) -> SentMessage | None
         context=StoredContext(claimed.context, {}, claimed.originator),
         port_id=port.port_id,
         port_name=port.name,
-        uri=_get_endpoint(port, claimed.context).uri,
+        uri=_get_endpoint(choose_transport(port, claimed), claimed.context).uri,
     )
 
 
 def _retry_or_suspend(port: SendPort, claimed: ClaimedMessage, error: Exception) -> Outcome:
-    """Retry if the error allows it and the port has retries left. Otherwise suspend."""
+    """Retry if the error allows it and a transport of the port has attempts left. Otherwise suspend."""
     code, description = _describe_error(error, f"send port {port.name}")
-    terminal = isinstance(error, PostroomError) and not error.can_retry
-    if not terminal and claimed.attempt < port.retry_count:
-        return ScheduledRetry(delay=port.retry_interval, code=code, description=description)
-    adapter, uri = _get_endpoint(port, claimed.context)
+    transport = choose_transport(port, claimed)
+    if not isinstance(error, PostroomError) or error.can_retry:
+        if count_remaining_retries(transport, claimed):
+            return ScheduledRetry(delay=transport.retry_interval, code=code, description=description)
+        if port.backup is not None and transport is not port.backup:
+            return ScheduledRetry(delay=timedelta(0), code=code, description=description, to_backup=True)
+    adapter, uri = _get_endpoint(transport, claimed.context)
     return Suspension(code=code, description=description, adapter=adapter, uri=uri)
 
 
-def _get_endpoint(port: SendPort, context: str | None) -> Endpoint:
-    """Return the adapter and the address of a message: those of the port, or of the message if the port is dynamic."""
-    if port.adapter_type.is_dynamic and context is not None:
+def _get_endpoint(transport: Transport, context: str | None) -> Endpoint:
+    """Return the adapter and the address of a message: its own if the port is dynamic, otherwise the transport's."""
+    if transport.adapter_type.is_dynamic and context is not None:
         return get_endpoint(StoredContext(context, {}))
-    return Endpoint(port.adapter_kind, port.uri)
+    return Endpoint(transport.adapter_kind, transport.uri)
 
 
 def _retry_after_environment_error(error: Exception) -> ScheduledRetry:

@@ -56,7 +56,7 @@ BEGIN
           FROM information_schema.columns c
          WHERE c.table_name IN ('send_ports', 'receive_locations', 'subscriptions')
            AND c.table_schema IN ('management', 'messagebox')
-           AND c.column_name NOT IN ('adapter', 'correlation_values', 'correlation_hash')
+           AND c.column_name NOT IN ('adapter', 'backup_adapter', 'correlation_values', 'correlation_hash')
          GROUP BY 1, 2
     LOOP
         EXECUTE format('GRANT SELECT (%s) ON %I.%I TO %I', shown.names, shown.table_schema, shown.table_name,

@@ -8,7 +8,7 @@ SELECT i.instance_id, i.state, h.name, i.service_class, i.service_id, coalesce(p
        i.adapter, i.uri, i.related_instance_id, i.last_related_instance_id,
        CASE WHEN i.task = 4 THEN (SELECT count(*) FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 4)
             ELSE 1 END,
-       v.id IS NOT NULL
+       v.id IS NOT NULL, i.primary_attempts IS NOT NULL
   FROM instances i
   JOIN hosts h ON h.id = i.host_id
   LEFT JOIN send_ports p ON p.id = i.service_id

@@ -125,6 +125,9 @@ CREATE TABLE management.send_ports (
     priority         smallint NOT NULL DEFAULT 5 CHECK (priority BETWEEN 1 AND 10),
     retry_count      integer NOT NULL DEFAULT 3 CHECK (retry_count BETWEEN 0 AND 1000),
     retry_interval   interval NOT NULL DEFAULT '5 min' CHECK (retry_interval >= '0'),
+    service_window   jsonb,                                         -- the schedule of the primary transport; null: always
+    backup           jsonb,                                         -- the backup transport without its adapter; null: none
+    backup_adapter   jsonb,                                         -- its adapter, which may contain secrets
     route_failures   boolean NOT NULL DEFAULT false,                -- publish an error message instead of suspending (FMR-01)
     state            smallint NOT NULL DEFAULT 1 CHECK (state BETWEEN 1 AND 3),   -- 1 bound, 2 stopped, 3 started
     subscription_id  bigint,                                        -- of its own filter; null unless it is enlisted

@@ -53,8 +53,6 @@ CREATE TABLE messagebox.subscriptions (
     request_response     boolean NOT NULL DEFAULT false,
     filter               text NOT NULL DEFAULT '',     -- for display; the predicates are matched
     valid_from           timestamptz,
-    start_window         time,
-    end_window           time,
     created_at           timestamptz NOT NULL DEFAULT now(),
     version              bigint NOT NULL DEFAULT 0,    -- the routing version of its last change
     removed_at           timestamptz,                  -- tombstone: it matches no message, and a job purges it

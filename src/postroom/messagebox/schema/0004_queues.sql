@@ -17,7 +17,8 @@ CREATE TABLE messagebox.work_queue (
     -- 1 deliver to the send port, 2 run the receive pipeline again, 3 publish (the pipeline has run already), 4 deliver to an
     -- instance that has other messages too, 5 publish again, to subscriptions that were created after the message was routed.
     task             smallint NOT NULL DEFAULT 1,
-    attempt          integer NOT NULL DEFAULT 0,
+    attempt          integer NOT NULL DEFAULT 0,         -- attempts before, by both transports of a send port
+    primary_attempts integer,                            -- those of the primary transport, on the backup transport; else null
     enqueued_at      timestamptz NOT NULL DEFAULT now(),
     counted_in       xid8 NOT NULL DEFAULT pg_current_xact_id(),  -- the transaction that counted the reference (0005)
     claim_id         uuid,                               -- null: not claimed
@@ -47,9 +48,11 @@ CREATE TABLE messagebox.scheduled_queue (
     priority           smallint NOT NULL,
     task               smallint NOT NULL DEFAULT 1,
     attempt            integer NOT NULL DEFAULT 0,
+    primary_attempts   integer,
     enqueued_at        timestamptz NOT NULL,
     counted_in         xid8 NOT NULL DEFAULT pg_current_xact_id(),
     valid_from         timestamptz NOT NULL,             -- when it is due
+    state              smallint NOT NULL DEFAULT 8 CHECK (state IN (8, 256)),  -- of the instance: 8 retry, 256 service window
     error_code         text,                             -- of the last attempt
     error_description  text
 ) PARTITION BY LIST (host_id);
@@ -57,6 +60,8 @@ CREATE TABLE messagebox.scheduled_queue (
 CREATE INDEX scheduled_queue_due ON messagebox.scheduled_queue (valid_from);
 -- Operating on one instance.
 CREATE INDEX scheduled_queue_instance ON messagebox.scheduled_queue (instance_id);
+-- Releasing the messages that wait for the service window of a port, when the window changes.
+CREATE INDEX scheduled_queue_window ON messagebox.scheduled_queue (service_id) WHERE state = 256;
 
 -- The messages that wait for an operator, or for the start of their port.
 CREATE TABLE messagebox.suspended_queue (
@@ -75,6 +80,7 @@ CREATE TABLE messagebox.suspended_queue (
     suspended_at         timestamptz NOT NULL DEFAULT now(),
     resumable            boolean NOT NULL DEFAULT true,
     cause                smallint NOT NULL,             -- 1 stopped port, 2 failure, 3 routing failure report, 4 operator
+    valid_from           timestamptz,                   -- start of the service window, if it was suspended while scheduled
     error_code           text NOT NULL,
     error_description    text NOT NULL,
     adapter              text,
@@ -100,23 +106,25 @@ CREATE INDEX suspended_queue_reports ON messagebox.suspended_queue (related_inst
 CREATE INDEX suspended_queue_received ON messagebox.suspended_queue (service_id) WHERE task IN (2, 3) OR cause = 3;
 
 -- All service instances, with BizTalk's state codes: 1 ready to run, 2 active, 4 suspended (resumable),
--- 8 dehydrated (a send port that waits for its next attempt), 32 suspended (not resumable).
+-- 8 dehydrated (a send port that waits for its next attempt), 32 suspended (not resumable), 256 scheduled (a send port that waits
+-- for its service window).
 CREATE VIEW messagebox.instances AS
     SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
            CASE WHEN claim_id IS NULL THEN 1 ELSE 2 END::smallint AS state, enqueued_at,
            NULL::timestamptz AS valid_from, NULL::timestamptz AS suspended_at, NULL::smallint AS cause,
            NULL::text AS error_code, NULL::text AS error_description, NULL::text AS adapter, NULL::text AS uri,
-           NULL::uuid AS related_instance_id, NULL::uuid AS last_related_instance_id, counted_in
+           NULL::uuid AS related_instance_id, NULL::uuid AS last_related_instance_id, counted_in, primary_attempts
       FROM messagebox.work_queue
     UNION ALL
     SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
-           8::smallint, enqueued_at, valid_from, NULL, NULL, error_code, error_description, NULL, NULL, NULL, NULL,
-           counted_in
+           state, enqueued_at, valid_from, NULL, NULL, error_code, error_description, NULL, NULL, NULL, NULL,
+           counted_in, primary_attempts
       FROM messagebox.scheduled_queue
     UNION ALL
     SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
            CASE WHEN resumable THEN 4 ELSE 32 END::smallint, enqueued_at, NULL, suspended_at, cause,
-           error_code, error_description, adapter, uri, related_instance_id, last_related_instance_id, counted_in
+           error_code, error_description, adapter, uri, related_instance_id, last_related_instance_id, counted_in,
+           NULL::integer
       FROM messagebox.suspended_queue;
 
 -- One row: the load of the MessageBox, for throttling. current_load measures it again when the row is a second old.

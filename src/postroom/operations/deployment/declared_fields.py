@@ -9,13 +9,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from postroom.application import ReceiveLocationDefinition, ReceivePortDefinition, SendPortDefinition
+from postroom.application import BackupTransport, ReceiveLocationDefinition, ReceivePortDefinition, SendPortDefinition
 from postroom.filters.text import format_filter
-from postroom.messagebox.configuration import ReceiveLocation, SendPort
+from postroom.messagebox.configuration import ReceiveLocation, SendPort, Transport
 
 ROUTE_FAILURES = "route failures"
 AUTHENTICATION = "authentication"
 MAPS = "maps"
+SERVICE_WINDOW = "service window"
+BACKUP_ADAPTER = "backup adapter"
+BACKUP = ("backup uri", "backup retry count", "backup retry interval", "backup service window")
 
 
 def receive_port_fields(port: ReceivePortDefinition) -> dict[str, Any]:
@@ -60,6 +63,8 @@ def send_port_fields(port: SendPortDefinition, home: Path) -> dict[str, Any]:
         "priority": port.priority,
         "retry count": port.retry.count,
         "retry interval": timedelta(seconds=port.retry.interval),
+        SERVICE_WINDOW: port.service_window,
+        **_backup_fields(port.backup, home),
         ROUTE_FAILURES: port.route_failures,
         "description": port.description,
         MAPS: port.maps.model_dump(mode="json"),
@@ -77,8 +82,25 @@ def deployed_send_port_fields(port: SendPort, host: str) -> dict[str, Any]:
         "priority": port.priority,
         "retry count": port.retry_count,
         "retry interval": port.retry_interval,
+        SERVICE_WINDOW: port.service_window,
+        **_deployed_backup_fields(port.backup),
         ROUTE_FAILURES: port.route_failures,
         "description": port.description,
         MAPS: port.maps_json,
         "pipeline": port.pipeline_json,
     }
+
+
+def _backup_fields(backup: BackupTransport | None, home: Path) -> dict[str, Any]:
+    if backup is None:
+        return {BACKUP_ADAPTER: {}, **dict.fromkeys(BACKUP)}
+    interval = timedelta(seconds=backup.retry.interval)
+    values = (backup.adapter.address(home), backup.retry.count, interval, backup.service_window)
+    return {BACKUP_ADAPTER: backup.adapter.model_dump(mode="json"), **dict(zip(BACKUP, values, strict=True))}
+
+
+def _deployed_backup_fields(backup: Transport | None) -> dict[str, Any]:
+    if backup is None:
+        return {BACKUP_ADAPTER: {}, **dict.fromkeys(BACKUP)}
+    values = (backup.uri, backup.retry_count, backup.retry_interval, backup.service_window)
+    return {BACKUP_ADAPTER: backup.adapter_json, **dict(zip(BACKUP, values, strict=True))}

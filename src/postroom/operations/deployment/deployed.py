@@ -13,14 +13,13 @@ from postroom.messagebox.configuration import (
     Host,
     ReceiveLocation,
     SendPort,
-    SendPortGroup,
     read_application_properties,
     read_hosts,
     read_receive_locations,
-    read_send_port_groups,
     read_send_ports,
 )
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.statements import statement
 from postroom.operations.deployment.backlog import count_backlog
 from postroom.operations.deployment.plan import ChangeKind

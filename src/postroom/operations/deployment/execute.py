@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
+from typing import Any
 
 from psycopg.types.json import Jsonb
 
 from postroom.application import (
     DEFAULT_HOST,
     ApplicationDefinition,
+    BackupTransport,
     SendPortDefinition,
     SendPortGroupDefinition,
 )
 from postroom.filters.authorisation import ApplicationProperties
-from postroom.messagebox.configuration import (
-    PortState,
-    SendPort,
-    SendPortGroup,
-    read_hosts,
-    read_send_port_groups,
-    read_send_ports,
-    schedule_to_json,
-)
+from postroom.messagebox.configuration import PortState, SendPort, read_hosts, read_send_ports, schedule_to_json
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.migrate import create_host
+from postroom.messagebox.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.statements import statement
 from postroom.messagebox.streams.throttle import store_thresholds
 from postroom.messagebox.subscriptions import deploy_property
 from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.compare import resolve_host_settings
 from postroom.operations.deployment.compare_groups import group_fields
-from postroom.operations.deployment.declared_fields import location_fields, send_port_fields
+from postroom.operations.deployment.declared_fields import BACKUP_ADAPTER, location_fields, send_port_fields
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.plan import Action, ChangeKind, Plan, PlanStep
 from postroom.operations.ports.enlistment import (
@@ -53,6 +48,8 @@ _ID_NAMESPACE = uuid.UUID("6f1d8a4e-30a5-4c1c-9d43-6f6a2b7a9d10")
 
 #: The fields of a port that its subscriptions depend on.
 _SUBSCRIPTION_FIELDS = {"host", "filter", "priority"}
+#: The fields that decide when postponed messages are sent.
+_WINDOW_FIELDS = {"service window", "backup service window"}
 
 
 class Deployment:
@@ -149,6 +146,7 @@ class Deployment:
             if port.state is not PortState.BOUND:
                 unenlist_port(self._connection, port)
             self._connection.execute("DELETE FROM send_ports WHERE id = %s", (port.port_id,))
+            self._connection.execute("SELECT release_postponed(%s)", (port.port_id,))
             self._keep_name(port.port_id, step, port_name=port.name)
         for step in self._plan.select(ChangeKind.LOCATION, Action.REMOVE):
             location = self._deployed.locations[step.name]
@@ -223,10 +221,13 @@ class Deployment:
             if port.name not in changed:
                 continue
             stored = self._store_send_port(port, self._choose_id(changed[port.name]))
+            fields = {difference.field for difference in changed[port.name].differences}
             if changed[port.name].action is Action.CREATE:
                 self._set_initial_state(stored, port)
-            elif _SUBSCRIPTION_FIELDS & {difference.field for difference in changed[port.name].differences}:
+            elif _SUBSCRIPTION_FIELDS & fields:
                 resubscribe_port(self._connection, stored)
+            if _WINDOW_FIELDS & fields:
+                self._connection.execute("SELECT release_postponed(%s)", (stored.port_id,))
 
     def _store_send_port(self, port: SendPortDefinition, port_id: uuid.UUID) -> SendPort:
         fields = send_port_fields(port, self._home)
@@ -248,6 +249,9 @@ class Deployment:
                 "description": fields["description"],
                 "maps": Jsonb(fields["maps"]),
                 "pipeline": Jsonb(fields["pipeline"]),
+                "service_window": schedule_to_json(port.service_window),
+                "backup": None if port.backup is None else Jsonb(_backup_to_json(port.backup, self._home)),
+                "backup_adapter": Jsonb(fields[BACKUP_ADAPTER]) if port.backup else None,
             },
         ).fetchone()
         assert row is not None
@@ -311,3 +315,14 @@ class Deployment:
         # A renamed object keeps the id that was derived from its old name.
         used = self._connection.execute(statement("queries/is_id_used"), {"id": derived}).fetchone()
         return uuid.uuid4() if used == (True,) else derived
+
+
+def _backup_to_json(backup: BackupTransport, home: Path) -> dict[str, Any]:
+    """Return a backup transport as it is stored, without its adapter, which operators may not read."""
+    return {
+        "kind": backup.adapter.kind,
+        "uri": backup.adapter.address(home),
+        "retry_count": backup.retry.count,
+        "retry_interval": backup.retry.interval,
+        "service_window": None if backup.service_window is None else backup.service_window.model_dump(mode="json"),
+    }

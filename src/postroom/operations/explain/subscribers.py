@@ -20,13 +20,12 @@ from postroom.message import Context
 from postroom.messagebox.configuration import (
     PortState,
     SendPort,
-    SendPortGroup,
     read_application_properties,
     read_hosts,
-    read_send_port_groups,
     read_send_ports,
 )
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import SubscriptionState
 from postroom.operations.ports.enlistment import build_group_filter, build_port_filter

@@ -30,7 +30,7 @@ from postroom.operations.instances.listing import (
 )
 
 _SUSPENDED = (InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE)
-_CAN_BE_SUSPENDED = (InstanceState.READY_TO_RUN, InstanceState.DEHYDRATED)
+_CAN_BE_SUSPENDED = (InstanceState.READY_TO_RUN, InstanceState.DEHYDRATED, InstanceState.SCHEDULED)
 _CAN_BE_TERMINATED = (*_CAN_BE_SUSPENDED, *_SUSPENDED)
 #: A message that a pipeline has to read first, or that joined an instance, cannot be rerouted.
 _CAN_BE_REROUTED = (QueueTask.DELIVER, QueueTask.PUBLISH, QueueTask.REROUTE)
@@ -118,7 +118,7 @@ def reroute_deliveries(connection: Connection, query: InstanceQuery) -> Counter[
 
 
 def suspend(connection: Connection, instance_id: uuid.UUID) -> None:
-    """Suspend an instance that is ready to run or waits for its next attempt."""
+    """Suspend an instance that is ready to run or waits for its next attempt or its service window."""
     if not _call(connection, "suspend_instances", [instance_id]):
         raise _build_state_error(get_instance(connection, instance_id), "suspended")
 

@@ -22,7 +22,7 @@ GroupBy = Literal["host", "port", "error", "reason", "adapter", "uri"]
 
 #: The error codes of suspended instances: the codes of failures, and of states that are not errors. See
 #: docs/reference/errors.md.
-ERROR_CODES = frozenset({*FAILURE_CODES, "PORT_STOPPED", "PORT_GONE", "OPERATOR", "NO_RECEIVER"})
+ERROR_CODES = frozenset({*FAILURE_CODES, "PORT_STOPPED", "PORT_GONE", "OPERATOR", "NO_RECEIVER", "SERVICE_WINDOW"})
 
 #: Instances changed in one transaction, and instances read by one query. A query reads the queues whole.
 _BATCH_SIZE = 1_000
@@ -30,13 +30,15 @@ _READ_SIZE = 20_000
 
 
 class InstanceState(IntEnum):
-    """The states with BizTalk's codes. A messaging instance that waits for its next attempt is dehydrated."""
+    """The states with BizTalk's codes. A messaging instance that waits for its next attempt is dehydrated, and one that
+    waits for the service window of its port is scheduled (INS-03)."""
 
     READY_TO_RUN = 1
     ACTIVE = 2
     SUSPENDED = 4
     DEHYDRATED = 8
     SUSPENDED_NOT_RESUMABLE = 32
+    SCHEDULED = 256
 
     @property
     def label(self) -> str:
@@ -49,6 +51,7 @@ _LABELS = {
     InstanceState.SUSPENDED: "suspended",
     InstanceState.DEHYDRATED: "waiting to retry",
     InstanceState.SUSPENDED_NOT_RESUMABLE: "suspended, not resumable",
+    InstanceState.SCHEDULED: "scheduled",
 }
 
 
@@ -87,6 +90,8 @@ class Instance:
     """The number of its messages in the queues. The fields about a message describe the first."""
     service_removed: bool = False
     """True if the send port or receive location was removed and is not declared again."""
+    on_backup: bool = False
+    """True if the backup transport of the send port makes the next attempt."""
 
     @property
     def display_name(self) -> str:
@@ -263,7 +268,7 @@ _FIELDS = (
     *("instance_id", "state", "host", "service_class", "service_id", "service", "port", "subscription_id"),
     *("message_id", "task", "attempt", "priority", "seq", "enqueued_at", "retry_at", "suspended_at", "cause"),
     *("error_code", "error_description", "adapter", "uri", "related_instance_id", "last_related_instance_id"),
-    *("messages", "service_removed"),
+    *("messages", "service_removed", "on_backup"),
 )
 
 

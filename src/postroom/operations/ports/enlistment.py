@@ -14,17 +14,9 @@ from dataclasses import replace
 
 from postroom.filters.expression import Filter, any_of
 from postroom.filters.text import parse
-from postroom.messagebox.configuration import (
-    Host,
-    PortState,
-    SendPort,
-    SendPortGroup,
-    ServiceClass,
-    read_hosts,
-    read_send_port_groups,
-    read_send_ports,
-)
+from postroom.messagebox.configuration import Host, PortState, SendPort, ServiceClass, read_hosts, read_send_ports
 from postroom.messagebox.connection import Connection, read_value
+from postroom.messagebox.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.subscriptions import create_subscription
 from postroom.operations.properties import read_deployed_properties
 from postroom.properties import Property

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from postroom.errors import NotFound, StateError, nearest
-from postroom.messagebox.configuration import PortState, SendPort, read_send_port_groups, read_send_ports
+from postroom.messagebox.configuration import PortState, SendPort, read_send_ports
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.queues import WakeUp
+from postroom.messagebox.send_port_groups import read_send_port_groups
 from postroom.messagebox.statements import statement
 from postroom.operations.describe import describe_value
 from postroom.operations.ports.enlistment import enlist_port, get_port_host, start_port, stop_port, unenlist_port
@@ -29,6 +31,11 @@ class PortListing:
     host: str
     waiting: int
     retrying: int
+    """Instances that wait for their next attempt."""
+    scheduled: int
+    """Instances that wait for a service window."""
+    next_attempt_at: datetime | None
+    """When the first of the waiting instances is due."""
     suspended: int
     groups: tuple[str, ...] = ()
     """The send port groups that the port is a member of."""
@@ -46,10 +53,12 @@ def list_ports(connection: Connection, *, application: str | None = None) -> lis
             host=host,
             waiting=waiting,
             retrying=retrying,
+            scheduled=scheduled,
+            next_attempt_at=next_attempt_at,
             suspended=suspended,
             groups=tuple(group.name for group in groups if port_id in {member.port_id for member in group.members}),
         )
-        for port_id, owner, host, waiting, retrying, suspended in rows
+        for port_id, owner, host, waiting, retrying, scheduled, next_attempt_at, suspended in rows
         if port_id in ports
     ]
 

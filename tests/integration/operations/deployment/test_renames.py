@@ -11,14 +11,9 @@ from postroom.errors import DefinitionRefused
 from postroom.message import Context, Message
 from postroom.messagebox import inbox
 from postroom.messagebox.check import find_violations
-from postroom.messagebox.configuration import (
-    PortState,
-    find_host,
-    read_receive_locations,
-    read_send_port_groups,
-    read_send_ports,
-)
+from postroom.messagebox.configuration import PortState, find_host, read_receive_locations, read_send_ports
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.send_port_groups import read_send_port_groups
 from postroom.operations.deployment.apply import plan
 from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.plan import Action, ChangeKind

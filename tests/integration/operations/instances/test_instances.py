@@ -15,7 +15,7 @@ from postroom.errors import NotFound, PublishFailed, StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox.connection import connect
 from postroom.messagebox.jobs import run_all_jobs_once
-from postroom.messagebox.queues import HostQueues, ScheduledRetry, Suspension, wake_up_channel
+from postroom.messagebox.queues import HostQueues, Postponement, ScheduledRetry, Suspension, wake_up_channel
 from postroom.operations.instances.changes import (
     resume,
     resume_all,
@@ -86,13 +86,16 @@ def test_each_state_has_its_code_and_reason(box: Box) -> None:
     later = ScheduledRetry(delay=timedelta(days=1), code="DELIVERY", description="Not now.")
     HostQueues("Default").retry(box.connection, claim_id, {seq: later})
     agent.publish([order()])
+    claim_id, seq = claim(box)
+    HostQueues("Default").postpone(box.connection, claim_id, {seq: Postponement(delay=timedelta(hours=1))})
+    agent.publish([order()])
     claim(box)
     agent.publish([order(), order("ASIA")])
     with pytest.raises(PublishFailed):
         agent.publish([order("nowhere")])
     found = {instance.state: instance for instance in list_instances(box.connection, EVERYTHING)}
     assert set(found) == set(InstanceState)
-    assert [state.value for state in InstanceState] == [1, 2, 4, 8, 32]
+    assert [state.value for state in InstanceState] == [1, 2, 4, 8, 32, 256]
     retrying = found[InstanceState.DEHYDRATED]
     assert (retrying.service, retrying.attempt, retrying.error_code) == ("Europe", 1, "DELIVERY")
     assert retrying.retry_at is not None

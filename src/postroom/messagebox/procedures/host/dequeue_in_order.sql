@@ -4,14 +4,15 @@
 -- suspended concurrently.
 -- Indexes: as dequeue_messages_<host>; work_queue_instance, scheduled_queue_instance, suspended_queue_instance.
 -- Locks: the claimed rows, for the moment of the claim.
-DROP FUNCTION IF EXISTS messagebox.dequeue_in_order___HOST__(uuid, integer, smallint, integer, timestamptz);
+DROP FUNCTION IF EXISTS messagebox.dequeue_in_order___HOST__(uuid, integer, smallint, integer, timestamptz, uuid[]);
 CREATE OR REPLACE FUNCTION messagebox.dequeue_in_order___HOST__(
     p_claim_id uuid, p_host_instance integer, p_service_class smallint, p_limit integer,
     p_now timestamptz DEFAULT now(), p_excluded uuid[] DEFAULT '{}'
 ) RETURNS TABLE (
     routing_version bigint, seq bigint, message_id uuid, service bytea, instance_id uuid, task smallint,
     attempt integer, context text, part_count integer, body_part_id uuid, body_part_name text, content_type text,
-    charset text, body bytea, originator_sid text, originator_pid text, group_name text)
+    charset text, body bytea, originator_sid text, originator_pid text, group_name text,
+    primary_attempts integer)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
@@ -43,7 +44,8 @@ BEGIN
     RETURN QUERY
     SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task, c.attempt, s.context::text,
            cardinality(s.part_ids), s.body_part_id, s.body_part_name, p.content_type, p.charset, p.body,
-           coalesce(s.originator_sid, s.published_by), coalesce(s.originator_pid, 'Guest'), u.group_name
+           coalesce(s.originator_sid, s.published_by), coalesce(s.originator_pid, 'Guest'), u.group_name,
+           c.primary_attempts
       FROM __HOST___q c
      CROSS JOIN routing_version v
       LEFT JOIN spool s ON s.message_id = c.message_id

@@ -12,14 +12,15 @@
 -- Rows of the services p_excluded are skipped. The walk reads them, so a claim with exclusions reads a long queue of an
 -- excluded service whole; hosts exclude only services that occupy all of their threads.
 -- Locks: the claimed rows, for the moment of the claim.
-DROP FUNCTION IF EXISTS messagebox.dequeue_messages___HOST__(uuid, integer, smallint, integer, timestamptz);
+DROP FUNCTION IF EXISTS messagebox.dequeue_messages___HOST__(uuid, integer, smallint, integer, timestamptz, uuid[]);
 CREATE OR REPLACE FUNCTION messagebox.dequeue_messages___HOST__(
     p_claim_id uuid, p_host_instance integer, p_service_class smallint, p_limit integer,
     p_now timestamptz DEFAULT now(), p_excluded uuid[] DEFAULT '{}'
 ) RETURNS TABLE (
     routing_version bigint, seq bigint, message_id uuid, service bytea, instance_id uuid, task smallint,
     attempt integer, context text, part_count integer, body_part_id uuid, body_part_name text, content_type text,
-    charset text, body bytea, originator_sid text, originator_pid text, group_name text)
+    charset text, body bytea, originator_sid text, originator_pid text, group_name text,
+    primary_attempts integer)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
@@ -34,11 +35,13 @@ BEGIN
                 WHERE w.claim_id IS NULL AND w.service_class = p_service_class
                   AND (w.service_id = ANY (p_excluded)) IS NOT TRUE
                 ORDER BY w.priority, w.seq LIMIT p_limit FOR UPDATE SKIP LOCKED))
-     RETURNING q.seq, q.message_id, q.subscription_id, q.service_id, q.instance_id, q.task, q.attempt, q.priority
+     RETURNING q.seq, q.message_id, q.subscription_id, q.service_id, q.instance_id, q.task, q.attempt, q.priority,
+               q.primary_attempts
     )
     SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task, c.attempt, s.context::text,
            cardinality(s.part_ids), s.body_part_id, s.body_part_name, p.content_type, p.charset, p.body,
-           coalesce(s.originator_sid, s.published_by), coalesce(s.originator_pid, 'Guest'), u.group_name
+           coalesce(s.originator_sid, s.published_by), coalesce(s.originator_pid, 'Guest'), u.group_name,
+           c.primary_attempts
       FROM claimed c
      CROSS JOIN routing_version v
       LEFT JOIN spool s ON s.message_id = c.message_id

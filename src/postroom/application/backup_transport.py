@@ -1,0 +1,39 @@
+"""The backup transport of a send port, as a user declares it."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from postroom.adapters import PortAdapter
+from postroom.adapters.kinds import StoredPortAdapter
+from postroom.application.retry import Retry
+from postroom.application.schedule import Schedule
+from postroom.errors import DefinitionError
+from postroom.stored_definitions import wrong_fields
+
+
+class BackupTransport(BaseModel):
+    """Sends what the port's own adapter could not send: ``BackupTransport(adapters.File("out/late"))`` (SND-06).
+
+    It is used when the retries of the port are used up, and has its own retries and service window.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    adapter: StoredPortAdapter
+    retry: Retry = Retry()
+    service_window: Schedule | None = None
+
+    def __init__(
+        self,
+        adapter: PortAdapter,
+        *,
+        retry: Retry = Retry(),  # noqa: B008 - frozen
+        service_window: Schedule | None = None,
+    ) -> None:
+        try:
+            super().__init__(adapter=adapter, retry=retry, service_window=service_window)
+        except ValidationError as error:
+            raise DefinitionError(
+                f"BackupTransport cannot be created from these arguments: {wrong_fields(error)}."
+            ) from None

@@ -1,0 +1,53 @@
+"""Checks the transports of a send port: retries, service windows, and the backup transport. Each problem is one
+sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from postroom.adapters import AdapterDefinition, PortAdapter
+from postroom.application.backup_transport import BackupTransport
+from postroom.application.checks.fields import adapter_problems
+from postroom.application.declarations import DeclaredSendPort
+from postroom.application.retry import Retry
+from postroom.application.schedule import Schedule
+
+
+def transport_problems(port: DeclaredSendPort) -> Iterator[str]:
+    """Yield the problems of the transports of a send port."""
+    yield from _retry_problems(port.retry)
+    yield from schedule_problems("service_window", port.service_window)
+    is_sink = isinstance(port.adapter, AdapterDefinition) and port.adapter.is_sink
+    if is_sink and port.service_window is not None:
+        yield "a sink has no service_window: Spark writes its batches at any time."
+    if port.backup is None:
+        return
+    if not isinstance(port.backup, BackupTransport):
+        yield f"backup is {port.backup!r}, but must be something like BackupTransport(adapters.File('out/late'))."
+        return
+    if is_sink:
+        yield "a sink has no backup transport: Spark repeats a batch until it is written."
+    yield from (f"backup: {text}" for text in _backup_problems(port.backup))
+
+
+def _backup_problems(backup: BackupTransport) -> Iterator[str]:
+    if backup.adapter.is_sink or backup.adapter.is_dynamic:
+        yield f"the adapter {backup.adapter.kind!r} cannot be that of a backup transport, but File, Http and Null can."
+    yield from adapter_problems(backup.adapter, PortAdapter, "send")
+    yield from _retry_problems(backup.retry)
+    yield from schedule_problems("service_window", backup.service_window)
+
+
+def _retry_problems(retry: object) -> Iterator[str]:
+    if isinstance(retry, Retry):
+        yield from retry.problems()
+    else:
+        yield f"retry is {retry!r}, but must be something like Retry(count=3, interval=60)."
+
+
+def schedule_problems(what: str, schedule: object) -> Iterator[str]:
+    """Yield the problems of a schedule: that of a receive location, or a service window."""
+    if isinstance(schedule, Schedule):
+        yield from (f"{what}: {text}" for text in schedule.problems())
+    elif schedule is not None:
+        yield f"{what} is {schedule!r}, but must be something like Schedule(window=('08:00', '18:00'))."

@@ -1,0 +1,25 @@
+-- Move messages of a claim into the scheduled queue until the service window of their port opens. No attempt was made.
+-- Returns how many this claim still had. Delays are relative to the server's time, because the clocks of hosts may
+-- differ.
+-- Index: work_queue_claimed.
+CREATE OR REPLACE FUNCTION messagebox.postpone_messages___HOST__(
+    p_claim_id uuid, p_seqs bigint[], p_delays interval[], p_now timestamptz DEFAULT now()
+) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+    moved integer;
+BEGIN
+    WITH postponed AS (
+        DELETE FROM __HOST___q WHERE claim_id = p_claim_id AND seq = ANY (p_seqs) RETURNING *
+    )
+    INSERT INTO __HOST___q_scheduled (seq, host_id, message_id, subscription_id, service_class, service_id,
+                                      instance_id, priority, task, attempt, primary_attempts, enqueued_at, counted_in,
+                                      valid_from, state)
+    SELECT f.seq, f.host_id, f.message_id, f.subscription_id, f.service_class, f.service_id, f.instance_id, f.priority,
+           f.task, f.attempt, f.primary_attempts, f.enqueued_at, f.counted_in, p_now + r.delay, 256
+      FROM postponed f
+      JOIN unnest(p_seqs, p_delays) AS r (seq, delay) ON r.seq = f.seq;
+    GET DIAGNOSTICS moved = ROW_COUNT;
+    RETURN moved;
+END $$;

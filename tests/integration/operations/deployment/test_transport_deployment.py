@@ -1,0 +1,89 @@
+"""Applying service windows and backup transports of send ports (SND-06, 10)."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from postroom import Application, BackupTransport, Property, Retry, Schedule, adapters
+from postroom.messagebox.configuration import read_send_ports
+from postroom.messagebox.connection import Connection
+from postroom.operations.deployment.backlog import Backlog
+from tests.support.deployment import deploy
+
+Region = Property("Orders.Region", str)
+EVENING = Schedule(window=("18:00", "20:00"), zone="Europe/Berlin")
+
+
+def orders(*, ports: tuple[str, ...] = ("Europe",), **settings: Any) -> Application:
+    app = Application("orders")
+    app.property(Region)
+    for port in ports:
+        app.send_port(port, adapters.Http("https://example.com/orders"), filter=Region == "EU", **settings)
+    return app
+
+
+def postpone_message(connection: Connection) -> None:
+    """Add a message that waits until tomorrow for the service window of the port."""
+    connection.execute(
+        "INSERT INTO scheduled_queue (seq, host_id, message_id, service_class, service_id, instance_id, priority,"
+        " enqueued_at, valid_from, state) SELECT 1, host_id, %s, 4, id, %s, 5, now(), now() + interval '1 day', 256"
+        " FROM send_ports",
+        (uuid.uuid4(), uuid.uuid4()),
+    )
+
+
+def is_due(connection: Connection) -> bool:
+    row = connection.execute("SELECT valid_from <= now() FROM scheduled_queue").fetchone()
+    assert row is not None
+    return bool(row[0])
+
+
+def test_transports_are_stored_and_an_unchanged_port_is_no_change(connection: Connection) -> None:
+    backup = BackupTransport(
+        adapters.File("out/late"), retry=Retry(count=1, interval=60), service_window=Schedule(weekdays=["sun"])
+    )
+    deploy(connection, orders(service_window=EVENING, backup=backup))
+    (port,) = read_send_ports(connection)
+    assert port.service_window == EVENING
+    assert port.backup is not None
+    assert port.backup.adapter == backup.adapter
+    assert (port.backup.retry_count, port.backup.retry_interval.total_seconds()) == (1, 60)
+    assert port.backup.service_window == backup.service_window
+    assert port.backup.uri == "file:///srv/orders/out/late"
+    assert deploy(connection, orders(service_window=EVENING, backup=backup)).changes == ()
+
+
+def test_a_plan_describes_a_changed_backup_transport_without_its_secrets(connection: Connection) -> None:
+    deploy(connection, orders())
+    secret = adapters.Http("https://backup.example.com/", headers={"Authorization": "Bearer t0p"})
+    done = deploy(connection, orders(backup=BackupTransport(secret), service_window=EVENING))
+    (step,) = (step for step in done.changes if step.name == "Europe")
+    described = {difference.field: (difference.before, difference.after) for difference in step.differences}
+    assert described["backup adapter url"] == ("none", "https://backup.example.com/")
+    assert described["backup uri"] == ("none", "https://backup.example.com/")
+    assert described["service window"] == ("none", "18:00-20:00, Europe/Berlin")
+    assert described["backup retry count"] == ("none", "3")
+    assert "t0p" not in str(done)
+    undone = deploy(connection, orders(service_window=EVENING))
+    (step,) = (step for step in undone.changes if step.name == "Europe")
+    assert ("backup uri", "none") in {(difference.field, difference.after) for difference in step.differences}
+    (port,) = read_send_ports(connection)
+    assert port.backup is None
+
+
+def test_a_changed_window_makes_the_messages_due_that_wait_for_the_old_one(connection: Connection) -> None:
+    deploy(connection, orders(service_window=EVENING))
+    postpone_message(connection)
+    deploy(connection, orders(service_window=EVENING, priority=3))
+    assert not is_due(connection)
+    deploy(connection, orders(service_window=Schedule(window=("06:00", "20:00")), priority=3))
+    assert is_due(connection)
+
+
+def test_the_postponed_messages_of_a_removed_port_become_due(connection: Connection) -> None:
+    """A host suspends them, because they have no port."""
+    deploy(connection, orders(service_window=EVENING))
+    postpone_message(connection)
+    deploy(connection, orders(ports=()), backlog=Backlog.KEEP)
+    assert is_due(connection)
