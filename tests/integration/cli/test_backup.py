@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import pytest
+
 from postroom.cli.exit_codes import ExitCode
+from postroom.cli.main import main
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
+from postroom.operations.running.up import lock_home
 from tests.integration.cli.conftest import APP, Run
 from tests.support.databases import Databases
 from tests.support.folders import open_folder
@@ -53,10 +58,29 @@ def test_the_embedded_server_is_restored_into_a_new_home_folder(home: Path) -> N
             restored.run("restore", str(home / "backup"))
             assert (other / "app.py").read_text() == APP
             assert restored.run_json("message", "list") == original.run_json("message", "list")
+            assert {port["uri"] for port in restored.run_json("port", "list")} == {
+                (other / "out" / name).as_uri() for name in ("europe", "big", "audit")
+            }
+            assert [each["uri"] for each in restored.run_json("location", "list")] == [(other / "in").as_uri()]
+            assert "Nothing to change" in restored.run("plan", str(home / "app.py"))
             assert "All invariants hold." in restored.run("check")
             assert "not empty" in restored.run("restore", str(home / "backup"), exit_code=ExitCode.STATE)
         finally:
             EmbeddedServer(server_folder(other)).destroy()
+
+
+def test_a_home_that_runs_is_refused_before_the_backup_is_verified(
+    applied: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "home"
+    assert applied("backup", tmp_path / "backup", "--home", home).code == ExitCode.OK
+    with lock_home(home):
+        code = main(["restore", str(tmp_path / "backup"), "--home", str(home)])
+    error = capsys.readouterr().err
+    assert code == ExitCode.STATE
+    assert f"{home} is in use: process {os.getpid()} runs it." in error
+    assert "Use another --home. To replace this MessageBox, stop that process" in error
+    assert "Verifying" not in error
 
 
 def test_a_backup_needs_a_messagebox(tmp_path: Path) -> None:

@@ -74,10 +74,13 @@ def restore(options: CommandOptions, folder: Path) -> None:
 
     folder = folder.absolute()
     manifest = read_manifest(folder)
-    report("Verifying the backup")
-    verify_backup(folder, manifest)
-    with lock_home(options.home.absolute()), options.messagebox(create=True) as url:
-        result = restore_backup(url, options.home, folder, manifest, report=report)
+    home = options.home.absolute()
+    hint = "Use another --home. To replace this MessageBox, stop that process (Ctrl-C) and move the folder away."
+    with lock_home(home, hint=hint):
+        report("Verifying the backup")
+        verify_backup(folder, manifest)
+        with options.messagebox(create=True) as url:
+            result = restore_backup(url, home, folder, manifest, report=report)
     show_record(asdict(result), options.output)
     for login in result.missing_logins:
         report(f"The login {login} does not exist on this server. Create it, and grant its roles: postroom role grant.")

@@ -1,8 +1,8 @@
 """Restore a backup into an empty database.
 
 Files are restored first, then the database in one transaction, which also points the claims to their files. A restore
-that is interrupted before the commit can be repeated. After the commit only the rights are missing. ``postroom apply``
-sets them, too.
+that is interrupted before the commit can be repeated. After the commit only the rights and the URIs in the new home
+folder are missing. ``postroom apply`` sets them, too.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from psycopg import sql
 
-from postroom.errors import StateError, format_count
+from postroom.errors import DefinitionError, StateError, format_count
+from postroom.messagebox.configuration import read_receive_locations, read_send_ports
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.migrate import migrate
 from postroom.messagebox.statements import statement
@@ -70,6 +72,7 @@ def restore_backup(
     restore_database(url, folder / DUMP, "\n".join(updates))
     migrate(url)
     with connect(url, application_name="postroom restore") as connection:
+        _move_uris(connection, home)
         connection.execute("ANALYZE")
     return RestoreReport(
         created_at=manifest.created_at,
@@ -112,6 +115,19 @@ def _create_roles(connection: Connection, roles: Sequence[SavedRole]) -> tuple[s
                         sql.SQL("GRANT {} TO {}").format(sql.Identifier(role.name), sql.Identifier(member))
                     )
     return tuple(sorted({member for role in roles for member in role.members} - own_roles - existing))
+
+
+def _move_uris(connection: Connection, home: Path) -> None:
+    """Store the URIs of ports and locations for the new home folder, as the next ``apply`` would."""
+    # Hosts and pipelines report a definition that cannot be read.
+    for location in read_receive_locations(connection):
+        with suppress(DefinitionError):
+            uri = location.adapter.address(home)
+            connection.execute("UPDATE receive_locations SET uri = %s WHERE id = %s", (uri, location.location_id))
+    for port in read_send_ports(connection):
+        with suppress(DefinitionError):
+            uri = port.adapter.address(home)
+            connection.execute("UPDATE send_ports SET uri = %s WHERE id = %s", (uri, port.port_id))
 
 
 def _rename_existing_streams(files: Sequence[SavedFile], home: Path) -> None:

@@ -65,11 +65,13 @@ def _apply(definition: ApplicationDefinition, url: str, home: Path, report: Repo
 
 
 @contextmanager
-def lock_home(home: Path) -> Iterator[None]:
+def lock_home(
+    home: Path, *, hint: str = "Stop that process first. To change what it runs, use: postroom apply APP"
+) -> Iterator[None]:
     """Lock the home folder for this process. Create it if it is missing.
 
-    Raise StateError if another process has locked it, or if it cannot be used. The kernel releases the lock when the
-    process ends, however it ends."""
+    Raise StateError with ``hint`` if another process has locked it, or if it cannot be used. The kernel releases the
+    lock when the process ends, however it ends."""
     path = home / ".postroom" / "up.pid"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,9 +88,9 @@ def lock_home(home: Path) -> Iterator[None]:
         except BlockingIOError:
             file.seek(0)
             raise StateError(
-                f"{home} is already running as process {file.read().strip() or 'unknown'}.",
-                why="One 'postroom up' runs everything in a home folder.",
-                hint="Stop that process first. To change what it runs, use: postroom apply APP",
+                f"{home} is in use: process {file.read().strip() or 'unknown'} runs it.",
+                why="One process runs everything in a home folder: 'postroom up', a demo or a restore.",
+                hint=hint,
             ) from None
         file.truncate(0)
         file.write(f"{os.getpid()}\n")

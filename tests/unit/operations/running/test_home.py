@@ -17,7 +17,7 @@ def test_a_home_folder_is_created_and_locked_by_one_process(tmp_path: Path) -> N
     home = tmp_path / "some" / "home"
     with (
         lock_home(home),
-        pytest.raises(StateError, match=f"is already running as process {os.getpid()}"),
+        pytest.raises(StateError, match=f"is in use: process {os.getpid()} runs it"),
         lock_home(home),
     ):
         pass
@@ -31,7 +31,7 @@ def test_a_second_up_names_the_running_process(tmp_path: Path, capsys: pytest.Ca
     with lock_home(tmp_path):
         code = main(["up", str(app), "--home", str(tmp_path)])
     assert code == ExitCode.STATE
-    assert f"is already running as process {os.getpid()}" in capsys.readouterr().err
+    assert f"is in use: process {os.getpid()} runs it" in capsys.readouterr().err
     assert not (tmp_path / ".postroom" / "postgres").exists()
 
 
