@@ -27,6 +27,17 @@ def open_messagebox(options: CommandOptions, *, create: bool = False) -> Iterato
             yield connection
 
 
+def describe_stopped_server(options: CommandOptions) -> str:
+    """Return whether the embedded server has stopped with the command that ran it. Empty for another server."""
+    from postroom.messagebox.embedded import EmbeddedServer, server_folder
+
+    if options.database is not None:
+        return ""
+    if EmbeddedServer(server_folder(options.home)).pid is None:
+        return "PostgreSQL has stopped."
+    return "PostgreSQL keeps running, because another process uses this home folder."
+
+
 @contextmanager
 def _add_source_of_address(options: CommandOptions) -> Iterator[None]:
     """Add to errors whether an option or an environment variable gave the address of the database."""

@@ -28,7 +28,7 @@ class ExitCode(IntEnum):
       6  UNAVAILABLE  the MessageBox, Java or Spark cannot be reached now; a retry may help
       7  NOT_TAKEN    the changes are deployed, but a running process has not taken them yet
      70  BUG          an unexpected error; report it with the text on standard error
-    130  INTERRUPTED  Ctrl-C
+    130  INTERRUPTED  Ctrl-C ended the command; a command that runs until Ctrl-C ends with 0
     ===  ===========  ==================================================================================
     """
 

@@ -9,7 +9,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from postroom.cli.connection import describe_stopped_server
 from postroom.cli.exit_codes import ExitCode
+from postroom.cli.options import CommandOptions
+from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from tests.integration.cli.conftest import Run
 
 
@@ -25,8 +28,16 @@ def test_postgresql_runs_alone_until_it_is_stopped(home: Path, number: signal.Si
             assert connection.execute("SELECT count(*) FROM messagebox.spool").fetchone() == (0,)
         process.send_signal(number)
         assert process.wait() == ExitCode.OK
+        assert process.stderr.read() == "PostgreSQL has stopped.\n"
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(url)
+
+
+def test_the_last_line_says_whether_another_process_keeps_postgresql_running(home: Path) -> None:
+    with EmbeddedServer(server_folder(home)):
+        assert "keeps running, because another process uses" in describe_stopped_server(CommandOptions(home=home))
+    assert describe_stopped_server(CommandOptions(home=home)) == "PostgreSQL has stopped."
+    assert describe_stopped_server(CommandOptions(home=home, database="postgresql://db/orders")) == ""
 
 
 def test_the_url_of_another_server_is_rejected(run: Run) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from postroom.cli.command_groups import CommandGroup
+from postroom.cli.connection import describe_stopped_server
 from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.rendering.output import Format, to_json
 
@@ -44,4 +45,4 @@ def run(options: CommandOptions) -> None:
         click.echo(to_json({"url": url}) if options.output is Format.JSON else url)
         click.echo("PostgreSQL is running. Press Ctrl-C to stop.", err=True)
         stopping.wait()
-    click.echo("Stopped. PostgreSQL keeps running only while another process uses this home folder.", err=True)
+    click.echo(describe_stopped_server(options), err=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from postroom.cli.connection import describe_stopped_server
 from postroom.cli.options import CommandOptions, backlog_option, common_options, pass_options, to_backlog
 from postroom.cli.spark_options import spark_options
 
@@ -23,12 +24,12 @@ def up(options: CommandOptions, app: Path, backlog: str | None, master: str | No
     Example:
       postroom up examples/orders/app.py --home ./orders-home
     """
-    import signal
     import threading
 
     from postroom.application.loading.load import load
     from postroom.operations.running.supervisor import SparkOptions
     from postroom.operations.running.up import deploy_and_supervise
+    from postroom.stop_signals import set_on_stop_signals
 
     def report(what: str) -> None:
         click.echo(what, err=True)
@@ -36,14 +37,11 @@ def up(options: CommandOptions, app: Path, backlog: str | None, master: str | No
     definition = load(app)
     home = options.home.absolute()
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        # In a thread, because the handler interrupts the main thread, which may have locked the event.
-        signal.signal(number, lambda *_: threading.Thread(target=stop.set, daemon=True).start())
     spark = SparkOptions(master=master, settings=settings)
     deployed = deploy_and_supervise(
         definition, home, database=options.database, spark=spark, report=report, backlog=to_backlog(backlog)
     )
-    with deployed as supervisor:
+    with set_on_stop_signals(stop), deployed as supervisor:
         report(f"{definition.name} is running in {home}. Press Ctrl-C to stop it.")
         supervisor.run(stop)
-    report("All processes have stopped.")
+    report(f"Pipelines and hosts have stopped. {describe_stopped_server(options)}".rstrip())

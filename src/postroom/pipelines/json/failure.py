@@ -56,8 +56,9 @@ def malformed_failure(document: bytes, error: Exception) -> PipelineFailure:
             why=f"{_BYTE.sub('', why)}.",
             hint=_HINT,
         )
+    last_byte = max(len(document.rstrip()) - 1, 0)
     return PipelineFailure(
-        f"The document is not valid JSON: it ends early, at {_format_position(document, len(document))}.",
+        f"The document is not valid JSON: it ends early, after {_format_position(document, last_byte)}.",
         why=f"{why}.",
         hint=_HINT,
     )

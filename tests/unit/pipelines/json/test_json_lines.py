@@ -78,7 +78,7 @@ def test_a_bad_line_is_suspended_and_the_others_are_published(receive: Receive) 
         number: lines[line - 1] for number, line in bad_lines.items()
     }
     assert [reason.splitlines()[0] for reason in received.reasons] == [
-        "Line 2: The document is not valid JSON: it ends early, at byte 16.",
+        "Line 2: The document is not valid JSON: it ends early, after byte 15.",
         "Line 3: Orders.Region cannot be promoted from 'region'.",
         "Line 5: The document is not UTF-8 at byte 13.",
         "Line 6: The document is not UTF-8 at byte 14.",
