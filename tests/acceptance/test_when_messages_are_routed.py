@@ -83,8 +83,8 @@ def test_the_properties_of_a_batch_are_deleted_after_the_publish(installation: I
     publish_one(client, Message.of(b"", promoted={A: 77}))
     body = installation.home / "body"
     body.write_bytes(b"x")
-    installation.run("publish", str(body), "--promote", "T.C=abc")
-    installation.run("publish", str(body), "--promote", "T.A=77", exit_code=1)
+    installation.run("publish", str(body), "--promoted", "T.C=abc")
+    installation.run("publish", str(body), "--promoted", "T.A=77", exit_code=1)
     assert installation.database is not None
     with psycopg.connect(installation.database) as connection:
         for table in ("message_properties", "message_predicates"):

@@ -46,6 +46,12 @@ class CommandOptions:
 
         return self.database is not None or server_folder(self.home).exists()
 
+    def refuse_database(self, why: str) -> None:
+        """Raise UsageError if --database is given to a command that does not use it. The environment variable is
+        ignored: it is meant for other commands."""
+        if self.database is not None and self.database_from == "--database":
+            raise click.UsageError(f"{why} Leave out --database.")
+
     @contextmanager
     def messagebox(self, *, create: bool = False) -> Iterator[str]:
         """Yield the URL of the MessageBox: the given database, or the embedded server, which runs until the context
@@ -132,6 +138,30 @@ backlog_option = click.option(
     help="What becomes of the instances of removed ports and locations: they stay, are published again by the current "
     "subscriptions, or are deleted. Required if there are any.",
 )
+
+_PROPERTY_OPTIONS = (
+    click.option(
+        "-p", "--promoted", multiple=True, metavar="PROPERTY=VALUE", help="A promoted property, used for routing."
+    ),
+    click.option(
+        "-w", "--written", multiple=True, metavar="PROPERTY=VALUE", help="A written property, not used for routing."
+    ),
+    click.option(
+        "-r",
+        "--require",
+        multiple=True,
+        metavar="PROPERTY=VALUE",
+        help="A message predicate: only hosts with this property receive the message.",
+    ),
+)
+
+
+def property_options(command: Command) -> Command:
+    """Add --promoted, --written and --require to a command: the properties of a message."""
+    for option in reversed(_PROPERTY_OPTIONS):
+        command = option(command)
+    return command
+
 
 #: The names of the objects that a command changes.
 names_argument = click.argument("names", nargs=-1, required=True, metavar="NAME...")

@@ -34,7 +34,7 @@ EVERYBODY_SEES: Commands = [
     ("queue", "list"),
     ("subscription", "list"),
     ("role", "list"),
-    ("explain", "--property", "Orders.Region=EU"),
+    ("explain", "--promoted", "Orders.Region=EU"),
 ]
 OPERATORS_DO: Commands = [
     ("port", "start", "Europe"),
@@ -184,7 +184,7 @@ def test_operators_explain_without_waiting_instances(as_login: As, database: str
         service = SubscribingService(service_id=uuid.UUID(int=7), name="Collector")
         waiting = ServiceSubscriptions(host, ServiceClass.ORCHESTRATIONS)
         waiting.wait(connection, service, uuid.uuid4(), Property("Orders.Region", str) == "ASIA")
-    asked = ("explain", "--property", "Orders.Region=ASIA")
+    asked = ("explain", "--promoted", "Orders.Region=ASIA")
     assert "Collector" in as_login("adam", *asked).out
     result = as_login("olga", *asked)
     assert result.code in (ExitCode.OK, ExitCode.FAILED), result
@@ -192,7 +192,7 @@ def test_operators_explain_without_waiting_instances(as_login: As, database: str
     assert "Instances may also wait for it" in result.out
     assert as_login("olga", *asked, "-o", "json").json[0]["waiting_instances_unseen"] is True
     assert (
-        as_login("olga", "explain", "--property", "Orders.Total=1", "-o", "json").json[0]["waiting_instances_unseen"]
+        as_login("olga", "explain", "--promoted", "Orders.Total=1", "-o", "json").json[0]["waiting_instances_unseen"]
         is False
     )
     [listed] = as_login("olga", "subscription", "list", "--type", "instance", "-o", "json").json

@@ -22,7 +22,7 @@ def order(tmp_path: Path) -> Path:
 
 
 def test_files_are_published_together_and_listed_with_their_subscribers(applied: Run, order: Path) -> None:
-    done = applied("publish", order, "-", "-p", "Region=EU", "--promote", "Orders.Total=10000", stdin=b"<order/>")
+    done = applied("publish", order, "-", "-p", "Region=EU", "--promoted", "Orders.Total=10000", stdin=b"<order/>")
     assert done.code == ExitCode.OK
     assert done.out.count("BigOrders, Europe") == 2
     listed = applied("message", "list", "-o", "json").json

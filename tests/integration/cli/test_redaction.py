@@ -49,7 +49,7 @@ def test_no_command_shows_a_sensitive_value(payments: Run, tmp_path: Path) -> No
         ("message", "show", message_id),
         ("message", "list"),
         ("explain", message_id),
-        ("explain", "--property", f"Payments.Card={SECRET}x"),
+        ("explain", "--promoted", f"Payments.Card={SECRET}x"),
         ("instance", "show", instance["instance_id"]),
         ("subscription", "explain", "--filter", "Payments.Card == '5500'"),
     ):

@@ -245,3 +245,13 @@ def test_an_empty_listing_is_a_message_or_an_empty_list(capsys: pytest.CaptureFi
     show_rows([], ["name"], Format.TABLE, empty="No ports.")
     show_rows([], ["name"], Format.JSON, empty="No ports.")
     assert capsys.readouterr().out == "No ports.\n[]\n"
+
+
+@pytest.mark.parametrize("command", [("demo",), ("init", "shop")])
+def test_a_command_that_uses_no_database_refuses_the_option(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([*command, "--database", "postgresql://db/orders"]) == ExitCode.USAGE
+    assert "Leave out --database." in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

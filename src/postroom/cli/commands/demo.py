@@ -49,6 +49,7 @@ def demo(options: CommandOptions, name: str, keep: bool) -> None:
     from postroom.operations.running.supervisor import SparkOptions
     from postroom.operations.running.up import deploy_and_supervise
 
+    options.refuse_database("The demo runs on its own PostgreSQL server.")
     app = find_example(name) / "app.py"
     home = (options.home if options.home != Path() else Path("demo-home")).absolute()
     if home.exists() and any(home.iterdir()):

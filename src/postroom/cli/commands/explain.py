@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import ID, CommandOptions, common_options, pass_options
+from postroom.cli.options import ID, CommandOptions, common_options, pass_options, property_options
 from postroom.cli.rendering.output import Format, to_json
 
 if TYPE_CHECKING:
@@ -23,15 +23,7 @@ if TYPE_CHECKING:
     help="Explain a file, read as a receive location would read it.",
 )
 @click.option("--location", metavar="NAME", help="The receive location that reads the file.  [default: the only one]")
-@click.option("-p", "--property", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A promoted property.")
-@click.option("-w", "--written", multiple=True, metavar="PROPERTY=VALUE", help="A written property.")
-@click.option(
-    "-r",
-    "--require",
-    multiple=True,
-    metavar="PROPERTY=VALUE",
-    help="A message predicate: only hosts with this property receive the message.",
-)
+@property_options
 @click.option(
     "--nearest",
     type=click.IntRange(min=0),
@@ -63,7 +55,7 @@ def explain(
     message_id: ShortId | None,
     file: Path | None,
     location: str | None,
-    properties: tuple[str, ...],
+    promoted: tuple[str, ...],
     written: tuple[str, ...],
     require: tuple[str, ...],
     nearest: int,
@@ -81,7 +73,7 @@ def explain(
     Examples:
       postroom explain 01985c1e-7f0a-8c8e-b5d1-4a2f3c000000
       postroom explain --file order.json --location drop
-      postroom explain --property Orders.Region=EU --property Orders.Total=12000
+      postroom explain --promoted Orders.Region=EU --promoted Orders.Total=12000
     """
     from postroom.cli.rendering.explanation_json import explanation_to_json
     from postroom.cli.rendering.explanation_text import show_explanation
@@ -98,11 +90,11 @@ def explain(
 
     if message_id is not None and file is not None:
         raise click.UsageError("Give either the id of a message or --file.")
-    if message_id is None and file is None and not (properties or written or require):
-        raise click.UsageError("Give the id of a message, --file or --property.")
+    if message_id is None and file is None and not (promoted or written or require):
+        raise click.UsageError("Give the id of a message, --file or --promoted.")
     ignored = ""
     with open_messagebox(options) as connection:
-        extra = parse_context(properties, written, read_deployed_properties(connection), require)
+        extra = parse_context(promoted, written, read_deployed_properties(connection), require)
         limits = ListingLimits(receivers=limit, misses=nearest)
         if message_id is not None:
             resolved = resolve_message_id(connection, message_id)

@@ -31,6 +31,7 @@ def init(options: CommandOptions, folder: Path, example: str) -> None:
     """
     from postroom.operations.new_application import write_application
 
+    options.refuse_database("This command only writes files.")
     written = write_application(folder, example)
     if options.output is Format.JSON:
         click.echo(to_json([{"file": path} for path in written]))

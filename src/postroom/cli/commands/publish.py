@@ -8,23 +8,13 @@ import click
 
 from postroom.cli.connection import open_messagebox
 from postroom.cli.input_files import open_body
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import CommandOptions, common_options, pass_options, property_options
 from postroom.cli.rendering.output import show_rows
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("-p", "--promote", multiple=True, metavar="PROPERTY=VALUE", help="A promoted property, used for routing.")
-@click.option(
-    "-w", "--write", multiple=True, metavar="PROPERTY=VALUE", help="A written property, not used for routing."
-)
-@click.option(
-    "-r",
-    "--require",
-    multiple=True,
-    metavar="PROPERTY=VALUE",
-    help="A message predicate: only hosts with this property receive the message.",
-)
+@property_options
 @click.option("--to", metavar="NAME", help="Direct the messages to this send port or send port group.")
 @click.option("--key", metavar="KEY", help="Idempotency key. A repeated publish with the same key publishes nothing.")
 @click.option("--content-type", metavar="TYPE", help="Media type of the files.  [default: by their names]")
@@ -34,8 +24,8 @@ from postroom.cli.rendering.output import show_rows
 def publish(
     options: CommandOptions,
     files: tuple[str, ...],
-    promote: tuple[str, ...],
-    write: tuple[str, ...],
+    promoted: tuple[str, ...],
+    written: tuple[str, ...],
     require: tuple[str, ...],
     to: str | None,
     key: str | None,
@@ -44,14 +34,14 @@ def publish(
 ) -> None:
     """Publish each file as one message, all of them or none. The file name - is standard input.
 
-    No receive pipeline reads the files: name the properties for routing with --promote. A message that is directed with
-    --to also goes to all other subscribers whose filter matches. If a message has no subscriber, nothing is published,
-    and a routing failure report is stored. Promote BTS.SuspendMessageOnRoutingFailure=true to suspend such messages
-    instead.
+    No receive pipeline reads the files: name the properties for routing with --promoted. A message that is directed
+    with --to also goes to all other subscribers whose filter matches. If a message has no subscriber, nothing is
+    published, and a routing failure report is stored. Promote BTS.SuspendMessageOnRoutingFailure=true to suspend such
+    messages instead.
 
     \b
     Example:
-      postroom publish order.json --promote Orders.Region=EU --key order-4711
+      postroom publish order.json --promoted Orders.Region=EU --key order-4711
     """
     import sys
     from mimetypes import guess_type
@@ -69,7 +59,7 @@ def publish(
         return open_body(Path(file))
 
     with open_messagebox(options) as connection:
-        context = parse_context(promote, write, read_deployed_properties(connection), require)
+        context = parse_context(promoted, written, read_deployed_properties(connection), require)
         if to is not None:
             context = direct_context(connection, to, context)
         messages = [

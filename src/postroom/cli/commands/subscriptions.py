@@ -8,7 +8,7 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import ID, CommandOptions, common_options, pass_options
+from postroom.cli.options import ID, CommandOptions, common_options, pass_options, property_options
 from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows, to_json
 
 if TYPE_CHECKING:
@@ -109,22 +109,14 @@ _FILTER = click.option("--filter", "text", metavar="TEXT", help="Use this filter
 @subscription.command()
 @_SUBSCRIPTION
 @_FILTER
-@click.option("-p", "--property", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A promoted property.")
-@click.option("-w", "--written", multiple=True, metavar="PROPERTY=VALUE", help="A written property.")
-@click.option(
-    "-r",
-    "--require",
-    multiple=True,
-    metavar="PROPERTY=VALUE",
-    help="A message predicate: only hosts with this property receive the message.",
-)
+@property_options
 @common_options
 @pass_options
 def test(
     options: CommandOptions,
     subscription: str | None,
     text: str | None,
-    properties: tuple[str, ...],
+    promoted: tuple[str, ...],
     written: tuple[str, ...],
     require: tuple[str, ...],
 ) -> None:
@@ -135,7 +127,7 @@ def test(
 
     \b
     Examples:
-      postroom subscription test BigOrders --property Orders.Total=12000
+      postroom subscription test BigOrders --promoted Orders.Total=12000
       postroom subscription test --filter "Region == 'EU' and Total >= 10000" -p Region=EU -p Total=12000
     """
     from postroom.cli.exit_codes import ExitCode
@@ -151,7 +143,7 @@ def test(
     _check_arguments(subscription, text)
     with open_messagebox(options) as connection:
         known = read_deployed_properties(connection)
-        context = parse_context(properties, written, known, require)
+        context = parse_context(promoted, written, known, require)
         found = None if subscription is None else find_subscriber(connection, subscription, known)
         # The properties are the caller's own input. Only the filter of an instance may contain values of messages.
         hidden = read_sensitive_keys(connection) if found is not None and found.is_instance else frozenset()
