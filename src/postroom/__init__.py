@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from postroom.message import Context, Message, Part
     from postroom.properties import Property
+    from postroom.secret_references import Secret, secret
     from postroom.system_properties import BTS, FILE, HTTP, ErrorReport
 
 __version__ = "0.1.0"
@@ -54,6 +55,7 @@ __all__ = [
     "Published",
     "Retry",
     "Schedule",
+    "Secret",
     "StateError",
     "Throttling",
     "Unavailable",
@@ -62,6 +64,7 @@ __all__ = [
     "connect",
     "maps",
     "pipelines",
+    "secret",
 ]
 
 _HOMES = {
@@ -87,10 +90,12 @@ _HOMES = {
     "Published": "postroom.agent.direct.direct_batch",
     "Retry": "postroom.application",
     "Schedule": "postroom.application",
+    "Secret": "postroom.secret_references",
     "StateError": "postroom.errors",
     "Throttling": "postroom.application",
     "Unavailable": "postroom.errors",
     "connect": "postroom.client",
+    "secret": "postroom.secret_references",
 }
 
 

@@ -26,6 +26,7 @@
     ├── PublishFailed          a publish was refused as a whole; carries a result per item
     ├── DatabaseError          PostgreSQL rejected a statement; a retry does not help
     └── Unavailable            something that is needed (Java, Spark, a file) is not available now; a retry may help
+        ├── SecretUnavailable      the environment variable or file of a secret is missing here
         └── MessageBoxUnavailable  the MessageBox did not answer, or cannot process the request now
             ├── TransactionConflict    a conflict with another transaction (deadlock, serialization failure)
             ├── LockTimeout            another session held a lock for too long
@@ -323,6 +324,12 @@ class Unavailable(PostroomError):
     code = "UNAVAILABLE"
     fault = Fault.ENVIRONMENT
     transient = True
+
+
+class SecretUnavailable(Unavailable):
+    """The environment variable or the file of a secret is missing in this process."""
+
+    code = "SECRET"
 
 
 class MessageBoxUnavailable(Unavailable):

@@ -30,6 +30,7 @@ from postroom.messagebox.configuration import ServiceClass, check_login_of_host,
 from postroom.messagebox.connection import IDLE_TIMEOUTS, Connect, LazyConnection, connect
 from postroom.messagebox.heartbeat import HEARTBEAT_SECONDS
 from postroom.messagebox.jobs import JobSettings, build_jobs, run_due_jobs
+from postroom.messagebox.missing_secrets import find_missing_secrets
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.stop_signals import set_on_stop_signals
@@ -129,6 +130,8 @@ class HostInstance:
         open_connection = partial(connect, self._url, user=user, application_name=f"postroom host {host.name}")
         with open_connection() as connection:
             check_login_of_host(connection, host)
+            for missing in find_missing_secrets(connection, host_id=host.host_id, in_spark=False):
+                _log.warning("%s", missing)
         queues = HostQueues(host.name)
         registration = Registration(
             connect=partial(open_connection, server_settings=IDLE_TIMEOUTS, socket_settings=LOCK_SOCKET),

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from postroom.adapters.url_logins import HIDDEN
-from postroom.operations.redaction import is_secret
+from postroom.operations.redaction import is_reference, is_secret
 from postroom.properties import dotted_name, split_key
+from postroom.secret_references import Secret
 from postroom.values import ValueType
 
 
@@ -32,6 +33,8 @@ def describe_value(value: Any) -> str:
             return f"{_add_settings(name, value.get('settings'))} of {file}"
         case {"builtin": str(), "name": str(name)} | {"module": str(), "name": str(name)}:
             return _add_settings(name, value.get("settings"))
+        case {"kind": "secret"}:
+            return str(Secret(**value))
         case {"kind": str(kind)}:
             return _add_settings(kind, {key: each for key, each in value.items() if key not in ("kind", "files")})
         case dict() if value:
@@ -55,7 +58,11 @@ def _find_mapper(settings: Mapping[Any, Any]) -> Any:
 def _add_settings(name: str, settings: Mapping[str, Any] | None) -> str:
     """Return the name with its settings in parentheses. Empty settings are left out, secrets are hidden."""
     shown = {
-        key: HIDDEN if is_secret(key) else each if isinstance(each, str | int | float) else describe_value(each)
+        key: HIDDEN
+        if is_secret(key) and not is_reference(each)
+        else each
+        if isinstance(each, str | int | float)
+        else describe_value(each)
         for key, each in (settings or {}).items()
         if each not in (None, [], {}, ())
     }

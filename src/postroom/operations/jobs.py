@@ -8,9 +8,19 @@ from datetime import datetime
 from postroom.messagebox.check import Violation, check
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.jobs import JobRun, build_jobs, run_all_jobs_once
+from postroom.messagebox.missing_secrets import find_missing_secrets
 from postroom.messagebox.repair import Repair, repair_messagebox
 
-__all__ = ["JobListing", "Repair", "Violation", "check", "list_jobs", "repair_messagebox", "run_jobs"]
+__all__ = [
+    "JobListing",
+    "Repair",
+    "Violation",
+    "check",
+    "find_missing_secrets",
+    "list_jobs",
+    "repair_messagebox",
+    "run_jobs",
+]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,11 +34,19 @@ def redact_adapter(adapter: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _redact_setting(key, value) for key, value in adapter.items()}
 
 
+def is_reference(value: object) -> bool:
+    """Return True if a stored value is a reference to a secret, which may be shown."""
+    return isinstance(value, Mapping) and value.get("kind") == "secret"
+
+
 def _redact_setting(key: str, value: Any) -> Any:
     if key in ("headers", "users") and isinstance(value, Mapping):
-        return dict.fromkeys(value, HIDDEN)
+        return {name: text if is_reference(text) else HIDDEN for name, text in value.items()}
     if key == "options" and isinstance(value, Mapping):
-        return {name: HIDDEN if is_secret(name) else _redact_setting("url", text) for name, text in value.items()}
+        return {
+            name: HIDDEN if is_secret(name) and not is_reference(text) else _redact_setting("url", text)
+            for name, text in value.items()
+        }
     if key in ("proxy", "url") and isinstance(value, str):
         without_login = _JDBC_LOGIN.sub(rf"\1{HIDDEN}@", redact_login(value))
         return _URL_SETTING.sub(rf"\1{HIDDEN}", without_login)

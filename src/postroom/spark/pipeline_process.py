@@ -17,6 +17,7 @@ from postroom.errors import DefinitionError, PostroomError, Unavailable
 from postroom.messagebox.configuration import Host, ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.heartbeat import keep_alive
+from postroom.messagebox.missing_secrets import find_missing_secrets
 from postroom.messagebox.running_processes import (
     ProcessKind,
     deregister_process,
@@ -101,6 +102,8 @@ class PipelineProcess:
             self._apply_locations(wanted)
             if version != self._version:
                 self._sinks.check_classes(connection)
+                for missing in find_missing_secrets(connection, host_id=self._host.host_id, in_spark=True):
+                    _log.warning("%s", missing)
                 self._version = version
             if not any(running.takes_input for running, _ in self._stopping.values()):
                 report_configuration(connection, self._process_id, version)

@@ -82,18 +82,33 @@ def test_starting_a_port_shows_the_number_of_resumed_messages(suspended: Run) ->
     assert suspended("port", "start", "Europe", "-o", "json").json[0]["resumed"] == 1
 
 
-def test_a_port_is_shown_without_its_secrets(applied: Run, app: Path) -> None:
-    app.write_text(
-        app.read_text().replace(
-            'adapters.File("out/europe")',
-            'adapters.Http("https://example.com", headers={"Authorization": "s3cret"}, proxy="http://u:s3cret@p")',
-        )
-    )
+def with_http_port(app: Path, authorization: str, proxy: str) -> None:
+    adapter = f'adapters.Http("https://example.com", headers={{"Authorization": {authorization}}}, proxy={proxy})'
+    text = app.read_text().replace('adapters.File("out/europe")', adapter)
+    app.write_text(f"import postroom\n{text}")
+
+
+def test_a_port_shows_references_to_secrets_and_no_values(
+    applied: Run, app: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_http_port(app, 'postroom.secret(env="POSTROOM_TEST_TOKEN")', 'postroom.secret(file="/run/secrets/proxy")')
+    monkeypatch.setenv("POSTROOM_TEST_TOKEN", "s3cret")
     outputs = [applied("plan", app, "-o", "json"), applied("apply", app)]
-    outputs += [applied("port", "show", "Europe"), applied("port", "list", "-o", "json")]
+    outputs += [applied("port", "show", "Europe"), applied("port", "list", "-o", "json"), applied("check")]
     assert all(output.code == ExitCode.OK for output in outputs)
-    assert "Authorization" in outputs[2].out
-    assert not any("s3cret" in output.out for output in outputs)
+    assert "Authorization=secret (env=POSTROOM_TEST_TOKEN)" in outputs[2].out
+    assert "send port Europe: The secret in the file /run/secrets/proxy cannot be read" in outputs[-1].err
+    assert "POSTROOM_TEST_TOKEN" not in outputs[-1].err
+    assert not any("s3cret" in output.out + output.err for output in outputs)
+
+
+def test_literal_secrets_are_refused_and_not_shown(applied: Run, app: Path) -> None:
+    with_http_port(app, '"s3cret"', '"http://u:s3cret@p"')
+    refused = applied("plan", app)
+    assert refused.code == ExitCode.REFUSED
+    assert "'Authorization' is a secret" in refused.err
+    assert "proxy=postroom.secret(" in refused.err
+    assert "s3cret" not in refused.out + refused.err
 
 
 def test_an_instance_is_shown_and_resumed_with_a_new_body(suspended: Run, tmp_path: Path) -> None:

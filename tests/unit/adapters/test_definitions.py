@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from postroom import Application, adapters
+from postroom import Application, adapters, secret
 from postroom.adapters import kinds
 from postroom.errors import DefinitionError, DefinitionRefused
 
@@ -135,6 +135,12 @@ def test_an_invalid_file_definition_has_problems(arguments: dict[str, Any], said
         ({"connections": 0}, "connections"),
         ({"ca_file": "ca.pem", "url": "http://example.com/"}, "ca_file"),
         ({"proxy": "nonsense"}, "proxy"),
+        ({"proxy": "http://me:sesame@proxy"}, "proxy=postroom.secret"),
+        ({"headers": {"authorization": "Bearer x"}}, "'authorization' is a secret"),
+        ({"headers": {"X-API-Key": "x"}}, "'X-API-Key' is a secret"),
+        ({"headers": {"X": secret(env="not a name")}}, "header 'X': env of a secret"),
+        ({"proxy": secret(file="proxy.txt")}, "write the absolute path"),
+        ({"proxy": secret()}, "one of env and file"),
     ],
 )
 def test_an_invalid_http_definition_has_problems(arguments: dict[str, Any], said: str) -> None:
@@ -144,8 +150,8 @@ def test_an_invalid_http_definition_has_problems(arguments: dict[str, Any], said
 
 
 def test_a_password_is_not_repeated_in_a_problem() -> None:
-    for url in ("http://me:secret@example.com/", "http://me:secret@exa mple.com/", "http://me:secret@example.com:x/"):
-        assert "secret" not in str(adapters.Http(url).problems())
+    for url in ("http://me:tiger@example.com/", "http://me:tiger@exa mple.com/", "http://me:tiger@example.com:x/"):
+        assert "tiger" not in str(adapters.Http(url).problems())
 
 
 def test_all_problems_are_listed() -> None:

@@ -161,7 +161,7 @@ def _parse_path(address: str) -> str:
 
 
 def _resolve_url(address: str, definition: Dynamic) -> UrlTarget:
-    if problems := find_url_problems("the address", address, credentials=False):
+    if problems := find_url_problems("the address", address):
         raise AddressRefused(
             "The message cannot be posted to its address.",
             why=" ".join(problems),

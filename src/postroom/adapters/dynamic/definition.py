@@ -43,7 +43,7 @@ class Dynamic(AdapterDefinition):
     def problems(self) -> list[str]:
         found = [text for folder in self.folders for text in find_path_problems("folders", folder)]
         for url in self.urls or ():
-            found += find_url_problems("urls", url, credentials=False)
+            found += find_url_problems("urls", url)
             if "?" in url:
                 found.append(f"urls {url!r} has a query ('?…'); write a path prefix.")
         return found + find_timeout_problems(self.timeout)

@@ -14,6 +14,7 @@ from pydantic import Field
 from postroom.adapters.contract import AdapterDefinition, SendAdapter
 from postroom.adapters.url_logins import has_login
 from postroom.clock import Clock, system_clock
+from postroom.secret_references import Secret, find_secret_problems
 
 #: The value of ``proxy`` that selects HTTP_PROXY, HTTPS_PROXY and NO_PROXY.
 FROM_ENVIRONMENT = "environment"
@@ -23,6 +24,11 @@ _MAX_CONNECTIONS = 1000
 DEFAULT_CONNECTIONS = 20
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+#: What to write instead of a login in a URL.
+_INSTEAD = {
+    "url": "; write headers={'Authorization': postroom.secret(env='NAME')} instead",
+    "proxy": "; write proxy=postroom.secret(env='NAME') instead, a variable with this URL",
+}
 # The headers that the adapter sets itself.
 _OWN_HEADERS = {
     "connection",
@@ -44,28 +50,29 @@ class Http(AdapterDefinition):
     port retries: a 404 or a 401 is usually fixed on the server. Redirects are not followed. ``timeout`` is the number
     of seconds for the whole exchange, from connecting to the end of the response. It starts again after each mebibyte
     of the body that was sent. The certificate of an https URL is always verified, against the system's authorities or
-    those in ``ca_file``. ``proxy`` is a URL, or "environment"; the environment is ignored otherwise.
+    those in ``ca_file``. ``proxy`` is a URL, or "environment"; the environment is ignored otherwise. A header with a
+    credential, and a proxy with a login, are ``postroom.secret(...)``, which is read for each message.
     """
 
     transport_type: ClassVar[str] = "HTTP"
 
     kind: Literal["http"] = "http"
     url: str
-    headers: Mapping[str, str] = Field(default_factory=dict)
+    headers: Mapping[str, str | Secret] = Field(default_factory=dict)
     timeout: float
     connections: int
     ca_file: str | None
-    proxy: str | None
+    proxy: str | Secret | None
 
     def __init__(
         self,
         url: str,
         *,
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str | Secret] | None = None,
         timeout: float = 30.0,
         connections: int = DEFAULT_CONNECTIONS,
         ca_file: str | os.PathLike[str] | None = None,
-        proxy: str | None = None,
+        proxy: str | Secret | None = None,
         kind: Literal["http"] = "http",
     ) -> None:
         super().__init__(
@@ -79,16 +86,17 @@ class Http(AdapterDefinition):
         )
 
     def problems(self) -> list[str]:
-        found = find_url_problems("url", self.url, credentials=False)
+        found = find_url_problems("url", self.url)
         for name, value in self.headers.items():
             found += _find_header_problems(name, value)
+        found += find_secret_problems("header", self.headers) + find_secret_problems("setting", {"proxy": self.proxy})
         found += find_timeout_problems(self.timeout)
         if not 1 <= self.connections <= _MAX_CONNECTIONS:
             found.append(f"connections is {self.connections}, but must be between 1 and {_MAX_CONNECTIONS}.")
         if self.ca_file is not None and not self.url.lower().startswith("https:"):
             found.append("ca_file is set, but the URL is not an https URL: nothing would be verified.")
-        if self.proxy is not None and self.proxy != FROM_ENVIRONMENT:
-            found += find_url_problems("proxy", self.proxy, credentials=True)
+        if isinstance(self.proxy, str) and self.proxy != FROM_ENVIRONMENT:
+            found += find_url_problems("proxy", self.proxy)
         return found
 
     def address(self, home: Path) -> str:
@@ -113,11 +121,11 @@ def find_timeout_problems(timeout: float) -> list[str]:
     return [f"timeout is {timeout:g} seconds, but must be above 0 and at most {_MAX_TIMEOUT:g}."]
 
 
-def find_url_problems(what: str, url: str, *, credentials: bool) -> list[str]:
+def find_url_problems(what: str, url: str) -> list[str]:
     """Return the problems of a URL to post to. The text of a URL that contains a login is not repeated."""
     # Checked first, because the other problems repeat the URL.
-    if not credentials and has_login(url):
-        return [f"{what} contains a user or a password, which listings would show; send a header instead."]
+    if has_login(url):
+        return [f"{what} contains a user or a password, which would be stored{_INSTEAD.get(what, '')}."]
     if re.search(r"[\x00-\x20\x7f]", url):
         return [f"{what} {url!r} contains a space or a control character."]
     try:
@@ -134,11 +142,11 @@ def find_url_problems(what: str, url: str, *, credentials: bool) -> list[str]:
     return []
 
 
-def _find_header_problems(name: str, value: str) -> list[str]:
+def _find_header_problems(name: str, value: str | Secret) -> list[str]:
     if not _TOKEN.fullmatch(name):
         return [f"{name!r} is not a valid header name."]
     if name.lower() in _OWN_HEADERS:
         return [f"the header {name} is set by the adapter itself."]
-    if not is_header_value(value):
+    if isinstance(value, str) and not is_header_value(value):
         return [f"the value of the header {name} contains a line break or another character that is not allowed."]
     return []

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import urllib3
 from urllib3.exceptions import HTTPError, ProtocolError
+from urllib3.util import make_headers, parse_url
 
 from postroom.adapters.contract import Attempt, get_body
 from postroom.adapters.http.definition import FROM_ENVIRONMENT, Http, is_header_value
 from postroom.adapters.http.exchange import POOL_CLASSES, Deadline, RequestBody
-from postroom.errors import DeliveryFailure
+from postroom.adapters.url_logins import remove_login
+from postroom.errors import DeliveryFailure, SecretUnavailable
 from postroom.message import Message, Part
+from postroom.secret_references import Secret, read_value
 
 # Maximum number of bytes that are read of a response, to reuse the connection and to report why a message failed.
 _RESPONSE_LIMIT = 65_536
@@ -60,9 +65,9 @@ class HttpClient:
         *,
         timeout: float,
         connections: int,
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str | Secret] | None = None,
         ca_file: str | None = None,
-        proxy: str | None = None,
+        proxy: str | Secret | None = None,
     ) -> None:
         self._timeout = timeout
         self._extra_headers = dict(headers or {})
@@ -73,23 +78,39 @@ class HttpClient:
             "cert_reqs": "CERT_REQUIRED",
             "ca_certs": ca_file,
         }
+        self._is_open = False
+        self._changing = threading.Lock()
         self._pool: urllib3.PoolManager | None = None
+        self._pool_proxy: str | None = None
 
     def open(self) -> None:
-        if self._proxy is None:
+        self._is_open = True
+
+    def _get_pool(self) -> urllib3.PoolManager:
+        """Return the connections. They are replaced when the URL of the proxy is a secret that has changed."""
+        assert self._is_open, "the adapter has not been opened"
+        proxy = None if self._proxy is None else read_value(self._proxy)
+        with self._changing:
+            if self._pool is None or proxy != self._pool_proxy:
+                self._pool, self._pool_proxy = self._make_pool(proxy), proxy
+            return self._pool
+
+    def _make_pool(self, proxy: str | None) -> urllib3.PoolManager:
+        if proxy is None:
             pool = urllib3.PoolManager(**self._settings)
         else:
-            pool = urllib3.ProxyManager(self._proxy, **self._settings)
+            address, login = _split_login(proxy)
+            pool = urllib3.ProxyManager(address, proxy_headers=login, **self._settings)
         pool.pool_classes_by_scheme = POOL_CLASSES
-        self._pool = pool
+        return pool
 
     def post(self, url: str, message: Message, attempt: Attempt) -> None:
         """Return when the server has confirmed the message. Raise DeliveryFailure otherwise."""
-        assert self._pool is not None, "the adapter has not been opened"
+        pool = self._get_pool()
         deadline = Deadline(self._timeout)
         body = RequestBody(get_body(message), deadline)
         try:
-            response = self._pool.urlopen(
+            response = pool.urlopen(
                 "POST",
                 url,
                 body=body,
@@ -116,6 +137,7 @@ class HttpClient:
             raise DeliveryFailure(f"{url} responded with {response.status} before it had read the whole message.")
 
     def close(self) -> None:
+        self._is_open = False
         if self._pool is not None:
             self._pool.clear()
             self._pool = None
@@ -123,7 +145,7 @@ class HttpClient:
     def _headers(self, message: Message, part: Part, attempt: Attempt) -> urllib3.HTTPHeaderDict:
         headers = urllib3.HTTPHeaderDict({"User-Agent": "postroom", "Content-Type": _content_type(part)})
         for name, value in self._extra_headers.items():
-            headers[name] = value
+            headers[name] = _read_header(name, value)
         headers["Content-Length"] = str(part.body.size)
         # A resumed instance may have another body, and then it has another message.
         headers["Idempotency-Key"] = f"{attempt.instance_id}.{message.message_id}"
@@ -132,7 +154,24 @@ class HttpClient:
         return headers
 
 
-def _choose_proxy(definition: Http) -> str | None:
+def _read_header(name: str, value: str | Secret) -> str:
+    text = read_value(value)
+    if not is_header_value(text):
+        raise SecretUnavailable(f"The secret of the header {name} contains a line break or another invalid character.")
+    return text
+
+
+def _split_login(proxy: str) -> tuple[str, Mapping[str, str]]:
+    """Return the URL of a proxy without its login, and the header of the login. An error does not repeat the URL."""
+    with suppress(HTTPError):
+        parsed = parse_url(proxy)
+        if parsed.scheme in ("http", "https") and parsed.host:
+            login = parsed.auth
+            return remove_login(proxy), {} if login is None else make_headers(proxy_basic_auth=unquote(login))
+    raise DeliveryFailure("The proxy is not a URL such as http://proxy.example.com:3128.")
+
+
+def _choose_proxy(definition: Http) -> str | Secret | None:
     if definition.proxy != FROM_ENVIRONMENT:
         return definition.proxy
     target = urlsplit(definition.url)

@@ -22,10 +22,11 @@ from postroom.adapters.sink.columns import (
     to_columns,
 )
 from postroom.adapters.sink.jdbc_drivers import add_driver, find_driver
-from postroom.adapters.url_logins import remove_login
+from postroom.adapters.url_logins import has_password, remove_login
 from postroom.clock import Clock, system_clock
 from postroom.errors import BadValue, DefinitionError, StateError
 from postroom.properties import Property
+from postroom.secret_references import Secret, find_secret_problems, read_options
 
 #: The file formats. Postroom moves their files to the target itself.
 FILE_FORMATS = ("parquet", "orc", "csv", "json")
@@ -42,6 +43,9 @@ _MERGING = ("db2", "derby", "h2", "mysql", "oracle", "postgresql", "sqlserver")
 #: The columns of Postroom's staging tables in addition to those of the rows.
 _STAGED = ("postroom_task", "postroom_seq")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_PASSWORD_IN_URL = (
+    "contains a password, which would be stored; write options={'password': postroom.secret(env='NAME')} instead."
+)
 
 
 class SinkDefinition(AdapterDefinition):
@@ -112,7 +116,7 @@ class SparkSink(SinkDefinition):
     format: str
     path: str | None
     partition_by: tuple[str, ...]
-    options: dict[str, str]
+    options: dict[str, str | Secret]
 
     def __init__(
         self,
@@ -123,7 +127,7 @@ class SparkSink(SinkDefinition):
         partition_by: Sequence[Property | str] = (),
         parse: str | None = None,
         body: Body | None = None,
-        options: Mapping[str, str] | None = None,
+        options: Mapping[str, str | Secret] | None = None,
         max_messages: int = 100_000,
         interval: float = 10.0,
         kind: Literal["spark_sink"] = "spark_sink",
@@ -154,12 +158,13 @@ class SparkSink(SinkDefinition):
 
     @property
     def writer_options(self) -> dict[str, str]:
-        """The options of Spark's writer."""
-        return add_driver(self._jdbc_url, self.options) if self.format == "jdbc" else self.options
+        """The options of Spark's writer, with the present values of secrets."""
+        return read_options(add_driver(self._jdbc_url, self.options) if self.format == "jdbc" else self.options)
 
     @property
     def _jdbc_url(self) -> str:
-        return next((value for name, value in self.options.items() if name.lower() == "url"), "")
+        given = next((value for name, value in self.options.items() if name.lower() == "url"), "")
+        return given if isinstance(given, str) else ""
 
     @property
     def is_local(self) -> bool:
@@ -192,7 +197,9 @@ class SparkSink(SinkDefinition):
         if self.body == "binary" and self.format in ("csv", "text"):
             found.append(f"the format {self.format!r} can store only text; use body='text' or 'none'.")
         found += [f"option {name!r} is set by Postroom." for name in self.options if name.lower() == "path"]
-        return found
+        if has_password(self._jdbc_url):
+            found.append(f"option 'url' {_PASSWORD_IN_URL}")
+        return found + find_secret_problems("option", self.options)
 
     def target(self, home: Path) -> str:
         """Return the absolute path to write to."""
@@ -211,14 +218,14 @@ class SparkTable(SinkDefinition):
 
     Rows are merged by ``message_id``, so each row exists exactly once. The table is
     created if it does not exist. An existing table needs the columns and a unique index on ``message_id``. ``options``
-    are the options of Spark's JDBC writer, such as ``user``, ``password`` and ``driver``. For the other arguments see
-    ``SparkSink``.
+    are the options of Spark's JDBC writer or the settings of libpq, such as ``user`` and ``password``, which is a
+    ``postroom.secret(...)``. For the other arguments see ``SparkSink``.
     """
 
     kind: Literal["spark_table"] = "spark_table"
     url: str
     table: str
-    options: dict[str, str]
+    options: dict[str, str | Secret]
 
     def __init__(
         self,
@@ -228,7 +235,7 @@ class SparkTable(SinkDefinition):
         columns: Mapping[str, Property] | Sequence[Property] = (),
         parse: str | None = None,
         body: Body = "binary",
-        options: Mapping[str, str] | None = None,
+        options: Mapping[str, str | Secret] | None = None,
         max_messages: int = 100_000,
         interval: float = 10.0,
         kind: Literal["spark_table"] = "spark_table",
@@ -258,8 +265,9 @@ class SparkTable(SinkDefinition):
 
     @property
     def writer_options(self) -> dict[str, str]:
-        """The options of Spark's JDBC writer."""
-        return add_driver(self.url, self.options)
+        """The options of Spark's JDBC writer, or the settings of a connection to PostgreSQL, with the present values of
+        secrets."""
+        return read_options(add_driver(self.url, self.options))
 
     @property
     def guarantee(self) -> str:
@@ -267,6 +275,9 @@ class SparkTable(SinkDefinition):
 
     def problems(self) -> list[str]:
         found = super().problems()
+        if has_password(self.url):
+            found.append(f"url {_PASSWORD_IN_URL}")
+        found += find_secret_problems("option", self.options)
         found += self._jdbc_problems() if self.is_jdbc else self._postgresql_problems()
         if not _TABLE.fullmatch(self.table):
             found.append(f"table {self.table!r} is not the name of a table, such as 'orders' or 'lake.orders'.")
@@ -287,12 +298,12 @@ class SparkTable(SinkDefinition):
         return found
 
     def _postgresql_problems(self) -> list[str]:
-        found = []
         if not re.match(r"postgres(ql)?://", self.url):
-            found.append("url must start with postgresql:// or jdbc:.")
-        if self.options:
-            found.append("options are only for jdbc: URLs; write the settings of postgresql:// in the url.")
-        return found
+            return ["url must start with postgresql:// or jdbc:."]
+        from psycopg.pq import Conninfo  # imported only where it is needed
+
+        known = {setting.keyword.decode() for setting in Conninfo.get_defaults()}
+        return [f"option {name!r} is not a setting of libpq." for name in self.options if name not in known]
 
     def address(self, home: Path) -> str:
         # Without the login, and without the settings, which may contain a password.

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from postroom.secret_references import Secret
+
 _DRIVERS = {
     "db2": "com.ibm.db2.jcc.DB2Driver",
     "derby": "org.apache.derby.iapi.jdbc.AutoloadedDriver",
@@ -22,15 +24,17 @@ _DRIVERS = {
 }
 
 
-def find_driver(url: str, options: Mapping[str, str]) -> str | None:
+def find_driver(url: str, options: Mapping[str, str | Secret]) -> str | None:
     """Return the class of the driver: the option ``driver``, or the class of the database in the URL. Return None if
     the database is not known."""
-    given = next((value for name, value in options.items() if name.lower() == "driver"), None)
+    given = next(
+        (value for name, value in options.items() if name.lower() == "driver" and isinstance(value, str)), None
+    )
     scheme, _, rest = url.partition(":")
     return given or (_DRIVERS.get(rest.partition(":")[0].lower()) if scheme.lower() == "jdbc" else None)
 
 
-def add_driver(url: str, options: Mapping[str, str]) -> dict[str, str]:
+def add_driver(url: str, options: Mapping[str, str | Secret]) -> dict[str, str | Secret]:
     """Return the options of Spark's JDBC writer with the class of the driver, if it is known."""
     driver = find_driver(url, options)
     named = {name.lower() for name in options}

@@ -11,8 +11,9 @@ from postroom.adapters.contract import AdapterDefinition
 from postroom.adapters.file.definition import File
 from postroom.adapters.file.names import DEFAULT_NAME
 from postroom.adapters.spark_schema import Column, parse_columns
+from postroom.secret_references import Secret, find_secret_problems
 
-Option = str | bool | int | float
+Option = str | bool | int | float | Secret
 
 #: The file formats, whose files are claimed one by one. Every other format is a stream with offsets.
 FILE_FORMATS = ("csv", "json", "xml", "parquet", "orc", "text", "binaryFile")
@@ -59,7 +60,8 @@ class SparkReader(AdapterDefinition):
     Then the reader of Spark splits them over all tasks. Every other format is a stream that Spark reads by offsets, and
     has no path.
 
-    ``options`` are the options of the reader, and ``schema`` is the DDL schema of its rows. A location stops when a
+    ``options`` are the options of the reader; an option with a password or a key is a ``postroom.secret(...)``.
+    ``schema`` is the DDL schema of its rows. A location stops when a
     file has more than ``bad_rows`` bad rows, or a larger share of bad rows than ``bad_share`` (0 to 1, checked from the
     1,000th row on). None means no limit.
     """
@@ -169,6 +171,7 @@ class SparkReader(AdapterDefinition):
                 f" {self.format!r} is read as a stream."
             )
         found += [f"option {name!r} cannot be set: {why}." for name, why in self._find_rejected_options()]
+        found += find_secret_problems("option", self.options)
         mode = str(self._option("mode") or "PERMISSIVE")
         if self.marks_bad_rows and mode.upper() != "PERMISSIVE":
             found.append(f"option 'mode' is {mode!r}, but bad rows are suspended; that needs PERMISSIVE.")

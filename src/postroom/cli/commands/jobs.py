@@ -80,6 +80,9 @@ def check(options: CommandOptions, repair: bool) -> None:
     The exit code is 1 if there are violations. With --repair, the MessageBox is repaired first, and the repairs are
     listed, too. Hosts and publishers wait during the repair. A message that is in a queue is never deleted.
 
+    A warning is shown for each secret that ports and locations refer to and that is missing in the environment of this
+    command.
+
     \b
     Example:
       postroom check --repair
@@ -88,11 +91,14 @@ def check(options: CommandOptions, repair: bool) -> None:
 
     from postroom.errors import PostroomError, format_count
     from postroom.operations.jobs import check as find_violations
-    from postroom.operations.jobs import repair_messagebox
+    from postroom.operations.jobs import find_missing_secrets, repair_messagebox
 
     with open_messagebox(options) as connection:
         repairs = [asdict(correction) for correction in repair_messagebox(connection)] if repair else []
         violations = find_violations(connection)
+        missing_secrets = find_missing_secrets(connection)
+    for missing in missing_secrets:
+        click.echo(f"Warning: {missing}", err=True)
     rows = [asdict(violation) for violation in violations]
     if repair and options.output is Format.JSON:
         click.echo(to_json({"repairs": repairs, "violations": rows}))

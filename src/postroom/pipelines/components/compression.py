@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import os
 import struct
 import zipfile
 import zlib
@@ -15,6 +14,7 @@ from postroom.message import CHUNK_SIZE, Body, Message
 from postroom.pipelines.components.contract import Decoder
 from postroom.pipelines.documents.body_file import BodyFile
 from postroom.pipelines.documents.temporary_bodies import spool
+from postroom.secret_references import Secret
 
 #: The maximum size that BizTalk's pipelines accept (LRG-01).
 MAX_SIZE = 4 << 30
@@ -99,12 +99,12 @@ def _gunzip(body: Body) -> Iterator[bytes]:
 class Zip(_Expanding):
     """Extracts one file of a zip archive: the only one, or the only one whose name matches ``entry`` (``*.xml``).
 
-    ``password`` is the name of an environment variable with the archive's password, on the machines where the pipelines
-    run. Only the traditional encryption of archives is supported, not AES.
+    ``password`` is a ``postroom.secret(...)`` with the archive's password, on the machines where the pipelines run.
+    Only the traditional encryption of archives is supported, not AES.
     """
 
     entry: str = "*"
-    password: str | None = None
+    password: Secret | None = None
     max_entries: int = 1_000
 
     @property
@@ -137,7 +137,7 @@ class Zip(_Expanding):
             raise PipelineFailure(
                 "The archive cannot be opened with the password of this pipeline.",
                 why=f"{error}.",
-                hint="Compare the sender's password with the environment variable that the component names.",
+                hint="Compare the sender's password with the secret that the component names.",
             ) from None
 
     def _select_entry(self, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
@@ -157,15 +157,12 @@ class Zip(_Expanding):
     def _read_password(self, entry: zipfile.ZipInfo) -> bytes | None:
         if not entry.flag_bits & 1:
             return None
-        password = os.environ.get(self.password or "")
-        if not password:
-            named = f"The environment variable {self.password} is not set here." if self.password else ""
+        if self.password is None:
             raise PipelineFailure(
                 "The archive is encrypted, but the pipeline has no password.",
-                why=named,
-                hint='Set password to the name of a variable: components.Zip(password="ORDERS_ZIP_PASSWORD").',
+                hint='Set password: components.Zip(password=postroom.secret(env="ORDERS_ZIP_PASSWORD")).',
             )
-        return password.encode()
+        return self.password.read().encode()
 
 
 def _unsupported_failure(why: str) -> PipelineFailure:

@@ -61,7 +61,7 @@ CONSUMED = Consumed()
 class Component(BaseModel):
     """One step of a pipeline. It is frozen, because one object processes many messages, one after the other."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     #: The file that defines the class. Executors load the class from it.
     source_file: ClassVar[str | None] = None

@@ -7,7 +7,6 @@ import binascii
 import email.message
 import email.parser
 import email.policy
-import os
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -20,6 +19,7 @@ from postroom.errors import PipelineFailure
 from postroom.message import Message
 from postroom.pipelines.components.contract import Decoder
 from postroom.pipelines.components.mime import MAX_SIZE, parse_mime
+from postroom.secret_references import Secret
 from postroom.system_properties import BTS, HTTP
 from postroom.values import MAX_PROMOTED_LENGTH
 
@@ -35,8 +35,8 @@ _MAX_LAYERS = 4
 class SMime(Decoder):
     """Decrypts a message and verifies its signature. The result is MIME, which ``Mime`` can divide into parts.
 
-    ``certificate`` and ``key`` are PEM files of the receiver. ``password`` is the name of an environment variable with
-    the password of the key. ``trusted`` is a PEM file with the certificates of signers or of their authorities. All
+    ``certificate`` and ``key`` are PEM files of the receiver. ``password`` is a ``postroom.secret(...)`` with the
+    password of the key. ``trusted`` is a PEM file with the certificates of signers or of their authorities. All
     paths are absolute, and the files are read where the pipeline runs. The SHA-256 thumbprint of the signer's
     certificate is written as BTS.SignatureCertificate, its subject as BTS.OriginatorSID. A message that is not signed
     fails, unless ``must_be_signed`` is false. With ``must_be_encrypted`` a message that is not is_encrypted fails.
@@ -45,7 +45,7 @@ class SMime(Decoder):
 
     certificate: str | None = None
     key: str | None = None
-    password: str | None = None
+    password: Secret | None = None
     trusted: str | None = None
     must_be_signed: bool = True
     must_be_encrypted: bool = False
@@ -162,11 +162,11 @@ def thumbprint(certificate: x509.Certificate) -> str:
     return certificate.fingerprint(hashes.SHA256()).hex()
 
 
-def read_private_key(path: str, password: str | None) -> Any:
-    """Return the key of a PEM file. ``password`` is the name of an environment variable with its password."""
-    value = os.environ.get(password) if password is not None else None
+def read_private_key(path: str, password: Secret | None) -> Any:
+    """Return the key of a PEM file."""
+    value = None if password is None else password.read().encode()
     try:
-        return _load_private_key(_read(path), None if value is None else value.encode())
+        return _load_private_key(_read(path), value)
     except (ValueError, TypeError) as error:
         raise unusable_failure(path, error) from None
 

@@ -11,14 +11,15 @@ from postroom.pipelines.components.contract import Encoder
 from postroom.pipelines.components.mime import MAX_SIZE
 from postroom.pipelines.components.mime_encoder import build_mime, replace_content, size_problems
 from postroom.pipelines.components.smime import path_problems, read_certificates, read_private_key, unusable_failure
+from postroom.secret_references import Secret
 
 
 class SMimeEncoder(Encoder):
     """Writes all parts of the message as MIME, signs it, and encrypts it. ``SMime`` and then ``Mime`` read it.
 
     ``certificate`` and ``key`` are PEM files of the sender, for the signature. The file of the certificate may contain
-    the certificates of its authorities, which are added to the message. ``password`` is the name of an environment
-    variable with the password of the key. ``recipients`` is a PEM file with the certificates of the receivers, whose
+    the certificates of its authorities, which are added to the message. ``password`` is a ``postroom.secret(...)`` with
+    the password of the key. ``recipients`` is a PEM file with the certificates of the receivers, whose
     keys are RSA keys. All paths are absolute, and the files are read where the pipeline runs. Without ``certificate``
     the message is not signed; without ``recipients`` it is not encrypted. A message that is signed but not encrypted
     can be read without verifying it, unless ``clear`` is false.
@@ -26,7 +27,7 @@ class SMimeEncoder(Encoder):
 
     certificate: str | None = None
     key: str | None = None
-    password: str | None = None
+    password: Secret | None = None
     recipients: str | None = None
     clear: bool = True
     max_size: int = MAX_SIZE

@@ -19,6 +19,7 @@ from postroom.pipelines.components.stored_component import StoredComponent, load
 from postroom.pipelines.definition import Format
 from postroom.pipelines.shipping.imported_files import find_imported_files
 from postroom.pipelines.shipping.shipped_files import NO_FILES, Files, ShippedFiles
+from postroom.secret_references import find_secret_problems
 
 #: BizTalk's maximum for one stage (RCV-02, SND-01).
 MAX_COMPONENTS = 255
@@ -115,6 +116,7 @@ def class_problems(component: object, allowed: tuple[type[Component], ...]) -> I
     if isinstance(component, Component):
         if isinstance(component, allowed):
             yield from component.problems()
+            yield from find_secret_problems(f"setting of {component.name}", dict(component))
         else:
             names = " or ".join(each.__name__ for each in allowed)
             article = "an" if names[0] in "AEIOU" else "a"

@@ -15,11 +15,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from postroom.adapters import SparkReader
-from postroom.adapters.spark_reader.definition import CORRUPT
+from postroom.adapters.spark_reader.definition import CORRUPT, Option
 from postroom.agent.receiving.interchange import CHUNK_BYTES, CHUNK_ROWS
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.pipelines import Rows
 from postroom.pipelines.rows.batch import BAD, BODY, NULLS, value_name
+from postroom.secret_references import Secret
 from postroom.spark.intake.file_claims import FileClaim
 from postroom.spark.intake.watched_folder import ID_LENGTH
 
@@ -50,7 +51,8 @@ class ReadPlan:
     """Everything that determines the rows of a file and their messages."""
 
     format: str
-    options: Mapping[str, str]
+    options: Mapping[str, Any]
+    """The options as text. A secret is its stored reference."""
     schema: str | None
     split_bytes: int
     settings: Mapping[str, str]
@@ -79,6 +81,12 @@ class ReadPlan:
             },
             pipeline=location.pipeline_json,
         )
+
+    def read_options(self) -> dict[str, str]:
+        """Return the options for Spark, with the present values of secrets."""
+        return {
+            name: Secret(**value).read() if isinstance(value, dict) else value for name, value in self.options.items()
+        }
 
     def apply_to(self, location: ReceiveLocation) -> ReceiveLocation:
         """Return the location with the pipeline of this plan."""
@@ -115,7 +123,7 @@ def _settings(split_bytes: int) -> dict[str, str]:
     }
 
 
-def _reader_options(reader: SparkReader) -> dict[str, str]:
+def _reader_options(reader: SparkReader) -> dict[str, Any]:
     options = format_options(reader)
     if reader.marks_bad_rows:
         options = {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
@@ -126,11 +134,15 @@ def _reader_options(reader: SparkReader) -> dict[str, str]:
     return options
 
 
-def format_options(reader: SparkReader) -> dict[str, str]:
-    """Return the options as text for Spark."""
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in reader.options.items()
-    }
+def format_options(reader: SparkReader) -> dict[str, Any]:
+    """Return the options as text for Spark, and references to secrets as they are stored."""
+    return {name: _format_option(value) for name, value in reader.options.items()}
+
+
+def _format_option(value: Option) -> Any:
+    if isinstance(value, Secret):
+        return value.model_dump(mode="json")
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def clone_session(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
@@ -152,7 +164,7 @@ def read_files(session: SparkSession, plan: ReadPlan, pipeline: Rows, paths: Seq
     """Return the rows of files: the split of each row, its body and its promoted values."""
     from pyspark.sql import functions as f
 
-    reader = session.read.format(plan.format).options(**plan.options)
+    reader = session.read.format(plan.format).options(**plan.read_options())
     # Stars and brackets in the paths are literal.
     reader = reader.option("__globPaths__", "false")
     marks_bad_rows = "columnNameOfCorruptRecord" in plan.options

@@ -64,7 +64,7 @@ class StreamFolder:
             return replace(stored, options={**stored.options, **connection_options})
         self.path.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_suffix(f".{uuid.uuid4()}")
-        # Options may contain secrets.
+        # Options may contain what only the reader's account should see.
         with os.fdopen(os.open(unfinished, os.O_CREAT | os.O_WRONLY, 0o600), "w") as writer:
             json.dump(wanted.to_stored(), writer)
             writer.flush()
@@ -111,7 +111,7 @@ def start_row_stream(
         plan = folder.choose_plan(wanted)
         location = plan.apply_to(location)
         cloned = clone_session(session, plan.settings)
-        source = cloned.readStream.format(plan.format).options(**plan.options)
+        source = cloned.readStream.format(plan.format).options(**plan.read_options())
         frame = (source if plan.schema is None else source.schema(plan.schema)).load()
         rows = frame.select(*row_columns(frame, rows_pipeline(location)))
         tallies = rows.mapInArrow(RowStreamTask(login=login, location=location, paced=not once), TALLY_SPARK_SCHEMA)

@@ -5,14 +5,15 @@ A chunk is one transaction of the target. A repeated chunk adds nothing, so it d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 import pyarrow as pa
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from postroom.errors import DatabaseError, DefinitionError, DeliveryRefused, Unavailable
 from postroom.messagebox.connection import Connection
@@ -25,16 +26,18 @@ WRITTEN_SCHEMA = "written long"
 _WRITTEN = pa.schema([("written", pa.int64())])
 
 _KEY = "message_id"
+_SETTINGS: Mapping[str, str] = {"connect_timeout": "10", "application_name": "postroom table"}
 #: The number of bytes that are sent to the server at a time.
 _COPY_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table of the target. ``name`` is as the user wrote it."""
+    """A table of the target. ``name`` is as the user wrote it. ``settings`` of the connection may contain secrets."""
 
     url: str
     name: str
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def identifier(self) -> sql.Identifier:
@@ -44,9 +47,7 @@ class Table:
     def connect(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
         with (
             self._translate_errors(),
-            psycopg.connect(
-                self.url, autocommit=True, connect_timeout=10, application_name="postroom table"
-            ) as connection,
+            psycopg.connect(make_conninfo(self.url, **{**_SETTINGS, **self.settings}), autocommit=True) as connection,
         ):
             yield connection
 

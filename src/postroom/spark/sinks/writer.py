@@ -67,7 +67,7 @@ class SparkWriter:
             rows = self._ranges(batch).mapInArrow(staging, _to_spark_schema(staging.schema))
             StagedMerge(self._session, sink).write(rows, batch, task)
             return
-        table = Table(url=sink.url, name=sink.table)
+        table = Table(url=sink.url, name=sink.table, settings=sink.writer_options)
         table.prepare(task.rows.schema)
         written = self._ranges(batch).mapInArrow(TableTask(task=task, table=table), WRITTEN_SCHEMA)
         written.write.format("noop").mode("overwrite").save()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import ssl
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,8 +12,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from postroom import adapters
-from postroom.errors import DeliveryFailure
+from postroom import adapters, secret
+from postroom.errors import DeliveryFailure, SecretUnavailable
 from postroom.message import Message, Part
 from tests.support.http_receiver import Handler, HttpReceiver, http_receiver
 from tests.support.send_adapter_conformance import ChunkedBody, DeliveringAdapterConformance, Destination, attempt
@@ -83,6 +84,47 @@ def test_a_request_has_headers_with_the_message_and_the_attempt(receiver: HttpRe
     assert headers["Content-Length"] == "4"
     assert "Transfer-Encoding" not in headers
     assert (headers["X-Source"], headers["User-Agent"]) == ("postroom", "me")
+
+
+def test_secrets_are_read_again_for_each_message(
+    receiver: HttpReceiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tmp_path / "token"
+    headers = {
+        "Authorization": secret(file=token, prefix="Bearer "),
+        "X-API-Key": secret(env="POSTROOM_TEST_KEY"),
+    }
+    adapter = opened(adapters.Http(receiver.url, headers=headers))
+    monkeypatch.setenv("POSTROOM_TEST_KEY", "k")
+    with pytest.raises(SecretUnavailable, match="cannot be read") as missing:
+        adapter.send(Message.of(b"x"), attempt())
+    assert missing.value.can_retry
+    for content in ("one\n", "two"):
+        token.write_text(content)
+        adapter.send(Message.of(b"x"), attempt())
+    token.write_text("three\nX-Evil: yes\n")
+    with pytest.raises(SecretUnavailable, match="line break") as invalid:
+        adapter.send(Message.of(b"x"), attempt())
+    assert "three" not in str(invalid.value)
+    adapter.close()
+    assert [request.headers["Authorization"] for request in receiver.accepted] == ["Bearer one", "Bearer two"]
+    assert {request.headers["X-API-Key"] for request in receiver.accepted} == {"k"}
+
+
+def test_the_login_of_a_proxy_is_a_secret(receiver: HttpReceiver, tmp_path: Path) -> None:
+    url = tmp_path / "proxy"
+    with http_receiver() as proxy:
+        adapter = opened(adapters.Http(receiver.url, proxy=secret(file=url)))
+        for login in ("scott:tiger", "anna:p%40ss"):
+            url.write_text(proxy.url.replace("//", f"//{login}@"))
+            adapter.send(Message.of(b"x"), attempt())
+        url.write_text("tiger")
+        with pytest.raises(DeliveryFailure) as failure:
+            adapter.send(Message.of(b"x"), attempt())
+        assert "tiger" not in str(failure.value)
+        adapter.close()
+    sent = [base64.b64decode(request.headers["proxy-authorization"].split()[1]) for request in proxy.accepted]
+    assert sent == [b"scott:tiger", b"anna:p@ss"]
 
 
 def test_a_declared_content_type_overrides_that_of_the_message(receiver: HttpReceiver) -> None:

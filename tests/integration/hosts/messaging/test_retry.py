@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+from postroom import adapters, secret
 from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure, DeliveryRefused
+from postroom.hosts import HostInstance
 from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.jobs import run_all_jobs_once
@@ -16,6 +19,7 @@ from postroom.operations.ports import send_ports
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region
+from tests.support.http_receiver import http_receiver
 from tests.support.recording_adapter import RecordingAdapter, fail_always
 from tests.support.waiting import wait_until
 
@@ -189,3 +193,23 @@ def test_unenlisting_does_not_affect_a_retrying_instance(box: Box, start_host: S
     box.connection.execute("UPDATE scheduled_queue SET valid_from = now()")
     wait_until(lambda: instance.counts["completed"] == 1)
     assert [message.attempt.number for message in recorder.sent] == [2]
+
+
+def test_a_missing_secret_is_an_error_of_the_port_that_is_retried(
+    box: Box, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = tmp_path / "token"
+    with http_receiver() as receiver:
+        adapter = adapters.Http(receiver.url, headers={"Authorization": secret(file=token)})
+        box.add_port("Web", "Orders.Region == 'EU'", adapter=adapter.model_dump(mode="json"), retry_seconds=0)
+        with caplog.at_level(logging.WARNING), HostInstance(box.url, "Default", tmp_path, as_role=True) as instance:
+            assert f"send port Web: The secret in the file {token} cannot be read" in caplog.text
+            box.agent().publish([order()])
+            wait_until(lambda: instance.counts["suspended"] == 1)
+            assert instance.counts["retried"] == 3
+            stored = box.connection.execute("SELECT error_code, resumable FROM suspended_queue").fetchone()
+            assert stored == ("SECRET", True)
+            token.write_text("Bearer x")
+            box.connection.execute("SELECT resume_instances(array_agg(instance_id)) FROM suspended_queue")
+            wait_until(lambda: instance.counts["completed"] == 1)
+        assert receiver.accepted[0].headers["Authorization"] == "Bearer x"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+import postroom
 from postroom import BTS, Application, Property, adapters, pipelines
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.apply import plan
@@ -45,22 +48,35 @@ def test_a_port_that_writes_into_a_watched_folder_is_noted(connection: Connectio
     assert "writes into the folder of location drop" in kept.note
 
 
-def test_secrets_are_not_in_a_plan(connection: Connection) -> None:
-    def app(secret: str) -> Application:
+def test_secrets_are_not_in_a_plan_and_not_in_the_database(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def app(variable: str) -> Application:
         made = Application("web")
         made.property(Region)
         made.send_port(
             "Web",
-            adapters.Http("https://example.com", headers={"Authorization": secret}, proxy=f"http://u:{secret}@proxy"),
+            adapters.Http(
+                "https://example.com",
+                headers={"Authorization": postroom.secret(env=variable), "X-Note": variable},
+                proxy=postroom.secret(file=f"/run/{variable}"),
+            ),
             filter=BTS.ReceivePortName == "x",
         )
         return made
 
-    deploy(connection, app("old-secret"))
-    planned = plan(connection, app("new-secret").definition(), home=HOME)
+    for variable in ("OLD", "NEW"):
+        monkeypatch.setenv(variable, "s3cret")
+    deploy(connection, app("OLD"))
+    planned = plan(connection, app("NEW").definition(), home=HOME)
     (step,) = planned.select(ChangeKind.SEND_PORT, Action.CHANGE)
-    assert {difference.field for difference in step.differences} == {"adapter headers", "adapter proxy"}
-    assert "secret" not in repr(planned)
+    assert {(difference.field, difference.before, difference.after) for difference in step.differences} == {
+        ("adapter headers Authorization", "secret (env=OLD)", "secret (env=NEW)"),
+        ("adapter proxy file", "/run/OLD", "/run/NEW"),
+    }
+    assert "s3cret" not in repr(planned)
+    ((stored,),) = connection.execute("SELECT adapter::text FROM send_ports WHERE name = 'Web'").fetchall()
+    assert "s3cret" not in stored
 
 
 def test_notes_of_new_objects_describe_their_settings(connection: Connection) -> None:

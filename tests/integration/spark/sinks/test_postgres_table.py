@@ -61,6 +61,14 @@ def test_values_of_every_type_are_stored_unchanged(
     assert [value for (value,) in stored] == [*values, None]
 
 
+def test_the_settings_of_the_connection_are_used_and_not_shown(box: Box) -> None:
+    table = Table(url=box.url, name="public.orders", settings={"application_name": "etl", "password": "p4ss"})
+    with table.connect() as connection:
+        assert connection.info.password == "p4ss"
+        assert connection.execute("SELECT current_setting('application_name')").fetchone() == ("etl",)
+    assert "p4ss" not in repr(table)
+
+
 def test_rows_that_exist_are_kept_and_the_others_added(table: Table, target: Target) -> None:
     """A chunk that is written again, or a message that reaches the port twice."""
     schema = pa.schema([("message_id", pa.string()), ("body", pa.string())])

@@ -87,7 +87,7 @@ def test_the_transport_type_has_precedence_over_the_scheme(
         ("file:out/a.xml", "FTP", "no adapter 'FTP'"),
         ("https://example.com/", "FILE", "not the address of a file"),
         ("file:out/a.xml", "HTTP", "not a URL"),
-        ("https://user:secret@example.com/", None, "user or a password"),
+        ("https://user:tiger@example.com/", None, "user or a password"),
         ("http://", None, "not a URL"),
         ("http://exa mple.com", None, "space"),
         ("file://server/share/a.xml", None, "names the host 'server'"),
@@ -112,7 +112,7 @@ def test_invalid_addresses_are_rejected(home: Path, address: str | None, transpo
     with pytest.raises(AddressRefused) as caught:
         target(home, address, transport_type)
     assert said in str(caught.value)
-    assert "secret" not in str(caught.value)
+    assert "tiger" not in str(caught.value)
     assert caught.value.hint
     assert not caught.value.transient
 

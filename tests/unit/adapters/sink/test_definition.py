@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom import BTS, Application, Property, adapters
+from postroom import BTS, Application, Property, adapters, secret
 from postroom.adapters import AnySink, SparkSink, SparkTable
 from postroom.adapters.kinds import load_port_adapter
 from postroom.adapters.sink.columns import parse_column_names
@@ -83,7 +83,7 @@ def test_text_formats_store_text_by_default() -> None:
         (SparkSink("parquet", "x", options={"Path": "y"}), "option 'Path' is set by Postroom"),
         (SparkTable("mysql://x", "t"), "must start with postgresql://"),
         (SparkTable("postgresql://x", "a.b.c"), "not the name of a table"),
-        (SparkTable("postgresql://x", "t", options={"user": "etl"}), "options are only for jdbc"),
+        (SparkTable("postgresql://x", "t", options={"driver": "x"}), "'driver' is not a setting of libpq"),
         (SparkTable("jdbc:clickhouse://x", "t"), "jdbc:clickhouse, which does not support merging rows"),
         (SparkTable("jdbc:", "t"), "which does not support merging rows"),
         (SparkTable("jdbc:derby:x", "t", options={"dbTable": "other"}), "option 'dbTable' is set by Postroom"),
@@ -157,9 +157,23 @@ def test_addresses_contain_no_secrets(tmp_path: Path) -> None:
 )
 def test_addresses_of_jdbc_contain_no_secrets(url: str, address: str, shown: str, tmp_path: Path) -> None:
     table = SparkTable(url, "orders")
-    assert table.problems() == []
+    assert [problem for problem in table.problems() if "contains a password" not in problem] == []
+    assert len(table.problems()) == 1
     assert table.address(tmp_path) == f"{address}#orders"
     assert redact_adapter(table.model_dump(mode="json"))["url"] == shown
+
+
+def test_passwords_are_options_that_refer_to_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    password = secret(env="POSTROOM_TEST_PASSWORD")
+    assert SparkTable("postgresql://etl@db/x", "orders", options={"password": password}).problems() == []
+    (problem,) = SparkTable("jdbc:mysql://db/x", "orders", options={"user": "etl", "password": "p4ss"}).problems()
+    assert "'password' is a secret" in problem
+    assert "p4ss" not in problem
+    monkeypatch.setenv("POSTROOM_TEST_PASSWORD", "p4ss")
+    sink = SparkSink("jdbc", options={"url": "jdbc:mysql://db/x", "dbtable": "t", "password": password})
+    assert sink.problems() == []
+    assert sink.writer_options["password"] == "p4ss"
+    assert "p4ss" not in sink.model_dump_json()
 
 
 def test_columns_name_known_properties() -> None:

@@ -9,7 +9,7 @@ from postroom.adapters import SparkSink, SparkTable
 from postroom.application.checks.shared_endpoints import shared_endpoint_problems
 
 Region = Property("Orders.Region", str)
-ORDERS = SparkTable("postgresql://etl:secret@warehouse/orders", "lake.orders")
+ORDERS = SparkTable("postgresql://etl@warehouse/orders", "lake.orders")
 
 
 def problems(new: Application, *deployed: Application) -> list[str]:

@@ -17,8 +17,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from postroom.errors import PipelineFailure
+from postroom import secret
+from postroom.errors import PipelineFailure, SecretUnavailable
 from postroom.message import Body, Bytes, FileSlice, Message
 from postroom.pipelines import Receive, components
 from postroom.pipelines.documents.temporary_bodies import MAX_IN_MEMORY, SpooledSlice, slice_body, spool
@@ -141,7 +143,6 @@ def passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     ("password", "content", "reason"),
     [
         (None, encrypted(TEXT, b"sesame"), "the pipeline has no password"),
-        ("POSTROOM_TEST_ABSENT", encrypted(TEXT, b"sesame"), "POSTROOM_TEST_ABSENT is not set here"),
         ("POSTROOM_TEST_WRONG", encrypted(TEXT, b"sesame"), "cannot be opened with the password"),
         ("POSTROOM_TEST_RIGHT", encrypted(TEXT, b"sesame")[:-200], "not a zip archive, or damaged"),
         ("POSTROOM_TEST_RIGHT", with_aes(), "of the archive is not supported"),
@@ -149,13 +150,24 @@ def passwords(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_an_encrypted_archive_needs_the_right_password(password: str | None, content: bytes, reason: str) -> None:
     with pytest.raises(PipelineFailure) as failure:
-        decode(components.Zip(password=password), content)
+        decode(components.Zip(password=None if password is None else secret(env=password)), content)
     assert reason in str(failure.value)
+
+
+def test_a_missing_password_is_a_fault_of_the_environment() -> None:
+    with pytest.raises(SecretUnavailable, match="POSTROOM_TEST_ABSENT"):
+        decode(components.Zip(password=secret(env="POSTROOM_TEST_ABSENT")), encrypted(TEXT, b"sesame"))
+
+
+def test_a_literal_password_is_rejected() -> None:
+    with pytest.raises(ValidationError, match="a literal is not allowed here") as error:
+        components.Zip(password="sesame")  # type: ignore[arg-type]
+    assert "sesame" not in str(error.value)
 
 
 @pytest.mark.usefixtures("passwords")
 def test_an_encrypted_archive_is_read_with_its_password() -> None:
-    assert decode(components.Zip(password="POSTROOM_TEST_RIGHT"), encrypted(TEXT, b"sesame")) == TEXT
+    assert decode(components.Zip(password=secret(env="POSTROOM_TEST_RIGHT")), encrypted(TEXT, b"sesame")) == TEXT
 
 
 @given(st.sampled_from(["gzip", "zip"]), st.data())

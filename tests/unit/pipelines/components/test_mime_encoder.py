@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from postroom import secret
 from postroom.errors import PipelineFailure
 from postroom.message import Bytes, Message, Part
 from postroom.pipelines import Receive, Send, components
@@ -114,7 +115,7 @@ def test_a_signed_or_encrypted_message_is_read_by_its_receiver(
     encoder = components.SMimeEncoder(
         certificate=keys.certificate if signs else None,
         key=keys.key if signs else None,
-        password="OUR_KEY_PASSWORD",
+        password=secret(env="OUR_KEY_PASSWORD"),
         recipients=keys.recipients if encrypts else None,
         clear=clear,
     )
@@ -154,7 +155,7 @@ def test_openssl_verifies_and_decrypts_the_message(keys: Keys, clear: bool, tmp_
     encoder = components.SMimeEncoder(
         certificate=keys.certificate,
         key=keys.key,
-        password="OUR_KEY_PASSWORD",
+        password=secret(env="OUR_KEY_PASSWORD"),
         recipients=keys.recipients,
         clear=clear,
     )

@@ -13,8 +13,9 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.serialization import Encoding, pkcs7
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from postroom import secret
 from postroom.clock import system_clock
-from postroom.errors import PipelineFailure
+from postroom.errors import PipelineFailure, SecretUnavailable
 from postroom.message import Bytes, Context, Message
 from postroom.pipelines import Json, Receive
 from postroom.pipelines.components import Mime, PartyByCertificate, SMime
@@ -276,9 +277,12 @@ def test_an_encrypted_key_is_read_with_its_password(
     people: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate, key = people.us.write(tmp_path, "us", password="secret")
-    smime = people.smime(certificate=certificate, key=key, password="OUR_KEY_PASSWORD", must_be_signed=False)
+    smime = people.smime(
+        certificate=certificate, key=key, password=secret(env="OUR_KEY_PASSWORD"), must_be_signed=False
+    )
     content = encrypted(ORDER, people.us)
-    assert "cannot be used" in refused(smime, content)
+    with pytest.raises(SecretUnavailable):
+        decode(smime, content)
     monkeypatch.setenv("OUR_KEY_PASSWORD", "secret")
     assert decode(smime, content).data == ORDER
 

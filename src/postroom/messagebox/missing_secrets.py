@@ -1,0 +1,26 @@
+"""Find the secrets of deployed ports and locations that cannot be read in this process."""
+
+from __future__ import annotations
+
+from postroom.messagebox.configuration import read_receive_locations, read_send_ports
+from postroom.messagebox.connection import Connection
+from postroom.secret_references import find_unavailable
+
+
+def find_missing_secrets(
+    connection: Connection, *, host_id: int | None = None, in_spark: bool | None = None
+) -> list[str]:
+    """Return a sentence for each missing secret of one host or of all hosts.
+
+    ``in_spark`` selects what the pipelines of Spark read, or what the host instances read. None selects everything.
+    A login that may not read adapters gets no sentence about them.
+    """
+    uses: list[tuple[str, object]] = []
+    for port in read_send_ports(connection, host_id=host_id):
+        if in_spark is None or port.adapter_type.is_sink == in_spark:
+            adapters = [transport.adapter_json for transport in port.transports]
+            uses.append((f"send port {port.name}", [*adapters, port.pipeline_json]))
+    for location in read_receive_locations(connection, host_id=host_id):
+        adapter = location.adapter_json if in_spark is not False or not location.adapter_type.reads_rows else None
+        uses.append((f"receive location {location.name}", [adapter, location.pipeline_json]))
+    return [f"{name}: {error.what}" for name, definition in uses for error in find_unavailable(definition)]
