@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     from postroom import adapters, maps, pipelines
     from postroom.agent.direct.direct_batch import Published
     from postroom.application import Application, BackupTransport, Retry, Schedule, Throttling
+    from postroom.async_client import AsyncClient, connect_async
     from postroom.client import Client, connect
+    from postroom.consumer import Received, Subscription
     from postroom.errors import (
         BadFilter,
         BadValue,
+        ClaimLost,
         DefinitionRefused,
         KeyReused,
         NotAllowed,
@@ -37,9 +40,11 @@ __all__ = [
     "FILE",
     "HTTP",
     "Application",
+    "AsyncClient",
     "BackupTransport",
     "BadFilter",
     "BadValue",
+    "ClaimLost",
     "Client",
     "Context",
     "DefinitionRefused",
@@ -53,15 +58,18 @@ __all__ = [
     "Property",
     "PublishFailed",
     "Published",
+    "Received",
     "Retry",
     "Schedule",
     "Secret",
     "StateError",
+    "Subscription",
     "Throttling",
     "Unavailable",
     "__version__",
     "adapters",
     "connect",
+    "connect_async",
     "maps",
     "pipelines",
     "secret",
@@ -72,9 +80,11 @@ _HOMES = {
     "FILE": "postroom.system_properties",
     "HTTP": "postroom.system_properties",
     "Application": "postroom.application",
+    "AsyncClient": "postroom.async_client",
     "BackupTransport": "postroom.application",
     "BadFilter": "postroom.errors",
     "BadValue": "postroom.errors",
+    "ClaimLost": "postroom.errors",
     "Client": "postroom.client",
     "Context": "postroom.message",
     "DefinitionRefused": "postroom.errors",
@@ -88,14 +98,17 @@ _HOMES = {
     "Property": "postroom.properties",
     "PublishFailed": "postroom.errors",
     "Published": "postroom.agent.direct.direct_batch",
+    "Received": "postroom.consumer",
     "Retry": "postroom.application",
     "Schedule": "postroom.application",
     "Secret": "postroom.secret_references",
     "StateError": "postroom.errors",
+    "Subscription": "postroom.consumer",
     "Throttling": "postroom.application",
     "Unavailable": "postroom.errors",
     "connect": "postroom.client",
     "secret": "postroom.secret_references",
+    "connect_async": "postroom.async_client",
 }
 
 

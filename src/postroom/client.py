@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
@@ -24,7 +25,10 @@ from typing import Self, cast
 from postroom.agent.direct.direct_batch import Published
 from postroom.agent.direct.message_agent import MessageAgent
 from postroom.agent.routing.table import RoutingTable
+from postroom.consumer import Subscription
 from postroom.errors import BadValue, MessageBoxUnavailable, NotFound, StateError, Unavailable
+from postroom.filters.expression import Filter
+from postroom.filters.text import parse
 from postroom.message import Body, Context, Message, Part
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import connect_to_messagebox
@@ -155,6 +159,32 @@ class Client:
                     ) from error
                 self._reconnect()
                 return self._publish(messages, key)
+
+    def subscribe(
+        self,
+        name: str,
+        filter: Filter | str,
+        *,
+        lease: timedelta = timedelta(seconds=30),
+        prefetch: int = 20,
+        expire_after: timedelta | None = timedelta(days=7),
+    ) -> Subscription:
+        """Create the durable subscription ``name``, or continue it with this filter.
+
+        Up to ``prefetch`` messages are claimed at a time, each time for ``lease``. A message that is not ended by then
+        is received again. If no program uses the subscription for ``expire_after``, it is removed and its messages are
+        suspended. Close the subscription before the client."""
+        with self._open_connection():
+            properties = read_deployed_properties(self._connection) if isinstance(filter, str) else []
+        return Subscription(
+            lambda: connect_to_messagebox(self._url, application_name=_NAME),
+            self._host,
+            name,
+            parse(filter, properties) if isinstance(filter, str) else filter,
+            lease=lease,
+            prefetch=prefetch,
+            expire_after=expire_after,
+        )
 
     def close(self) -> None:
         """Close the connection and release the embedded server. May be called again."""

@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 
 class ServiceClass(IntEnum):
-    """The service classes, with BizTalk's codes. SPARK_SINKS is an addition of Postroom."""
+    """The service classes, with BizTalk's codes. SPARK_SINKS and PROGRAMS are additions of Postroom."""
 
     ORCHESTRATIONS = 1
     MESSAGING_IN_PROCESS = 4
@@ -36,6 +36,7 @@ class ServiceClass(IntEnum):
     MESSAGING_ISOLATED = 32
     ROUTING_FAILURE_REPORT = 64
     SPARK_SINKS = 128
+    PROGRAMS = 256
 
 
 @dataclass(frozen=True, kw_only=True)

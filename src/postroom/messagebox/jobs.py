@@ -119,6 +119,11 @@ def build_jobs(settings: JobSettings | None = None) -> tuple[Job, ...]:
             interval=chosen.others,
             run=call("SELECT purge_subscriptions(%s)", chosen.keep_removed_subscriptions),
         ),
+        Job(
+            name="expire_program_subscriptions",
+            interval=chosen.others,
+            run=call("SELECT expire_program_subscriptions()"),
+        ),
         Job(name="purge_receipts", interval=chosen.others, run=receipts.run, observe=receipts.observe),
     )
 

@@ -136,6 +136,9 @@ class HostQueues:
         self._insert_error = f"SELECT insert_error_message_{host}(%s, %s, %s, %s::jsonb)"
         self._release = f"SELECT release_messages_{host}(%s, %s::bigint[])"
         self._release_claims = f"SELECT release_claims_{host}(%s, %s::bigint[])"
+        self._open_program_subscription = f"SELECT open_program_subscription_{host}(%s, %s)"
+        self._claim_for_program = f"SELECT * FROM claim_for_program_{host}(%s, %s, %s, %s)"
+        self._extend_lease = f"SELECT extend_lease_{host}(%s, %s)"
         self._parts = f"SELECT * FROM read_parts_{host}(%s, %s, %s)"
         self._fragments = f"SELECT * FROM read_fragments_{host}(%s, %s, %s, %s, %s, %s)"
 
@@ -162,6 +165,23 @@ class HostQueues:
         rows = Transformer(connection)
         rows.set_pgresult(result)
         return rows.load_rows(0, result.ntuples, lambda row: ClaimedMessage(claim_id, *row))
+
+    def open_program_subscription(self, connection: Connection, name: str, expire_after: timedelta | None) -> uuid.UUID:
+        """Create the subscription of a program, or find it, and note that it is used. Return its service id."""
+        service_id: uuid.UUID = read_value(connection, self._open_program_subscription, name, expire_after)
+        return service_id
+
+    def claim_for_program(
+        self, connection: Connection, service_id: uuid.UUID, *, claim_id: uuid.UUID, limit: int, lease: timedelta
+    ) -> list[ClaimedMessage]:
+        """Claim up to ``limit`` messages of a program's subscription, until the lease expires."""
+        arguments = (service_id, claim_id, limit, lease)
+        rows = connection.execute(self._claim_for_program, arguments, binary=True).fetchall()
+        return [ClaimedMessage(claim_id, *row) for row in rows]
+
+    def extend_lease(self, connection: Connection, claim_id: uuid.UUID, lease: timedelta) -> bool:
+        """Extend the lease of a program's claim, from now on. Return False if it has expired."""
+        return bool(read_value(connection, self._extend_lease, claim_id, lease))
 
     def complete(self, connection: Connection, claim_id: uuid.UUID, seqs: Sequence[int] | None = None) -> int:
         """Delete these rows, or all rows of the claim, and release their messages. Return the number of rows that the

@@ -42,7 +42,8 @@ GRANT SELECT ON management.message_box, management.schema_version, management.se
     management.properties, management.receive_ports, management.send_port_groups, management.send_port_group_members,
     management.removed_services, management.host_instances, management.job_runs, management.running_locations, management.running_sinks, messagebox.routing_version, messagebox.correlation_types,
     messagebox.convoy_sets, messagebox.predicate_groups, messagebox.predicates, messagebox.application_properties, messagebox.file_claims,
-    messagebox.work_queue, messagebox.scheduled_queue, messagebox.suspended_queue, messagebox.instances
+    messagebox.work_queue, messagebox.scheduled_queue, messagebox.suspended_queue, messagebox.instances,
+    messagebox.program_subscriptions, messagebox.leases
     TO __OPERATORS_ROLE__;
 GRANT SELECT (id, name, applied_at) ON management.applications TO __OPERATORS_ROLE__;
 GRANT SELECT (interchange_id, location_id, number, size, problem, stored_at, stored_by) ON messagebox.inbox

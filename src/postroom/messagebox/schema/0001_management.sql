@@ -31,9 +31,10 @@ CREATE TABLE management.service_classes (
     dequeue_threads   smallint NOT NULL DEFAULT 5 CHECK (dequeue_threads >= 1)
 );
 -- spark_sinks are send ports whose adapter is a Spark writer. Pipeline processes drain them in batches; hosts do not dequeue them.
+-- programs are the subscriptions of programs (client.subscribe), which claim their messages themselves.
 INSERT INTO management.service_classes (id, name) VALUES
     (1, 'orchestrations'), (4, 'messaging_in_process'), (16, 'caching'), (32, 'messaging_isolated'),
-    (64, 'routing_failure_report'), (128, 'spark_sinks');
+    (64, 'routing_failure_report'), (128, 'spark_sinks'), (256, 'programs');
 
 -- A host is a group of processes that receive and send messages. It has its own database role and its own queues.
 CREATE TABLE management.hosts (

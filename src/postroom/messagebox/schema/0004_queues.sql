@@ -36,6 +36,10 @@ CREATE INDEX work_queue_instance ON messagebox.work_queue (instance_id) WHERE ta
 CREATE INDEX work_queue_sinks ON messagebox.work_queue (service_id, priority, seq)
     WHERE claim_id IS NULL AND service_class = 128;
 
+-- The messages that wait for a program, in the order in which it receives them.
+CREATE INDEX work_queue_programs ON messagebox.work_queue (service_id, priority, seq)
+    WHERE claim_id IS NULL AND service_class = 256;
+
 -- The messages that wait for a retry or a service window.
 CREATE TABLE messagebox.scheduled_queue (
     seq                bigint NOT NULL,                  -- as in the work queue, so that the order is kept
@@ -126,6 +130,25 @@ CREATE VIEW messagebox.instances AS
            error_code, error_description, adapter, uri, related_instance_id, last_related_instance_id, counted_in,
            NULL::integer
       FROM messagebox.suspended_queue;
+
+-- The subscriptions of programs, by name. The filter is in messagebox.subscriptions, under the same service id.
+CREATE TABLE messagebox.program_subscriptions (
+    service_id    uuid PRIMARY KEY,                  -- derived from the name, so that a subscription that returns has its messages again
+    host_id       smallint NOT NULL REFERENCES management.hosts,
+    name          text NOT NULL UNIQUE,
+    expire_after  interval,                          -- it is removed if no program has used it for this time; null: never
+    last_used_at  timestamptz NOT NULL
+);
+
+-- The claims of programs. Host instances need none, because their lock shows that they live.
+CREATE TABLE messagebox.leases (
+    claim_id    uuid PRIMARY KEY,
+    service_id  uuid NOT NULL,
+    length      interval NOT NULL,
+    expires_at  timestamptz NOT NULL
+);
+-- Releasing the messages of expired leases.
+CREATE INDEX leases_expiring ON messagebox.leases (expires_at);
 
 -- One row: the load of the MessageBox, for throttling. current_load measures it again when the row is a second old.
 CREATE TABLE management.load (

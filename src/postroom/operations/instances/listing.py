@@ -22,7 +22,12 @@ GroupBy = Literal["host", "port", "error", "reason", "adapter", "uri"]
 
 #: The error codes of suspended instances: the codes of failures, and of states that are not errors. See
 #: docs/reference/errors.md.
-ERROR_CODES = frozenset({*FAILURE_CODES, "PORT_STOPPED", "PORT_GONE", "OPERATOR", "NO_RECEIVER", "SERVICE_WINDOW"})
+ERROR_CODES = frozenset(
+    {
+        *FAILURE_CODES,
+        *("PORT_STOPPED", "PORT_GONE", "OPERATOR", "NO_RECEIVER", "SERVICE_WINDOW", "PROGRAM", "SUBSCRIPTION_EXPIRED"),
+    }
+)
 
 #: Instances changed in one transaction, and instances read by one query. A query reads the queues whole.
 _BATCH_SIZE = 1_000

@@ -1,7 +1,7 @@
 -- MessageBox_DeadProcesses_Cleanup: a host instance whose session lock is missing, and was already missing p_grace ago,
 -- is dead. Its claims are released, and so are claims that it made while it was declared dead. Returns the number of
 -- released rows. Messages of a sink's batch stay in the batch: the next process that serves the sink writes the same
--- batch.
+-- batch. Claims of programs are released when their lease expires.
 -- Locks: tries the advisory lock (7002, id) of each instance for a moment. Index: work_queue_claimed.
 CREATE OR REPLACE FUNCTION messagebox.dead_processes_cleanup(
     p_grace interval DEFAULT '1 second', p_now timestamptz DEFAULT clock_timestamp()
@@ -31,10 +31,13 @@ BEGIN
             UPDATE host_instances SET dead_since = NULL WHERE id = instance.id;
         END IF;
     END LOOP;
+    -- A lease that would be valid for longer than its length is from before the clock was set back.
+    DELETE FROM leases WHERE expires_at NOT BETWEEN p_now AND p_now + length;
     -- An instance is registered before it claims: an instance without a row is not working on any message.
     UPDATE work_queue q SET claim_id = NULL, claimed_by = NULL
      WHERE q.claim_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM host_instances i WHERE i.id = q.claimed_by)
-       AND NOT EXISTS (SELECT 1 FROM sink_batches b WHERE b.batch_id = q.claim_id);
+       AND NOT EXISTS (SELECT 1 FROM sink_batches b WHERE b.batch_id = q.claim_id)
+       AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.claim_id = q.claim_id);
     GET DIAGNOSTICS n = ROW_COUNT;
     RETURN released + n;
 END $$;

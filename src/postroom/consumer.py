@@ -1,0 +1,302 @@
+"""Durable subscriptions of programs: receive messages in any Python program.
+
+    with postroom.connect(home="orders-home") as client, client.subscribe("billing", Region == "EU") as subscription:
+        for received in subscription:
+            handle(received.message)
+            received.complete()
+
+The subscription stays when the program ends, and messages wait for it. Each message is received at least once: a
+message that is neither completed nor failed is received again when its lease has expired.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+import psycopg
+from psycopg import sql
+
+from postroom.backoff import Backoff
+from postroom.errors import BadValue, ClaimLost, MessageBoxUnavailable, StateError
+from postroom.filters.expression import Filter
+from postroom.filters.text import format_filter
+from postroom.message import Message
+from postroom.messagebox.configuration import Host, ServiceClass
+from postroom.messagebox.connection import Connect, Connection, LazyConnection, transaction
+from postroom.messagebox.queues import (
+    ClaimedMessage,
+    HostQueues,
+    ScheduledRetry,
+    StoredPart,
+    Suspension,
+    wake_up_channel,
+)
+from postroom.messagebox.storage.stored_messages import build_message
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
+
+_log = logging.getLogger(__name__)
+
+#: How long a subscription waits for a wake-up before it looks into the queue. Wake-ups can be lost.
+_POLL_SECONDS = 0.5
+_BACKOFF = Backoff(first=0.1, longest=5.0)
+_MAX_PREFETCH = 1000
+_MIN_LEASE = timedelta(seconds=1)
+
+
+@dataclass(kw_only=True)
+class _Lease:
+    """The lease of a claim. ``deadline`` is on the monotonic clock of this process, and no later than the server's."""
+
+    claim_id: uuid.UUID
+    length: timedelta
+    deadline: float
+
+
+class Received:
+    """A message that a subscription has received. End it with ``complete``, ``retry``, ``fail`` or ``release``."""
+
+    def __init__(self, subscription: Subscription, claimed: ClaimedMessage, lease: _Lease, message: Message) -> None:
+        self._subscription = subscription
+        self._claimed = claimed
+        self._lease = lease
+        self.message = message
+        """The message. A large body is read from the MessageBox while the lease is valid."""
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, counted from 1. An attempt whose lease expired does not count."""
+        return self._claimed.attempt + 1
+
+    @property
+    def instance_id(self) -> uuid.UUID:
+        """The instance, as in ``postroom instance list``."""
+        return self._claimed.instance_id
+
+    def complete(self) -> None:
+        """Remove the message from the queue. Raise ClaimLost if the lease has expired."""
+        claimed = self._claimed
+        self._end(lambda queues, connection: queues.complete(connection, claimed.claim_id, [claimed.seq]))
+
+    def retry(self, after: timedelta, reason: str = "") -> None:
+        """Receive the message again after this time. Raise ClaimLost if the lease has expired."""
+        claimed = self._claimed
+        retry = ScheduledRetry(delay=after, code="PROGRAM", description=reason or "The program asked for a retry.")
+        self._end(lambda queues, connection: queues.retry(connection, claimed.claim_id, {claimed.seq: retry}))
+
+    def fail(self, reason: str) -> None:
+        """Suspend the message with a reason, until an operator resumes or terminates it. Raise ClaimLost if the lease
+        has expired."""
+        claimed = self._claimed
+        suspension = Suspension(code="PROGRAM", description=reason)
+        self._end(lambda queues, connection: queues.suspend(connection, claimed.claim_id, {claimed.seq: suspension}))
+
+    def release(self) -> None:
+        """Return the message to the queue: it is received again at once. Raise ClaimLost if the lease has expired."""
+        claimed = self._claimed
+        self._end(lambda queues, connection: queues.release(connection, claimed.claim_id, [claimed.seq]))
+
+    def extend(self, lease: timedelta | None = None) -> None:
+        """Extend the lease, from now on: by default by its length. The messages that were fetched together share a
+        lease. Raise ClaimLost if it has expired."""
+        self._subscription.extend(self._lease, lease or self._lease.length)
+
+    def _end(self, call: Callable[[HostQueues, Connection], int]) -> None:
+        if self._subscription.call(call) != 1:
+            raise lease_expired(self._claimed.message_id)
+
+
+class Subscription:
+    """A subscription of a program. Iterate over it to receive messages, or call ``receive``.
+
+    Several programs, or several threads with a subscription each, may use the same name: each message goes to one of
+    them. Messages may be completed in any thread.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        host: Host,
+        name: str,
+        filter: Filter,
+        *,
+        lease: timedelta,
+        prefetch: int,
+        expire_after: timedelta | None,
+    ) -> None:
+        if not name.strip():
+            raise BadValue("The name of a subscription is empty.", hint="Give each subscription a name of its own.")
+        if not 1 <= prefetch <= _MAX_PREFETCH:
+            raise BadValue(f"prefetch is {prefetch}, but must be from 1 to {_MAX_PREFETCH}.")
+        if lease < _MIN_LEASE:
+            raise BadValue(f"A lease of {lease.total_seconds():g} s is too short.", hint="Give it at least a second.")
+        self.name = name
+        self._host = host
+        self._queues = HostQueues(host.name)
+        self._lease = lease
+        self._prefetch = prefetch
+        self._fetched: deque[tuple[ClaimedMessage, _Lease]] = deque()
+        self._claiming = LazyConnection(lambda: self._listen(connect()))
+        self._ending = LazyConnection(connect)
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._service_id = transaction(self._claiming.get(), lambda it: self._open(it, filter, expire_after))
+
+    def receive(self, timeout: float | None = None) -> Received | None:
+        """Return the next message, or None after ``timeout`` seconds without one. Without a timeout it waits, also for
+        a MessageBox that is unavailable."""
+        end = None if timeout is None else time.monotonic() + timeout
+        failures = 0
+        while not self._closed.is_set():
+            try:
+                received = self._take()
+                if received is not None:
+                    return received
+                remaining = _POLL_SECONDS if end is None else min(_POLL_SECONDS, end - time.monotonic())
+                if remaining <= 0:
+                    return None
+                self._wait(remaining)
+                failures = 0
+            except MessageBoxUnavailable as error:
+                failures += 1
+                delay = _BACKOFF.delay(failures)
+                if end is not None and time.monotonic() + delay > end:
+                    raise
+                _log.warning("the subscription %s cannot receive: %s", self.name, error)
+                self._closed.wait(delay)
+        return None
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed.is_set()
+
+    def __iter__(self) -> Iterator[Received]:
+        while (received := self.receive()) is not None:
+            yield received
+
+    def close(self) -> None:
+        """Stop receiving. Messages that were fetched and not received return to the queue. The subscription stays."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        with self._lock:
+            try:
+                for claimed, _ in self._fetched:
+                    self._queues.release(self._ending.get(), claimed.claim_id, [claimed.seq])
+            except MessageBoxUnavailable:
+                _log.info("fetched messages of %s return to the queue when their lease expires", self.name)
+            self._fetched.clear()
+            self._ending.close()
+        self._claiming.close()
+
+    def remove(self) -> None:
+        """Remove the subscription and close it: no more messages are routed to it. Messages in its queue stay there
+        until a program subscribes under the same name, or an operator decides."""
+        subscriptions = ServiceSubscriptions(self._host, ServiceClass.PROGRAMS)
+
+        def work(connection: Connection) -> None:
+            for subscription_id, _ in self._read_subscriptions(connection, self._service_id):
+                subscriptions.remove(connection, subscription_id)
+
+        with self._lock:
+            transaction(self._ending.get(), work)
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    # -- for received messages ---------------------------------------------------------------------------------
+
+    def call(self, call: Callable[[HostQueues, Connection], int]) -> int:
+        """Call a procedure on the connection that ends messages."""
+        with self._lock:
+            if self._closed.is_set():
+                raise StateError("The subscription is closed.", hint="End messages before you close it.")
+            return call(self._queues, self._ending.get())
+
+    def extend(self, lease: _Lease, length: timedelta) -> None:
+        """Extend the lease of a claim."""
+        started = time.monotonic()
+        extended = self.call(lambda queues, connection: queues.extend_lease(connection, lease.claim_id, length))
+        if not extended:
+            raise lease_expired(None)
+        lease.deadline = started + length.total_seconds()
+
+    def read_parts(self, claimed: ClaimedMessage) -> list[StoredPart]:
+        with self._lock:
+            return self._queues.read_parts(self._ending.get(), claimed)
+
+    def read_fragments(
+        self, claimed: ClaimedMessage, part_id: uuid.UUID, *, start: int, count: int
+    ) -> list[tuple[int, bytes]]:
+        with self._lock:
+            return self._queues.read_fragments(self._ending.get(), claimed, part_id, start=start, count=count)
+
+    # -- claiming ----------------------------------------------------------------------------------------------
+
+    def _open(self, connection: Connection, filter: Filter, expire_after: timedelta | None) -> uuid.UUID:
+        """Create the subscription, or replace it if its filter has changed."""
+        service_id = self._queues.open_program_subscription(connection, self.name, expire_after)
+        known = self._read_subscriptions(connection, service_id)
+        if [text for _, text in known] == [format_filter(filter)]:
+            return service_id
+        subscriptions = ServiceSubscriptions(self._host, ServiceClass.PROGRAMS)
+        for subscription_id, _ in known:
+            subscriptions.remove(connection, subscription_id)
+        service = SubscribingService(service_id=service_id, name=self.name)
+        created = subscriptions.activate(connection, service, filter)
+        subscriptions.set_state(connection, created, SubscriptionState.STARTED)
+        return service_id
+
+    @staticmethod
+    def _read_subscriptions(connection: Connection, service_id: uuid.UUID) -> list[tuple[int, str]]:
+        found = "SELECT id, filter FROM subscriptions WHERE service_id = %s AND removed_at IS NULL ORDER BY id"
+        return connection.execute(found, (service_id,)).fetchall()
+
+    def _listen(self, connection: Connection) -> Connection:
+        connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(wake_up_channel(self._host.name))))
+        return connection
+
+    def _take(self) -> Received | None:
+        """Return a fetched message whose lease is valid, or fetch more. None if nothing waits."""
+        if not self._fetched:
+            started = time.monotonic()
+            claim_id = uuid.uuid4()
+            claimed = self._queues.claim_for_program(
+                self._claiming.get(), self._service_id, claim_id=claim_id, limit=self._prefetch, lease=self._lease
+            )
+            lease = _Lease(claim_id=claim_id, length=self._lease, deadline=started + self._lease.total_seconds())
+            self._fetched.extend((message, lease) for message in claimed)
+        while self._fetched:
+            message, lease = self._fetched.popleft()
+            if time.monotonic() < lease.deadline:
+                return Received(self, message, lease, build_message(message, self))
+        return None
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for a wake-up of the host."""
+        try:
+            for _ in self._claiming.get().notifies(timeout=seconds, stop_after=1):
+                pass
+        except psycopg.Error as error:
+            raise MessageBoxUnavailable("The connection was lost.", why=str(error)) from error
+
+
+def lease_expired(message_id: uuid.UUID | None) -> ClaimLost:
+    what = "The lease" if message_id is None else f"The lease of message {message_id}"
+    return ClaimLost(
+        f"{what} has expired.",
+        why="The message is in the queue again, or another program has received it.",
+        hint="Call extend() during long work, or pass a longer lease to subscribe().",
+    )

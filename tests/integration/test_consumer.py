@@ -1,0 +1,274 @@
+"""Durable subscriptions of programs: client.subscribe."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from postroom.async_client import connect_async
+from postroom.client import Client
+from postroom.consumer import Received, Subscription
+from postroom.errors import BadFilter, BadValue, ClaimLost, StateError
+from postroom.message import FRAGMENT_SIZE, Message
+from postroom.messagebox.check import check
+from postroom.messagebox.connection import connect, read_value
+from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.operations.instances.changes import resume
+from tests.support.box import Box, Region
+from tests.support.waiting import wait_until
+
+EU = Region == "EU"
+
+
+@pytest.fixture
+def client(box: Box) -> Iterator[Client]:
+    with Client(box.url) as client:
+        yield client
+
+
+def publish(client: Client, *bodies: bytes) -> None:
+    client.publish_many([Message.of(body, promoted={Region: "EU"}) for body in bodies])
+
+
+def receive(subscription: Subscription) -> Received:
+    received = subscription.receive(timeout=10)
+    assert received is not None
+    return received
+
+
+def test_a_program_receives_the_messages_that_match_its_filter(box: Box, client: Client) -> None:
+    with client.subscribe("billing", EU) as subscription:
+        published = client.publish(b"one", promoted={Region: "EU"})
+        assert published.subscribers == ("billing",)
+        received = receive(subscription)
+        assert (received.message.data, received.message.message_id) == (b"one", published.message_id)
+        assert received.message.context[Region] == "EU"
+        assert received.attempt == 1
+        received.complete()
+        assert subscription.receive(timeout=0) is None
+    run_all_jobs_once(box.connection)
+    assert box.count("spool") == 0
+    assert check(box.connection) == []
+
+
+def test_messages_wait_while_no_program_runs(box: Box, client: Client) -> None:
+    client.subscribe("billing", EU).close()
+    publish(client, b"one", b"two")
+    with Client(box.url) as other, other.subscribe("billing", "Orders.Region == 'EU'") as subscription:
+        bodies = []
+        for received in subscription:
+            bodies.append(received.message.data)
+            received.complete()
+            if len(bodies) == 2:
+                break
+    assert bodies == [b"one", b"two"]
+
+
+def test_a_waiting_program_is_woken_by_a_publish(client: Client) -> None:
+    with client.subscribe("billing", EU) as subscription:
+        found: list[Received] = []
+        waiting = threading.Thread(target=lambda: found.append(receive(subscription)))
+        waiting.start()
+        publish(client, b"one")
+        waiting.join()
+        assert found[0].message.data == b"one"
+
+
+def test_two_programs_share_the_messages_of_a_name(box: Box, client: Client) -> None:
+    with Client(box.url) as other_client:
+        first = client.subscribe("billing", EU, prefetch=1)
+        second = other_client.subscribe("billing", EU, prefetch=1)
+        publish(client, b"one", b"two")
+        assert {receive(first).message.data, receive(second).message.data} == {b"one", b"two"}
+        first.close()
+        second.close()
+
+
+def test_a_message_that_is_not_ended_is_received_again_when_its_lease_expires(box: Box, client: Client) -> None:
+    with client.subscribe("billing", EU, lease=timedelta(seconds=1)) as subscription:
+        publish(client, b"one")
+        late = receive(subscription)
+
+        def is_received_again() -> bool:
+            run_all_jobs_once(box.connection)
+            return subscription.receive(timeout=0) is not None
+
+        wait_until(is_received_again)
+        with pytest.raises(ClaimLost, match="has expired"):
+            late.complete()
+        with pytest.raises(ClaimLost, match="has expired"):
+            late.extend()
+
+
+def test_an_extended_lease_keeps_the_message(box: Box, client: Client) -> None:
+    with client.subscribe("billing", EU, lease=timedelta(seconds=1)) as subscription:
+        publish(client, b"one")
+        received = receive(subscription)
+        received.extend(timedelta(hours=1))
+        expired = "SELECT dead_processes_cleanup(p_now => clock_timestamp() + interval '59 minutes')"
+        assert read_value(box.connection, expired) == 0
+        received.complete()
+
+
+def test_a_lease_does_not_grow_when_the_clock_is_set_back(box: Box, client: Client) -> None:
+    with client.subscribe("billing", EU, lease=timedelta(minutes=1)) as subscription:
+        publish(client, b"one")
+        receive(subscription)
+        back = "SELECT dead_processes_cleanup(p_now => clock_timestamp() - interval '1 hour')"
+        assert read_value(box.connection, back) == 1
+
+
+def test_a_program_that_is_killed_loses_no_message(box: Box, client: Client) -> None:
+    client.subscribe("billing", EU).close()
+    publish(client, b"one")
+    code = (
+        "import sys, time; from datetime import timedelta; from postroom.client import Client; "
+        "client = Client(sys.argv[1]); "
+        "subscription = client.subscribe('billing', \"Orders.Region == 'EU'\", lease=timedelta(seconds=1)); "
+        "print(subscription.receive().message.data, flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, box.url], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"b'one'\n"
+        os.kill(process.pid, signal.SIGKILL)
+    with client.subscribe("billing", EU) as subscription:
+
+        def is_received() -> bool:
+            run_all_jobs_once(box.connection)
+            return subscription.receive(timeout=0) is not None
+
+        wait_until(is_received)
+
+
+def test_a_failed_message_is_suspended_with_the_reason_and_can_be_resumed(box: Box, client: Client) -> None:
+    with client.subscribe("billing", EU) as subscription:
+        publish(client, b"one")
+        received = receive(subscription)
+        received.fail("The account is closed.")
+        assert box.suspended() == [("PROGRAM", True)]
+        resume(box.connection, received.instance_id)
+        again = receive(subscription)
+        assert again.message.message_id == received.message.message_id
+        again.complete()
+
+
+def test_a_retried_message_is_received_again_with_the_next_attempt(client: Client) -> None:
+    with client.subscribe("billing", EU) as subscription:
+        publish(client, b"one")
+        receive(subscription).retry(timedelta(), "The ledger is locked.")
+        assert receive(subscription).attempt == 2
+
+
+def test_fetched_messages_return_to_the_queue_at_close(box: Box, client: Client) -> None:
+    with client.subscribe("billing", EU, prefetch=3) as subscription:
+        publish(client, b"one", b"two", b"three")
+        received = receive(subscription)
+    assert box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NULL") == 2
+    with pytest.raises(StateError, match="is closed"):
+        received.complete()
+
+
+def test_a_changed_filter_replaces_the_subscription(box: Box, client: Client) -> None:
+    client.subscribe("billing", EU).close()
+    publish(client, b"one")
+    with client.subscribe("billing", Region == "US") as subscription:
+        assert client.publish(b"us", promoted={Region: "US"}).subscribers == ("billing",)
+        assert [receive(subscription).message.data for _ in range(2)] == [b"one", b"us"]
+    assert box.one("SELECT count(*) FROM subscriptions WHERE removed_at IS NULL") == 1
+
+
+def test_a_removed_subscription_receives_nothing_more(box: Box, client: Client) -> None:
+    box.add_port("Other", "Orders.Region == 'EU'")
+    client.subscribe("billing", EU).remove()
+    assert client.publish(b"", promoted={Region: "EU"}).subscribers == ("Other",)
+
+
+def test_an_unused_subscription_expires_and_its_messages_are_suspended(box: Box, client: Client) -> None:
+    client.subscribe("billing", EU, expire_after=timedelta(days=1)).close()
+    client.subscribe("kept", EU, expire_after=None).close()
+    publish(client, b"one")
+    assert read_value(box.connection, "SELECT expire_program_subscriptions(now() + interval '25 hours')") == 1
+    assert box.suspended() == [("SUBSCRIPTION_EXPIRED", True)]
+    assert client.publish(b"", promoted={Region: "EU"}).subscribers == ("kept",)
+    with client.subscribe("billing", EU) as subscription:
+        resume(box.connection, box.one("SELECT instance_id FROM suspended_queue"))
+        assert receive(subscription).message.data == b"one"
+    assert check(box.connection) == []
+
+
+def test_a_large_body_is_read_from_the_messagebox(client: Client) -> None:
+    body = b"x" * (2 * FRAGMENT_SIZE + 1)
+    with client.subscribe("billing", EU) as subscription:
+        publish(client, body)
+        received = receive(subscription)
+        assert received.message.data == body
+        received.complete()
+
+
+def test_a_subscription_survives_lost_connections(box: Box, client: Client) -> None:
+    with client.subscribe("billing", EU) as subscription:
+        own = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+        with connect(box.url) as administrator:
+            administrator.execute(f"{own} AND application_name = 'postroom client'")
+        with Client(box.url) as publisher:
+            publish(publisher, b"one")
+        receive(subscription).complete()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"prefetch": 0}, "prefetch is 0"),
+        ({"lease": timedelta(milliseconds=1)}, "too short"),
+    ],
+)
+def test_wrong_settings_are_refused(client: Client, settings: dict[str, object], message: str) -> None:
+    with pytest.raises(BadValue, match=message):
+        client.subscribe("billing", EU, **settings)  # type: ignore[arg-type]
+
+
+def test_an_empty_name_and_a_wrong_filter_are_refused(client: Client) -> None:
+    with pytest.raises(BadValue, match="name of a subscription is empty"):
+        client.subscribe(" ", EU)
+    with pytest.raises(BadFilter):
+        client.subscribe("billing", "Orders.Region =")
+
+
+def test_the_asynchronous_client_publishes_and_receives(box: Box) -> None:
+    async def run() -> list[bytes]:
+        async with await connect_async(box.url) as client, await client.subscribe("billing", EU) as subscription:
+            assert (await client.publish(b"one", promoted={Region: "EU"})).subscribers == ("billing",)
+            await client.publish_many([Message.of(b"two", promoted={Region: "EU"})])
+            bodies = []
+            async for received in subscription:
+                bodies.append(received.message.data)
+                await received.extend()
+                await received.complete()
+                if len(bodies) == 2:
+                    break
+            assert await subscription.receive(timeout=0) is None
+            return bodies
+
+    assert asyncio.run(run()) == [b"one", b"two"]
+
+
+def test_an_asynchronous_receive_can_be_cancelled(box: Box) -> None:
+    async def run() -> None:
+        async with await connect_async(box.url) as client, await client.subscribe("billing", EU) as subscription:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(subscription.receive(), 0.01)
+            await client.publish(b"one", promoted={Region: "EU"})
+            failed = await subscription.receive(timeout=10)
+            assert failed is not None
+            await failed.fail("no")
+
+    asyncio.run(run())
+    assert box.suspended() == [("PROGRAM", True)]
