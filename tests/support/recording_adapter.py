@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.adapters import Attempt, PortAdapter
+from postroom.adapters.contract import Outgoing
 from postroom.errors import DeliveryFailure
 from postroom.message import Message
 from postroom.system_properties import BTS
@@ -27,13 +28,15 @@ class RecordedSend:
 class RecordingAdapter:
     """The adapter of every send port of a host. ``behave`` runs in the dequeue thread. It may raise or wait.
 
-    ``attempts`` contains all attempts that were started, ``sent`` the successful ones.
+    ``attempts`` contains all attempts that were started, ``sent`` the successful ones, ``batches`` the sizes of all
+    batches.
     """
 
     def __init__(self, behave: Callable[[Message, Attempt], None] = lambda message, attempt: None) -> None:
         self.behave = behave
         self.attempts: list[RecordedSend] = []
         self.sent: list[RecordedSend] = []
+        self.batches: list[int] = []
         self.opened = 0
         self.closed = 0
         self._lock = threading.Lock()
@@ -55,6 +58,19 @@ class RecordingAdapter:
         self.behave(message, attempt)
         with self._lock:
             self.sent.append(sent)
+
+    def send_batch(self, batch: Sequence[Outgoing]) -> list[Exception | None]:
+        """Send each message with ``send``. Used if the adapter of the port takes batches."""
+        with self._lock:
+            self.batches.append(len(batch))
+        errors: list[Exception | None] = []
+        for message, attempt in batch:
+            try:
+                self.send(message, attempt)
+                errors.append(None)
+            except Exception as error:
+                errors.append(error)
+        return errors
 
     @property
     def bodies(self) -> list[bytes]:

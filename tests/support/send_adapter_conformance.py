@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 import pytest
 
 from postroom import adapters
 from postroom.adapters import kinds
+from postroom.adapters.contract import BatchSendAdapter
 from postroom.errors import DeliveryFailure, DeliveryRefused, PostroomError, Unavailable
 from postroom.message import Message, Part
 
@@ -173,3 +174,50 @@ class DeliveringAdapterConformance(SendAdapterConformance):
         assert caught.value.transient
         adapter.send(Message.of(b"whole"), attempt())
         assert destination.read_received() == [b"whole"]
+
+
+class BatchAdapterConformance(DeliveringAdapterConformance):
+    """Batches of messages. Each message has its own result."""
+
+    @pytest.fixture
+    def batches(self, adapter: adapters.SendAdapter) -> BatchSendAdapter:
+        return cast(BatchSendAdapter, adapter)
+
+    def test_a_batch_is_delivered_complete(self, batches: BatchSendAdapter, destination: Destination) -> None:
+        contents = [str(number).encode() for number in range(destination.definition.max_batch)]
+        results = batches.send_batch([(Message.of(content), attempt()) for content in contents])
+        assert list(results) == [None] * len(contents)
+        assert sorted(destination.read_received()) == sorted(contents)
+
+    def test_a_message_that_fails_does_not_fail_the_others_of_its_batch(
+        self, batches: BatchSendAdapter, destination: Destination
+    ) -> None:
+        """SND-07."""
+        unreadable = ChunkedBody((b"half",), announced=8, failure=Unavailable("the MessageBox is unavailable"))
+        batch = [Message.of(b"first"), Message.of(), Message.of(unreadable), Message.of(b"last")]
+        results = batches.send_batch([(message, attempt()) for message in batch])
+        assert [type(result) for result in results] == [type(None), DeliveryRefused, Unavailable, type(None)]
+        assert sorted(destination.read_received()) == [b"first", b"last"]
+
+    def test_no_message_counts_as_sent_if_the_destination_is_down(
+        self, batches: BatchSendAdapter, destination: Destination
+    ) -> None:
+        """SND-08: the batch fails with an exception, or each of its messages has an error."""
+        batch = [(Message.of(b"one"), attempt()), (Message.of(b"two"), attempt())]
+        destination.break_down()
+        try:
+            results = batches.send_batch(batch)
+        except DeliveryFailure:
+            results = []
+        assert not any(result is None for result in results)
+        destination.repair()
+        assert list(batches.send_batch(batch)) == [None, None]
+        assert sorted(destination.read_received()) == [b"one", b"two"]
+
+    def test_a_repeated_batch_is_delivered_once_or_recognisable(
+        self, batches: BatchSendAdapter, destination: Destination
+    ) -> None:
+        batch = [(Message.of(b"one"), attempt()), (Message.of(b"two"), attempt())]
+        assert list(batches.send_batch(batch)) == [None, None]
+        assert list(batches.send_batch(batch)) == [None, None]
+        assert set(destination.read_received()) == {b"one", b"two"}

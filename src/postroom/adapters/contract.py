@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import uuid
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -64,6 +65,25 @@ class SendAdapter(Protocol):
         ...
 
 
+#: A message of a batch, and its attempt.
+Outgoing = tuple[Message, Attempt]
+
+
+class BatchSendAdapter(SendAdapter, Protocol):
+    """A send adapter that gains from sending several messages of its port together.
+
+    Its definition says how many (``max_batch``). ``send`` sends a single message.
+    """
+
+    def send_batch(self, batch: Sequence[Outgoing]) -> Sequence[Exception | None]:
+        """Send the messages. Return None for each message that the receiver has stored, and an error for each other.
+
+        The errors are those that ``send`` would raise, also errors of bodies: each message is retried, or not, by its
+        own error (SND-07). An exception means that none of the messages counts as sent (SND-08).
+        """
+        ...
+
+
 class AdapterDefinition(BaseModel):
     """The adapter of a receive location or send port, as an application declares it. Frozen and serialisable.
 
@@ -81,6 +101,8 @@ class AdapterDefinition(BaseModel):
     is_dynamic: ClassVar[bool] = False
     #: True if a reader of Spark reads rows.
     reads_rows: ClassVar[bool] = False
+    #: The largest batch of messages that the send adapter takes together. Above 1 it is a BatchSendAdapter (DEQ-19).
+    max_batch: ClassVar[int] = 1
     #: The unit that a receive location receives, for users.
     intake_unit: ClassVar[str] = "file"
 

@@ -23,7 +23,8 @@ from postroom.clock import Clock, system_clock
 from postroom.hosts.dequeue.service import BuildService, ServiceContext
 from postroom.hosts.dequeue.subservice import Subservice
 from postroom.hosts.http.locations import HttpLocations
-from postroom.hosts.messaging.endpoint_manager import BuildAdapter, EndpointManager, OpenSendPorts
+from postroom.hosts.messaging.endpoint_manager import EndpointManager
+from postroom.hosts.messaging.open_send_ports import BuildAdapter, OpenSendPorts
 from postroom.hosts.registration import LOCK_SOCKET, Registration
 from postroom.hosts.session_watchdog import SessionWatchdog
 from postroom.messagebox.configuration import ServiceClass, check_login_of_host, find_host, read_dequeuing

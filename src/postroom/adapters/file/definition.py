@@ -37,6 +37,7 @@ class File(AdapterDefinition):
     """
 
     transport_type: ClassVar[str] = "FILE"
+    max_batch: ClassVar[int] = 20
 
     kind: Literal["file"] = "file"
     path: str

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from postroom.adapters.contract import Attempt, get_body
+from postroom.adapters.contract import Attempt, Outgoing, get_body
 from postroom.adapters.file.definition import File
 from postroom.adapters.file.names import format_file_name, is_unique
 from postroom.clock import Clock
@@ -34,7 +35,7 @@ _HINTS = {
 
 
 class FileSender:
-    """Writes the body under a hidden name, syncs it, renames it atomically, and syncs the folder.
+    """Writes the body under a hidden name, syncs it, renames it atomically, and syncs the folder once for each batch.
 
     A repeated attempt after a crash finds its own file and succeeds: the name contains the message id and the group of
     the copy, and the content is the same. Any other file with the name is kept and the attempt fails, unless the port's
@@ -55,24 +56,47 @@ class FileSender:
             remove_leftovers(self._folder, now=self._clock())
 
     def send(self, message: Message, attempt: Attempt) -> None:
-        body = get_body(message)
-        name = format_file_name(self._definition.name, message, self._clock(), attempt.group)
+        (error,) = self.send_batch([(message, attempt)])
+        if error is not None:
+            raise error
+
+    def send_batch(self, batch: Sequence[Outgoing]) -> list[Exception | None]:
+        """Write one file for each message, and sync the folder once."""
         try:
-            # Opened again for each file: if a consumer moves the folder away, the next file goes to a new folder.
+            # Opened again for each batch: if a consumer moves the folder away, the next files go to a new folder.
             with open_folder(self._folder) as folder:
-                with use_temporary_name(folder) as temporary:
-                    _write(folder, temporary, body)
-                    self._rename(folder, temporary, name)
+                errors = [self._send_file(folder, message, attempt) for message, attempt in batch]
                 os.fsync(folder)
         except OSError as error:
-            raise DeliveryFailure(
-                f"The file {name!r} could not be written into {self._folder}.",
-                why=f"{error.strerror or error}.",
-                hint=_HINTS.get(error.errno or 0, ""),
-            ) from error
+            raise self._describe_error(error, "The files" if len(batch) > 1 else "The file") from error
+        return errors
 
     def close(self) -> None:
         pass
+
+    def _send_file(self, folder: int, message: Message, attempt: Attempt) -> Exception | None:
+        """Write the file of a message. Its name is on disk after the folder is synced."""
+        name = ""
+        try:
+            body = get_body(message)
+            name = format_file_name(self._definition.name, message, self._clock(), attempt.group)
+            with use_temporary_name(folder) as temporary:
+                _write(folder, temporary, body)
+                self._rename(folder, temporary, name)
+        except OSError as error:
+            failure = self._describe_error(error, f"The file {name!r}")
+            failure.__cause__ = error
+            return failure
+        except Exception as error:
+            return error
+        return None
+
+    def _describe_error(self, error: OSError, what: str) -> DeliveryFailure:
+        return DeliveryFailure(
+            f"{what} could not be written into {self._folder}.",
+            why=f"{error.strerror or error}.",
+            hint=_HINTS.get(error.errno or 0, ""),
+        )
 
     def _rename(self, folder: int, temporary: str, name: str) -> None:
         if self._definition.mode == "overwrite":

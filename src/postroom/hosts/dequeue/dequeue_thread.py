@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from postroom.backoff import Backoff
 from postroom.hosts.dequeue.completer import Completer
-from postroom.hosts.dequeue.service import Service, ThreadConnections
+from postroom.hosts.dequeue.service import BatchingService, Outcome, Service, ThreadConnections
 from postroom.messagebox.queues import ClaimedMessage, ScheduledRetry
 
 _BACKOFF = Backoff(first=1.0, longest=256.0)
 _log = logging.getLogger(__name__)
 
 
+#: Returns up to so many messages to process together with a message. Does not wait.
+TakeMore = Callable[[ClaimedMessage, int], list[ClaimedMessage]]
+
+
 class DequeueThread:
-    """One of the threads of a service class. ``take`` returns its next message, or None at the end."""
+    """One of the threads of a service class. ``take`` returns its next message, or None at the end.
+
+    If the service can process several messages together, it is also ``batching``, and ``take_more`` returns them.
+    """
 
     def __init__(
         self,
@@ -27,9 +34,13 @@ class DequeueThread:
         service: Service,
         completer: Completer,
         connections: ThreadConnections,
+        batching: BatchingService | None = None,
+        take_more: TakeMore | None = None,
     ) -> None:
-        #: The message in progress.
-        self.current: ClaimedMessage | None = None
+        #: The messages in progress, all of one service.
+        self.current: Sequence[ClaimedMessage] = ()
+        self._batching = batching
+        self._take_more = take_more
         self._take = take
         self._service = service
         self._completer = completer
@@ -47,20 +58,40 @@ class DequeueThread:
     def _run(self) -> None:
         take, handle, store = self._take, self._service.handle, self._completer.store
         while (claimed := take()) is not None:
-            self.current = claimed
+            if self._batching is not None and (more := self._fill_batch(claimed)):
+                self._handle_batch(self._batching, [claimed, *more])
+                continue
+            self.current = (claimed,)
             try:
                 outcome = handle(claimed, self._connections)
             except Exception as error:
-                _log.exception("message %s could not be handled and will be retried", claimed.message_id)
                 outcome = _retry_after_defect(claimed, error)
-            self.current = None
+            self.current = ()
             store(claimed, outcome)
         self._connections.close()
 
+    def _fill_batch(self, claimed: ClaimedMessage) -> list[ClaimedMessage]:
+        assert self._batching is not None
+        assert self._take_more is not None
+        limit = self._batching.get_batch_limit(claimed)
+        return self._take_more(claimed, limit - 1) if limit > 1 else []
+
+    def _handle_batch(self, batching: BatchingService, batch: Sequence[ClaimedMessage]) -> None:
+        self.current = batch
+        outcomes: Sequence[Outcome]
+        try:
+            outcomes = batching.handle_batch(batch, self._connections)
+        except Exception as error:
+            outcomes = [_retry_after_defect(claimed, error) for claimed in batch]
+        self.current = ()
+        for claimed, outcome in zip(batch, outcomes, strict=True):
+            self._completer.store(claimed, outcome)
+
 
 def _retry_after_defect(claimed: ClaimedMessage, error: Exception) -> ScheduledRetry:
-    """Return a retry with a growing delay. An exception that a service lets through is a defect of the service, so an
-    immediate retry would fail again."""
+    """Log the error, and return a retry with a growing delay. An exception that a service lets through is a defect of
+    the service, so an immediate retry would fail again."""
+    _log.error("message %s could not be handled and will be retried", claimed.message_id, exc_info=error)
     return ScheduledRetry(
         delay=timedelta(seconds=_BACKOFF.delay(claimed.attempt + 1)),
         code="UNEXPECTED",

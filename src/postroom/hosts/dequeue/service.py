@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from postroom.errors import ReadInterrupted, Unavailable
 from postroom.messagebox.configuration import Host
@@ -94,6 +94,20 @@ class Service(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class BatchingService(Service, Protocol):
+    """A service that can process several messages together, for example because the adapter of a send port can."""
+
+    def get_batch_limit(self, claimed: ClaimedMessage) -> int:
+        """Return how many messages with the same service and task may be processed together with this one, itself
+        included."""
+        ...
+
+    def handle_batch(self, claimed: Sequence[ClaimedMessage], connections: ThreadConnections) -> Sequence[Outcome]:
+        """Process messages with the same service and task in a dequeue thread. Return the outcome of each."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)

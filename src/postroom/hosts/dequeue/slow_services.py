@@ -1,6 +1,6 @@
 """Keep slow services from occupying all dequeue threads while other services have messages.
 
-A service, for example a send port, is slow while a thread needs more than INTERVAL seconds for one of its messages.
+A service, for example a send port, is slow while a thread needs more than INTERVAL seconds for each of its messages.
 When messages of slow services occupy all dequeue threads, the messages of the other services go to a spare thread, and
 claims skip the slow services whose messages fill the memory queue. Another spare thread starts when slow services
 occupy the spare threads too, up to the number of dequeue threads.
@@ -36,18 +36,19 @@ class SlowServiceWatcher:
         self._unstarted = list(spare_threads)
         #: The spare threads that have been needed so far.
         self.started_threads: list[DequeueThread] = []
-        self._last: list[ClaimedMessage | None] = []
+        # The messages in progress in each thread, and the number of checks that found them.
+        self._seen: list[tuple[Sequence[ClaimedMessage], int]] = []
         self.loop = BackgroundLoop(name, self._step)
 
     def _step(self) -> float:
         current = [thread.current for thread in (*self._threads, *self.started_threads)]
-        slow = frozenset(
-            message.service
-            for message, last in zip(current, self._last, strict=False)
-            if message is not None and message is last
-        )
-        self._last = current
-        is_slow = [message is not None and message.service in slow for message in current]
+        new = [((), 0)] * (len(current) - len(self._seen))
+        self._seen = [
+            (messages, checks + 1 if messages is last else 1)
+            for messages, (last, checks) in zip(current, [*self._seen, *new], strict=True)
+        ]
+        slow = frozenset(messages[0].service for messages, checks in self._seen if messages and checks > len(messages))
+        is_slow = [bool(messages) and messages[0].service in slow for messages in current]
         if not all(is_slow[: len(self._threads)]):
             slow = frozenset()
         self._buffer.divert(slow)

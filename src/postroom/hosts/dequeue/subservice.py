@@ -14,7 +14,7 @@ from postroom.hosts.dequeue.completer import Completer
 from postroom.hosts.dequeue.dequeue_thread import DequeueThread
 from postroom.hosts.dequeue.ordered_delivery import OrderedService, OrderedWorkBuffer
 from postroom.hosts.dequeue.queue_claimer import QueueClaimer
-from postroom.hosts.dequeue.service import Service, ThreadConnections
+from postroom.hosts.dequeue.service import BatchingService, Service, ThreadConnections
 from postroom.hosts.dequeue.slow_services import SlowServiceWatcher
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.configuration import Dequeuing
@@ -50,6 +50,7 @@ class Subservice:
         in_order: bool = False,
         clock: Clock | None = None,
     ) -> None:
+        batching = service if isinstance(service, BatchingService) else None
         service = OrderedService(service) if in_order else service
         self._service = service
         self._buffer = OrderedWorkBuffer(memory_queue) if in_order else WorkBuffer(memory_queue)
@@ -78,12 +79,24 @@ class Subservice:
         )
         name = dequeuing.service_class.name.lower()
 
-        def new_thread(name: str, take: Callable[[], ClaimedMessage | None]) -> DequeueThread:
-            connections = ThreadConnections(connect, queues)
-            return DequeueThread(name, take=take, service=service, completer=self._completer, connections=connections)
+        def take_more(first: ClaimedMessage, limit: int) -> list[ClaimedMessage]:
+            return self._buffer.take_more(first, limit, dequeuing.dequeue_threads)
+
+        def new_thread(
+            name: str, take: Callable[[], ClaimedMessage | None], batching: BatchingService | None = None
+        ) -> DequeueThread:
+            return DequeueThread(
+                name,
+                take=take,
+                service=service,
+                completer=self._completer,
+                connections=ThreadConnections(connect, queues),
+                batching=batching,
+                take_more=take_more,
+            )
 
         numbers = range(1, dequeuing.dequeue_threads + 1)
-        self._threads = [new_thread(f"{name} {number}", self._buffer.take) for number in numbers]
+        self._threads = [new_thread(f"{name} {number}", self._buffer.take, batching) for number in numbers]
         self._spare_threads = [new_thread(f"spare {name} {number}", self._buffer.take_diverted) for number in numbers]
         self._watcher = SlowServiceWatcher(
             f"watch {name}", buffer=self._buffer, threads=self._threads, spare_threads=self._spare_threads

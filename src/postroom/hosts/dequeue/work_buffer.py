@@ -124,6 +124,28 @@ class WorkBuffer:
                 self._notify_claimers()
             return taken
 
+    def take_more(self, first: ClaimedMessage, limit: int, threads: int) -> list[ClaimedMessage]:
+        """Return up to ``limit`` messages that follow ``first`` and have the same service and task. Do not wait.
+
+        Each of the ``threads`` that take messages is left its share of the queued messages.
+        """
+        taken: list[ClaimedMessage] = []
+        limit = min(limit, len(self._queued) // threads)
+        while len(taken) < limit:
+            try:
+                message = self._queued.popleft()
+            except IndexError:
+                break
+            if (message.service, message.task) != (first.service, first.task):
+                with self._lock:
+                    self._queued.appendleft(message)
+                    self._has_messages.notify()  # a thread that found no message in the meantime waits
+                break
+            taken.append(message)
+        if taken and len(self._queued) <= self._notify_at:
+            self._notify_claimers()
+        return taken
+
     def _wait_for_messages(self) -> bool:
         """Wait until a message is queued, which another thread may take first. Return False after ``close``."""
         with self._lock:

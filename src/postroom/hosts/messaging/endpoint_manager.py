@@ -1,21 +1,16 @@
-"""The Endpoint Manager: delivers messages to send ports, and resumes inbound messages at their receive location.
-
-It opens the adapter of a send port at its first message, and reads the ports again after a change of configuration.
-"""
+"""The Endpoint Manager: delivers messages to send ports, and resumes inbound messages at their receive location."""
 
 from __future__ import annotations
 
 import itertools
-import threading
 import time
-import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
-from functools import partial
-from pathlib import Path
+from typing import NamedTuple, cast
 
-from postroom.adapters import Attempt, PortAdapter, SendAdapter, build
+from postroom.adapters import Attempt
+from postroom.adapters.contract import BatchSendAdapter, Outgoing
 from postroom.agent.resuming import ResumedInbound
 from postroom.backoff import Backoff
 from postroom.clock import Clock, system_clock
@@ -23,11 +18,12 @@ from postroom.errors import ClaimLost, PostroomError, ReadInterrupted, Unavailab
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
 from postroom.hosts.messaging.acknowledgements import Acknowledgements
 from postroom.hosts.messaging.failures import MessagingFailures, describe_sent
-from postroom.hosts.messaging.transports import count_remaining_retries, get_transport_index, wait_for_service_window
+from postroom.hosts.messaging.open_send_ports import OpenSendPort, OpenSendPorts, OpenTransport
+from postroom.hosts.messaging.transports import wait_for_service_window
 from postroom.message import Message
-from postroom.messagebox.configuration import Host, SendPort, Transport, read_removed_name, read_send_ports
+from postroom.messagebox.configuration import Host, SendPort, read_removed_name
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import ClaimedMessage, HostQueues, Suspension
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, Postponement, Suspension
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.messagebox.storage.stored_messages import build_message
 from postroom.system_properties import BTS
@@ -36,9 +32,6 @@ _DELIVER = QueueTask.DELIVER
 _ACK_REQUIRED = BTS.AckRequired.key
 _ACK_BACKOFF = Backoff(first=0.1, longest=5.0)
 _ACK_RETRIES = 8
-
-#: Builds the adapter of a port from its configuration. The adapter is not open yet.
-BuildAdapter = Callable[[PortAdapter, Path], SendAdapter]
 
 
 class EndpointManager:
@@ -78,32 +71,84 @@ class EndpointManager:
     def close(self) -> None:
         self._ports.close()
 
+    def get_batch_limit(self, claimed: ClaimedMessage) -> int:
+        return self._ports.get_batch_limit(claimed.service) if claimed.task == _DELIVER else 1
+
+    def handle_batch(self, claimed: Sequence[ClaimedMessage], connections: ThreadConnections) -> list[Outcome]:
+        port = self._ports.borrow(claimed[0].service)
+        if port is None:
+            return [self.handle(each, connections) for each in claimed]
+        try:
+            return self._deliver_batch(port, claimed, connections)
+        finally:
+            self._ports.release(port)
+
     def _deliver(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         port = self._ports.borrow(claimed.service)
         if port is None:
             return _suspend_for_removed_port(claimed, connections)
         try:
-            transport = port.choose_transport(claimed)
-            if transport.settings.service_window is not None and (
-                waiting := wait_for_service_window(transport.settings.service_window, port.port.name, self._clock())
-            ):
-                return waiting
-            message = build_message(claimed, connections, transport.get_context_values(claimed))
-            attempt = Attempt(instance_id=claimed.instance_id, number=claimed.attempt + 1, group=claimed.group)
-            outgoing = port.process(message)
-            if outgoing is not None:
-                transport.shared.get_open().send(outgoing, attempt)
-            if claimed.context and _ACK_REQUIRED in claimed.context:
-                return self._acknowledge(port.port, claimed, connections)
-        except ClaimLost:
-            return Disposition.DISCARD
-        except ReadInterrupted:
-            return Disposition.RELEASE
+            prepared = self._prepare_send(port, claimed, connections)
+            if not isinstance(prepared, _PreparedSend):
+                return prepared
+            if prepared.message is not None:
+                prepared.transport.shared.get_open().send(prepared.message, prepared.attempt)
+            return self._finish(port, claimed, connections)
         except Exception as error:
-            return self._failures.handle_send_failure(port.port, claimed, connections, error)
+            return self._handle_error(port, claimed, connections, error)
         finally:
             self._ports.release(port)
+
+    def _deliver_batch(
+        self, port: OpenSendPort, batch: Sequence[ClaimedMessage], connections: ThreadConnections
+    ) -> list[Outcome]:
+        """Deliver messages of one port together. Each message has its own outcome."""
+        results: dict[int, _PreparedSend | Outcome] = {}
+        for claimed in batch:
+            try:
+                results[claimed.seq] = self._prepare_send(port, claimed, connections)
+            except Exception as error:
+                results[claimed.seq] = self._handle_error(port, claimed, connections, error)
+        prepared = {seq: result for seq, result in results.items() if isinstance(result, _PreparedSend)}
+        errors = _send_prepared(prepared)
+        for claimed in batch:
+            if claimed.seq not in prepared:
+                continue
+            try:
+                if (failure := errors.get(claimed.seq)) is not None:
+                    raise failure
+                results[claimed.seq] = self._finish(port, claimed, connections)
+            except Exception as error:
+                results[claimed.seq] = self._handle_error(port, claimed, connections, error)
+        return [outcome for outcome in results.values() if not isinstance(outcome, _PreparedSend)]
+
+    def _prepare_send(
+        self, port: OpenSendPort, claimed: ClaimedMessage, connections: ThreadConnections
+    ) -> _PreparedSend | Postponement | Suspension:
+        """Return the message as its adapter sends it, or an outcome if it is not sent now."""
+        transport = port.choose_transport(claimed)
+        window = transport.settings.service_window
+        if window is not None and (waiting := wait_for_service_window(window, port.port.name, self._clock())):
+            return waiting
+        message = build_message(claimed, connections, transport.get_context_values(claimed))
+        attempt = Attempt(instance_id=claimed.instance_id, number=claimed.attempt + 1, group=claimed.group)
+        return _PreparedSend(transport, port.process(message), attempt)
+
+    def _finish(self, port: OpenSendPort, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
+        """Return the outcome of a message that was sent."""
+        if claimed.context and _ACK_REQUIRED in claimed.context:
+            return self._acknowledge(port.port, claimed, connections)
         return Disposition.COMPLETE
+
+    def _handle_error(
+        self, port: OpenSendPort, claimed: ClaimedMessage, connections: ThreadConnections, error: Exception
+    ) -> Outcome:
+        """Return the outcome of a message that was not sent."""
+        if isinstance(error, ClaimLost):
+            return Disposition.DISCARD
+        if isinstance(error, ReadInterrupted):
+            return Disposition.RELEASE
+        return self._failures.handle_send_failure(port.port, claimed, connections, error)
 
     def _acknowledge(self, port: SendPort, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         """Complete a sent message, with an ACK if its publisher wants one.
@@ -150,148 +195,34 @@ def _suspend_for_removed_port(claimed: ClaimedMessage, connections: ThreadConnec
     )
 
 
-class _SharedAdapter:
-    """An adapter that is opened at its first use, and closed when it is retired and has no users."""
+class _PreparedSend(NamedTuple):
+    """A message that its transport can send. ``message`` is None if the send pipeline consumed it."""
 
-    def __init__(self, make: Callable[[], SendAdapter]) -> None:
-        self._make = make
-        self._opening = threading.Lock()
-        self._adapter: SendAdapter | None = None
-        self.users = 0
-        self.retired = False
-
-    def get_open(self) -> SendAdapter:
-        if self._adapter is None:
-            with self._opening:
-                if self._adapter is None:
-                    adapter = self._make()
-                    adapter.open()
-                    self._adapter = adapter
-        return self._adapter
-
-    def close(self) -> None:
-        if self._adapter is not None:
-            self._adapter.close()
+    transport: OpenTransport
+    message: Message | None
+    attempt: Attempt
 
 
-class OpenTransport:
-    """The primary or the backup transport of a send port, with its adapter."""
-
-    def __init__(self, port: SendPort, settings: Transport, shared: _SharedAdapter) -> None:
-        self.settings = settings
-        self.shared = shared
-        self._values: dict[str, str | int] = {
-            BTS.SPName.key: port.name,
-            BTS.SPID.key: str(port.port_id),
-            BTS.RetryInterval.key: int(settings.retry_interval.total_seconds() // 60),
-        }
-        if settings.adapter_type.is_dynamic:
-            self._values[BTS.IsDynamicSend.key] = True
-        else:
-            self._values[BTS.OutboundTransportLocation.key] = settings.uri
-            self._values[BTS.OutboundTransportType.key] = settings.adapter_type.transport_type
-        self._by_remaining: dict[int, dict[str, str | int]] = {}
-
-    def get_context_values(self, claimed: ClaimedMessage) -> dict[str, str | int]:
-        """Return the properties that are written to the context of a message for its next attempt, by key."""
-        remaining = count_remaining_retries(self.settings, claimed)
-        values = self._by_remaining.get(remaining)
-        if values is None:
-            values = self._by_remaining[remaining] = {**self._values, BTS.RetryCount.key: remaining}
-        return values
-
-
-class OpenSendPort:
-    """A send port with its current configuration, and its transports: the primary, and the backup if it has one."""
-
-    def __init__(self, port: SendPort, transports: Sequence[OpenTransport]) -> None:
-        self.port = port
-        self.transports = transports
-
-    def choose_transport(self, claimed: ClaimedMessage) -> OpenTransport:
-        """Return the transport of the next attempt."""
-        return self.transports[get_transport_index(claimed)]
-
-    def process(self, message: Message) -> Message | None:
-        """Apply the maps and the send pipeline of the port. Return None if the pipeline consumed the message. Raise
-        MessageFailure, which is not retried, if one of them fails (SND-03)."""
-        mapped = self.port.maps.running.map_message(message) if self.port.has_maps else message
-        return self.port.pipeline.run(mapped)
-
-
-class OpenSendPorts:
-    """The open send ports of a host instance. ``borrow`` a port, use its adapter, ``release`` it."""
-
-    def __init__(self, *, home: Path, max_age: timedelta, build_adapter: BuildAdapter = build) -> None:
-        self._home = home
-        self._max_age = max_age.total_seconds()
-        self._build = build_adapter
-        self._lock = threading.Lock()
-        # By the bytes of the port id, which are hashed faster than a UUID.
-        self._ports: dict[bytes, OpenSendPort] = {}
-        self._version = -1
-        self._read_at = 0.0
-
-    def refresh(self, connection: Connection, routing_version: int, services: Iterable[bytes]) -> None:
-        """Read the ports that are not known, and all ports if the routing version changed or they are too old."""
-        unknown = {service for service in services if service not in self._ports}
-        stale = routing_version != self._version or time.monotonic() - self._read_at > self._max_age
-        if not unknown and not stale:
-            return
-        to_read = unknown | self._ports.keys() if stale else unknown
-        ids = [uuid.UUID(bytes=service) for service in to_read]
-        found = {port.port_id.bytes: port for port in read_send_ports(connection, ids=ids)}
-        with self._lock:
-            unused = [shared for service in to_read for shared in self._set(service, found.get(service))]
-            if stale:
-                self._version, self._read_at = routing_version, time.monotonic()
-        for shared in unused:
-            shared.close()
-
-    def _set(self, service: bytes, port: SendPort | None) -> list[_SharedAdapter]:
-        """Replace a port, under the lock. Return the adapters that the caller has to close."""
-        known = self._ports.pop(service, None)
-        unused = [] if known is None else list(known.transports)
-        if port is not None:
-            transports = []
-            for settings in port.transports:
-                same = next((each for each in unused if each.settings.adapter_json == settings.adapter_json), None)
-                if same is not None:
-                    unused.remove(same)
-                shared = same.shared if same is not None else _SharedAdapter(partial(self._make, settings))
-                transports.append(OpenTransport(port, settings, shared))
-            self._ports[service] = OpenSendPort(port, transports)
-        return list(filter(None, (self._retire(transport.shared) for transport in unused)))
-
-    def _make(self, transport: Transport) -> SendAdapter:
-        return self._build(transport.adapter, self._home)
-
-    @staticmethod
-    def _retire(shared: _SharedAdapter) -> _SharedAdapter | None:
-        shared.retired = True
-        return shared if shared.users == 0 else None
-
-    def borrow(self, service: bytes | None) -> OpenSendPort | None:
-        """Return the port with these id bytes, or None if it does not exist. The caller has to ``release`` it."""
-        with self._lock:
-            port = self._ports.get(service) if service is not None else None
-            if port is not None:
-                for transport in port.transports:
-                    transport.shared.users += 1
-            return port
-
-    def release(self, port: OpenSendPort) -> None:
-        with self._lock:
-            for transport in port.transports:
-                transport.shared.users -= 1
-            unused = [each.shared for each in port.transports if each.shared.retired and each.shared.users == 0]
-        for shared in unused:
-            shared.close()
-
-    def close(self) -> None:
-        with self._lock:
-            transports = [transport for port in self._ports.values() for transport in port.transports]
-            unused = [self._retire(transport.shared) for transport in transports]
-            self._ports.clear()
-        for shared in filter(None, unused):
-            shared.close()
+def _send_prepared(prepared: Mapping[int, _PreparedSend]) -> dict[int, Exception]:
+    """Send the messages of one port, those of each transport together. Return the errors, by sequence number."""
+    errors: dict[int, Exception] = {}
+    by_transport: defaultdict[OpenTransport, dict[int, Outgoing]] = defaultdict(dict)
+    for seq, send in prepared.items():
+        if send.message is not None:
+            by_transport[send.transport][seq] = send.message, send.attempt
+    for transport, batch in by_transport.items():
+        try:
+            adapter = transport.shared.get_open()
+            if transport.settings.adapter_type.max_batch > 1:
+                results = cast(BatchSendAdapter, adapter).send_batch(list(batch.values()))
+                errors |= {seq: error for seq, error in zip(batch, results, strict=True) if error is not None}
+                continue
+        except Exception as error:
+            errors |= dict.fromkeys(batch, error)
+            continue
+        for seq, outgoing in batch.items():
+            try:
+                adapter.send(*outgoing)
+            except Exception as error:
+                errors[seq] = error
+    return errors

@@ -15,10 +15,12 @@ from pathlib import Path
 import pytest
 
 from postroom import adapters
+from postroom.adapters.file.send import FileSender
+from postroom.clock import system_clock
 from postroom.errors import DeliveryFailure
 from postroom.message import FileSlice, Message
 from postroom.system_properties import FILE
-from tests.support.send_adapter_conformance import DeliveringAdapterConformance, Destination, attempt
+from tests.support.send_adapter_conformance import BatchAdapterConformance, Destination, attempt
 from tests.support.waiting import PATIENCE
 
 
@@ -41,7 +43,7 @@ class Folder:
         self.path.unlink()
 
 
-class TestFile(DeliveringAdapterConformance):
+class TestFile(BatchAdapterConformance):
     @pytest.fixture(params=["create", "overwrite"])
     def destination(self, tmp_path: Path, request: pytest.FixtureRequest) -> Destination:
         return Folder(tmp_path / "out" / "deep", adapters.File("out/deep", mode=request.param))
@@ -51,6 +53,47 @@ def opened(folder: Path, **settings: object) -> adapters.SendAdapter:
     adapter = adapters.build(adapters.File(folder, **settings), folder)  # type: ignore[arg-type]
     adapter.open()
     return adapter
+
+
+def test_the_folder_is_synced_once_for_each_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[bool] = []
+    fsync = os.fsync
+
+    def record(descriptor: int) -> None:
+        synced.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
+        fsync(descriptor)
+
+    adapter = FileSender(adapters.File(tmp_path), home=tmp_path, clock=system_clock)
+    monkeypatch.setattr(os, "fsync", record)
+    assert adapter.send_batch([(Message.of(b"content"), attempt()) for _ in range(20)]) == [None] * 20
+    assert synced == [False] * 20 + [True]
+
+
+def test_a_batch_fails_if_its_folder_cannot_be_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail_for_folders(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, "Input/output error")
+
+    adapter = FileSender(adapters.File(tmp_path), home=tmp_path, clock=system_clock)
+    monkeypatch.setattr(os, "fsync", fail_for_folders)
+    with pytest.raises(DeliveryFailure, match="The files could not be written"):
+        adapter.send_batch([(Message.of(b"content"), attempt()) for _ in range(2)])
+
+
+def test_a_disk_that_is_full_fails_each_message_and_leaves_no_partial_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(descriptor: int) -> None:
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    adapter = FileSender(adapters.File(tmp_path), home=tmp_path, clock=system_clock)
+    monkeypatch.setattr(os, "fsync", fail)
+    errors = adapter.send_batch([(Message.of(b"content"), attempt()) for _ in range(3)])
+    assert [type(error) for error in errors] == [DeliveryFailure] * 3
+    assert "No space left on device" in str(errors[0])
+    assert "Free some space on that disk." in str(errors[0])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_reader_never_sees_a_partial_file(tmp_path: Path) -> None:

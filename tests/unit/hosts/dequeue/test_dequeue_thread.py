@@ -107,3 +107,67 @@ def test_a_slow_message_does_not_block_messages_while_another_thread_is_free() -
     stored = run_threads(2, buffer, handle)
     assert stored[-1] == (0, Disposition.COMPLETE)
     assert len(stored) == 50
+
+
+class HandlesBatches(Handles):
+    """A service that processes up to five messages together."""
+
+    def get_batch_limit(self, claimed: ClaimedMessage) -> int:
+        return 5
+
+    def handle_batch(self, claimed: Sequence[ClaimedMessage], connections: ThreadConnections) -> list[Outcome]:
+        sizes.append(len(claimed))
+        return [self._handle(each) for each in claimed]
+
+
+sizes: list[int] = []
+
+
+@pytest.fixture(autouse=True)
+def _forget_sizes() -> None:
+    sizes.clear()
+
+
+def run_batching_thread(buffer: WorkBuffer, handle: Callable[[ClaimedMessage], Outcome]) -> dict[int, Outcome]:
+    queues = HostQueues("Orders")
+    stored: dict[int, Outcome] = {}
+
+    class Stores(Completer):
+        def store(self, claimed: ClaimedMessage, outcome: Outcome) -> None:
+            stored[claimed.seq] = outcome
+
+    service = HandlesBatches(handle)
+    thread = DequeueThread(
+        "batching",
+        take=buffer.take,
+        service=service,
+        completer=Stores(connect=no_connection, queues=queues, buffer=buffer, on_scheduled=lambda delay: None),
+        connections=ThreadConnections(no_connection, queues),
+        batching=service,
+        take_more=lambda first, limit: buffer.take_more(first, limit, 1),
+    )
+    thread.start()
+    buffer.close()
+    assert thread.join(PATIENCE)
+    return stored
+
+
+def test_a_batch_has_no_more_messages_than_its_service_takes() -> None:
+    buffer = unpaused_buffer(100)
+    buffer.put(claimed(*range(11)), 0)
+    stored = run_batching_thread(buffer, lambda message: Disposition.COMPLETE)
+    assert sizes == [5, 5]
+    assert stored == dict.fromkeys(range(11), Disposition.COMPLETE)
+
+
+def test_each_message_of_a_batch_whose_service_raised_is_retried(caplog: pytest.LogCaptureFixture) -> None:
+    buffer = unpaused_buffer(100)
+    buffer.put(claimed(*range(3)), 0)
+
+    def fail(message: ClaimedMessage) -> Outcome:
+        raise ZeroDivisionError("a defect")
+
+    stored = run_batching_thread(buffer, fail)
+    assert sizes == [3]
+    assert [type(outcome) for outcome in stored.values()] == [ScheduledRetry] * 3
+    assert "a defect" in caplog.text

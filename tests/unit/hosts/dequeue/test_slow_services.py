@@ -172,7 +172,24 @@ def test_each_slow_service_beyond_the_first_occupies_one_spare_thread() -> None:
         buffer.put([*of(SLOW, *range(10)), *of(OTHER, *range(10, 20)), *of(FAST, *range(20, 30))], 0)
         wait_until(lambda: sorted(running.stored) == list(range(20, 30)))
         assert len(running.watcher.started_threads) == 2
-        assert [thread.current.service for thread in running.threads if thread.current] == [SLOW, SLOW]
+        assert [message.service for thread in running.threads for message in thread.current] == [SLOW, SLOW]
         running.released[OTHER].set()
         running.released[SLOW].set()
         wait_until(lambda: sorted(running.stored) == list(range(30)))
+
+
+def test_a_batch_is_slow_after_the_time_of_all_its_messages() -> None:
+    buffer = unpaused_buffer(100)
+    running = _Threads(buffer, 1)
+    running.threads[0].current = of(SLOW, 1, 2, 3)
+    for _ in range(3):
+        running.watcher._step()
+        assert not buffer._slow_services
+    running.watcher._step()
+    assert buffer._slow_services == {SLOW}
+    running.threads[0].current = ()
+    running.watcher._step()
+    assert not buffer._slow_services
+    for thread in running.watcher.started_threads:
+        buffer.close()
+        assert thread.join(PATIENCE)

@@ -206,3 +206,40 @@ def test_wait_until_finished_returns_when_every_message_is_finished() -> None:
     assert not buffer.wait_until_finished(0.0)
     threading.Thread(target=buffer.finish, args=([1],)).start()
     assert wait_until(lambda: buffer.wait_until_finished(1.0))
+
+
+def test_more_messages_of_the_same_service_are_taken_without_waiting() -> None:
+    buffer = unpaused_buffer(100)
+    other = [message._replace(service=bytes(16)) for message in claimed(30)]
+    buffer.put([*claimed(*range(30)), *other, *claimed(*range(31, 40))], 0)
+    first = buffer.take()
+    assert first is not None
+    assert [message.seq for message in buffer.take_more(first, 19, 1)] == list(range(1, 20))
+    assert [message.seq for message in buffer.take_more(first, 19, 1)] == list(range(20, 30))
+    assert buffer.take_more(first, 19, 1) == [], "a message of another service is next"
+    assert take_seqs(buffer, 2) == [30, 31]
+    assert buffer.take_more(first._replace(task=3), 19, 1) == [], "the messages have another task"
+    assert len(buffer.unfinished_seqs) == 40
+
+
+def test_other_threads_get_their_share_of_the_queued_messages() -> None:
+    buffer = unpaused_buffer(100)
+    buffer.put(claimed(*range(11)), 0)
+    first = buffer.take()
+    assert first is not None
+    assert len(buffer.take_more(first, 19, 5)) == 2
+    assert len(buffer.take_more(first, 19, 9)) == 0
+
+
+def test_taking_more_messages_makes_room_for_a_claimer() -> None:
+    buffer = unpaused_buffer(20)
+    buffer.put(claimed(*range(20)), 0)
+    first = buffer.take()
+    assert first is not None
+    got: list[int] = []
+    claimer = threading.Thread(target=lambda: got.append(find_capacity(buffer, PATIENCE)[0]))
+    claimer.start()
+    wait_until(lambda: buffer._notify_at >= 0)
+    buffer.take_more(first, 19, 1)
+    claimer.join(PATIENCE)
+    assert got == [10]

@@ -1,0 +1,178 @@
+"""The send ports that a host instance delivers to, with their open adapters.
+
+The adapter of a transport is opened at its first message. The ports are read again after a change of configuration.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+from postroom.adapters import PortAdapter, SendAdapter, build
+from postroom.hosts.messaging.transports import count_remaining_retries, get_transport_index
+from postroom.message import Message
+from postroom.messagebox.configuration import SendPort, Transport, read_send_ports
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.queues import ClaimedMessage
+from postroom.system_properties import BTS
+
+#: Builds the adapter of a port from its configuration. The adapter is not open yet.
+BuildAdapter = Callable[[PortAdapter, Path], SendAdapter]
+
+
+class SharedAdapter:
+    """An adapter that is opened at its first use, and closed when it is retired and has no users."""
+
+    def __init__(self, make: Callable[[], SendAdapter]) -> None:
+        self._make = make
+        self._opening = threading.Lock()
+        self._adapter: SendAdapter | None = None
+        self.users = 0
+        self.retired = False
+
+    def get_open(self) -> SendAdapter:
+        if self._adapter is None:
+            with self._opening:
+                if self._adapter is None:
+                    adapter = self._make()
+                    adapter.open()
+                    self._adapter = adapter
+        return self._adapter
+
+    def close(self) -> None:
+        if self._adapter is not None:
+            self._adapter.close()
+
+
+class OpenTransport:
+    """The primary or the backup transport of a send port, with its adapter."""
+
+    def __init__(self, port: SendPort, settings: Transport, shared: SharedAdapter) -> None:
+        self.settings = settings
+        self.shared = shared
+        self._values: dict[str, str | int] = {
+            BTS.SPName.key: port.name,
+            BTS.SPID.key: str(port.port_id),
+            BTS.RetryInterval.key: int(settings.retry_interval.total_seconds() // 60),
+        }
+        if settings.adapter_type.is_dynamic:
+            self._values[BTS.IsDynamicSend.key] = True
+        else:
+            self._values[BTS.OutboundTransportLocation.key] = settings.uri
+            self._values[BTS.OutboundTransportType.key] = settings.adapter_type.transport_type
+        self._by_remaining: dict[int, dict[str, str | int]] = {}
+
+    def get_context_values(self, claimed: ClaimedMessage) -> dict[str, str | int]:
+        """Return the properties that are written to the context of a message for its next attempt, by key."""
+        remaining = count_remaining_retries(self.settings, claimed)
+        values = self._by_remaining.get(remaining)
+        if values is None:
+            values = self._by_remaining[remaining] = {**self._values, BTS.RetryCount.key: remaining}
+        return values
+
+
+class OpenSendPort:
+    """A send port with its current configuration, and its transports: the primary, and the backup if it has one."""
+
+    def __init__(self, port: SendPort, transports: Sequence[OpenTransport]) -> None:
+        self.port = port
+        self.transports = transports
+        self.batch_limit = port.adapter_type.max_batch
+
+    def choose_transport(self, claimed: ClaimedMessage) -> OpenTransport:
+        """Return the transport of the next attempt."""
+        return self.transports[get_transport_index(claimed)]
+
+    def process(self, message: Message) -> Message | None:
+        """Apply the maps and the send pipeline of the port. Return None if the pipeline consumed the message. Raise
+        MessageFailure, which is not retried, if one of them fails (SND-03)."""
+        mapped = self.port.maps.running.map_message(message) if self.port.has_maps else message
+        return self.port.pipeline.run(mapped)
+
+
+class OpenSendPorts:
+    """The open send ports of a host instance. ``borrow`` a port, use its adapter, ``release`` it."""
+
+    def __init__(self, *, home: Path, max_age: timedelta, build_adapter: BuildAdapter = build) -> None:
+        self._home = home
+        self._max_age = max_age.total_seconds()
+        self._build = build_adapter
+        self._lock = threading.Lock()
+        # By the bytes of the port id, which are hashed faster than a UUID.
+        self._ports: dict[bytes, OpenSendPort] = {}
+        self._version = -1
+        self._read_at = 0.0
+
+    def refresh(self, connection: Connection, routing_version: int, services: Iterable[bytes]) -> None:
+        """Read the ports that are not known, and all ports if the routing version changed or they are too old."""
+        unknown = {service for service in services if service not in self._ports}
+        stale = routing_version != self._version or time.monotonic() - self._read_at > self._max_age
+        if not unknown and not stale:
+            return
+        to_read = unknown | self._ports.keys() if stale else unknown
+        ids = [uuid.UUID(bytes=service) for service in to_read]
+        found = {port.port_id.bytes: port for port in read_send_ports(connection, ids=ids)}
+        with self._lock:
+            unused = [shared for service in to_read for shared in self._set(service, found.get(service))]
+            if stale:
+                self._version, self._read_at = routing_version, time.monotonic()
+        for shared in unused:
+            shared.close()
+
+    def _set(self, service: bytes, port: SendPort | None) -> list[SharedAdapter]:
+        """Replace a port, under the lock. Return the adapters that the caller has to close."""
+        known = self._ports.pop(service, None)
+        unused = [] if known is None else list(known.transports)
+        if port is not None:
+            transports = []
+            for settings in port.transports:
+                same = next((each for each in unused if each.settings.adapter_json == settings.adapter_json), None)
+                if same is not None:
+                    unused.remove(same)
+                shared = same.shared if same is not None else SharedAdapter(partial(self._make, settings))
+                transports.append(OpenTransport(port, settings, shared))
+            self._ports[service] = OpenSendPort(port, transports)
+        return list(filter(None, (self._retire(transport.shared) for transport in unused)))
+
+    def _make(self, transport: Transport) -> SendAdapter:
+        return self._build(transport.adapter, self._home)
+
+    @staticmethod
+    def _retire(shared: SharedAdapter) -> SharedAdapter | None:
+        shared.retired = True
+        return shared if shared.users == 0 else None
+
+    def get_batch_limit(self, service: bytes | None) -> int:
+        """Return how many messages of this port can be sent together."""
+        port = self._ports.get(service) if service is not None else None
+        return 1 if port is None else port.batch_limit
+
+    def borrow(self, service: bytes | None) -> OpenSendPort | None:
+        """Return the port with these id bytes, or None if it does not exist. The caller has to ``release`` it."""
+        with self._lock:
+            port = self._ports.get(service) if service is not None else None
+            if port is not None:
+                for transport in port.transports:
+                    transport.shared.users += 1
+            return port
+
+    def release(self, port: OpenSendPort) -> None:
+        with self._lock:
+            for transport in port.transports:
+                transport.shared.users -= 1
+            unused = [each.shared for each in port.transports if each.shared.retired and each.shared.users == 0]
+        for shared in unused:
+            shared.close()
+
+    def close(self) -> None:
+        with self._lock:
+            transports = [transport for port in self._ports.values() for transport in port.transports]
+            unused = [self._retire(transport.shared) for transport in transports]
+            self._ports.clear()
+        for shared in filter(None, unused):
+            shared.close()
