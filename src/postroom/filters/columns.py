@@ -258,3 +258,11 @@ def mark_changes(values: Int8 | Int32 | Int64) -> Bool:
     changed = np.ones(len(values), np.bool_)
     changed[1:] = values[1:] != values[:-1]
     return changed
+
+
+def slice_columns(columns: Columns, start: int, end: int) -> Columns:
+    """Return the columns of some messages. A value that all messages share stays as it is."""
+    return {
+        key: column.slice(start, end - start) if isinstance(column, pa.Array | pa.ChunkedArray) else column
+        for key, column in columns.items()
+    }

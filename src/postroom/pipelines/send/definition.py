@@ -62,7 +62,7 @@ class Send(StagedPipeline):
     encoders: _Stage = Field(default=(), alias="encode")
 
     def __bool__(self) -> bool:
-        return any(self.stages.values())
+        return bool(self.pre_assemblers or self.assemblers or self.encoders)
 
     def __copy__(self) -> Self:
         # A copy may have other components.
