@@ -15,7 +15,7 @@ from postroom.pipelines.flat.layout import Delimited, Field, Positional
 from postroom.pipelines.json.definition import Json, JsonLines
 from postroom.pipelines.receive.definition import Receive, ReceivePipeline, load_pipeline
 from postroom.pipelines.rows.definition import Rows
-from postroom.pipelines.send.definition import Send
+from postroom.pipelines.send.definition import Send, XmlTransmit
 from postroom.pipelines.xml.definition import Xml, XmlReceive
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "Send",
     "Xml",
     "XmlReceive",
+    "XmlTransmit",
     "components",
     "load_pipeline",
 ]

@@ -49,6 +49,14 @@ _DATE_PATTERNS = {
     "gMonthDay": re.compile(rf"--(?P<month>\d\d)-(?P<day>\d\d){_ZONE}"),
     "gDay": re.compile(rf"---(?P<day>\d\d){_ZONE}"),
 }
+_DATE_FORMATS = {
+    "date": "{0.year:04}-{0.month:02}-{0.day:02}",
+    "gYear": "{0.year:04}",
+    "gYearMonth": "{0.year:04}-{0.month:02}",
+    "gMonth": "--{0.month:02}",
+    "gMonthDay": "--{0.month:02}-{0.day:02}",
+    "gDay": "---{0.day:02}",
+}
 _DEFAULTS = {"year": "1904", "month": "01", "day": "01"}
 
 
@@ -80,3 +88,10 @@ def parse_value(form: str, value_type: ValueType, text: str) -> Value:
         return check_value(ValueType.DATETIME, start.astimezone() if start.tzinfo is None else start)
     except (ValueError, OverflowError, OSError):
         raise BadValue(f"{text!r} is not of the type {form}.") from None
+
+
+def format_date(form: str, value: Value) -> str | None:
+    """Return the text of a date for a field of the built-in type ``form``, in the server's local time (CTX-15). Return
+    None for other types, and for a dateTime."""
+    pattern = _DATE_FORMATS.get(form)
+    return pattern.format(value.astimezone()) if pattern is not None and isinstance(value, datetime) else None

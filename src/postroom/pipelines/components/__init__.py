@@ -17,6 +17,7 @@ from postroom.pipelines.components.contract import (
     Validator,
 )
 from postroom.pipelines.components.encoders import Base64Encoder, CharsetEncoder, GzipEncoder, ZipEncoder
+from postroom.pipelines.components.json_assembler import JsonAssembler, JsonEnvelope
 from postroom.pipelines.components.json_schema import JsonSchema
 from postroom.pipelines.components.mime import Mime
 from postroom.pipelines.components.mime_encoder import MimeEncoder
@@ -24,6 +25,7 @@ from postroom.pipelines.components.party import PartyByCertificate, PartyByKey
 from postroom.pipelines.components.smime import SMime
 from postroom.pipelines.components.smime_encoder import SMimeEncoder
 from postroom.pipelines.components.text import Base64, Charset
+from postroom.pipelines.components.xml_assembler import XmlAssembler, XmlEnvelope
 from postroom.pipelines.components.xsd import Xsd
 from postroom.pipelines.documents.temporary_bodies import spool
 
@@ -40,6 +42,8 @@ __all__ = [
     "Encoder",
     "Gzip",
     "GzipEncoder",
+    "JsonAssembler",
+    "JsonEnvelope",
     "JsonSchema",
     "Mime",
     "MimeEncoder",
@@ -51,6 +55,8 @@ __all__ = [
     "SMimeEncoder",
     "Suspend",
     "Validator",
+    "XmlAssembler",
+    "XmlEnvelope",
     "Xsd",
     "Zip",
     "ZipEncoder",

@@ -33,16 +33,23 @@ def parse_split(split: str) -> tuple[str, ...]:
     return () if split == ROOT else parse_path(split) or ()
 
 
-def split_problems(split: str | None) -> list[str]:
-    """Describe what is wrong with the path of a split."""
+def overlaps(path: str, other: str) -> bool:
+    """Return True if one of two paths is the other, or leads through it."""
+    keys, others = parse_path(path) or (), parse_path(other) or ()
+    shorter = min(len(keys), len(others))
+    return keys[:shorter] == others[:shorter]
+
+
+def split_problems(split: str | None, *, what: str = "split") -> list[str]:
+    """Describe what is wrong with the path of the array of documents. ``what`` is the name of the setting."""
     if split is None or split == ROOT:
         return []
     keys = parse_path(split)
     if keys is None:
         how = "write the keys to the array with a dot between them, or '$' for an interchange that is an array"
-        return [f"The split {split!r} cannot be read; {how}."]
+        return [f"The {what} {split!r} cannot be read; {how}."]
     if keys[0] == ROOT:
-        return [f"The split {split!r} starts with '$'; write {'.'.join(keys[1:])!r}."]
+        return [f"The {what} {split!r} starts with '$'; write {'.'.join(keys[1:])!r}."]
     return []
 
 

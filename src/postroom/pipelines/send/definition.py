@@ -24,6 +24,7 @@ from postroom.pipelines.components.staged_pipeline import (
     read_stage,
     store_stage,
 )
+from postroom.pipelines.components.xml_assembler import XmlAssembler
 from postroom.properties import Property
 from postroom.stored_definitions import read_stored
 
@@ -100,6 +101,16 @@ class Send(StagedPipeline):
 
     def _component_problems(self, stage: str, component: object) -> Iterator[str]:
         return class_problems(component, (_CLASSES[stage],))
+
+
+class XmlTransmit(Send):
+    """A send pipeline that is one XML assembler, with the settings of ``components.XmlAssembler`` (RCV-07).
+
+    pipelines.XmlTransmit(schemas=app.schemas("schemas"))
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(assemble=XmlAssembler(**settings))
 
 
 _CLASSES: Mapping[str, type[Component]] = {

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lxml import etree
 
+from postroom.errors import PipelineFailure
 from postroom.pipelines.promotions import Promotions
 
 _NAME = r"[^\W\d][\w.-]*"
@@ -61,6 +62,20 @@ def parse_named_steps(path: str, namespaces: Mapping[str, str]) -> NamedSteps | 
 def _expand_name(name: str, namespaces: Mapping[str, str]) -> str:
     prefix, colon, local = name.rpartition(":")
     return f"{{{namespaces[prefix]}}}{local}" if colon else name
+
+
+def select_element(root: etree._Element, path: str, namespaces: Mapping[str, str]) -> etree._Element:
+    """Return the single element of an envelope that a path selects. Raise PipelineFailure if there is none."""
+    try:
+        found = compile_path(path, namespaces)(root.getroottree())
+    except (etree.XPathError, ValueError, TypeError) as error:
+        raise PipelineFailure(f"The XPath {path!r} cannot be read.", why=f"{error}.") from None
+    if not isinstance(found, list) or len(found) != 1 or not isinstance(found[0], etree._Element):
+        selected = len(found) if isinstance(found, list) else 0
+        raise PipelineFailure(
+            f"The XPath {path!r} selects {selected} nodes of the envelope; it must select an element."
+        )
+    return found[0]
 
 
 def problems(promotions: Promotions, namespaces: Mapping[str, str], split: str | None) -> list[str]:

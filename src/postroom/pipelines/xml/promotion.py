@@ -19,7 +19,7 @@ from postroom.values import Value
 
 _FindDocument = Callable[[etree._Element], etree._Element | None]
 
-_NIL = "{http://www.w3.org/2001/XMLSchema-instance}nil"
+NIL = "{http://www.w3.org/2001/XMLSchema-instance}nil"
 
 
 class XmlPromotion:
@@ -130,7 +130,7 @@ def get_text(node: str | etree._Element | None) -> str | None:
     """Return the text of a selected node. None if there is no node, or if it is nil."""
     if node is None or isinstance(node, str):
         return node
-    if node.get(_NIL, "").strip() in ("true", "1"):
+    if node.get(NIL, "").strip() in ("true", "1"):
         return None
     if not len(node):
         return node.text or ""

@@ -44,6 +44,21 @@ def write_document(element: etree._Element) -> bytes:
     return etree.tostring(element, encoding="UTF-8", with_tail=False)
 
 
+def write_tree(root: etree._Element, *, encoding: str, declaration: bool) -> bytes:
+    """Serialize a document. A character that the encoding does not have is written as a reference."""
+    written = etree.tostring(root.getroottree(), encoding=encoding, xml_declaration=declaration)
+    assert isinstance(written, bytes)
+    return written
+
+
+def can_write(encoding: str) -> bool:
+    """Return True if documents can be written in this encoding."""
+    try:
+        return isinstance(etree.tostring(etree.Element("document"), encoding=encoding), bytes)
+    except LookupError:
+        return False
+
+
 @lru_cache(maxsize=64)
 def _parser(thread: int) -> etree.XMLParser:
     """Return the parser of a thread. It is cached, because making one takes as long as parsing a small document."""
