@@ -196,7 +196,36 @@ def test_an_http_receive_adapter_has_an_address() -> None:
     secure = adapters.HttpReceive("/", port=443, listen="::1", certificate="c.pem", key=Path("/etc/k.pem"))
     assert secure.problems() == []
     assert secure.address(HOME) == "https://[::1]:443/"
-    assert secure.certificate_files(HOME) == (HOME / "c.pem", Path("/etc/k.pem"))
+    files = secure.tls_files(HOME)
+    assert files is not None
+    assert (files.certificate, files.key, files.client_ca) == (HOME / "c.pem", Path("/etc/k.pem"), None)
+
+
+def test_an_http_receive_adapter_with_client_certificates() -> None:
+    tls: dict[str, Any] = {"certificate": "c.pem", "key": "k.pem"}
+    thumbprint = ":".join(["AB"] * 32)
+    adapter = adapters.HttpReceive("/", port=443, **tls, client_ca=Path("ca.pem"), certificates={thumbprint: "Contoso"})
+    assert adapter.problems() == []
+    assert adapter.certificates == {"ab" * 32: "Contoso"}
+    assert adapter.needs_authentication
+    files = adapter.tls_files(HOME)
+    assert files is not None
+    assert files.client_ca == HOME / "ca.pem"
+    assert files.requires_client_certificate
+    for wrong, problem in (
+        ({"client_ca": "ca.pem"}, "client_ca needs TLS: set certificate and key too."),
+        (
+            {**tls, "certificates": {thumbprint: "A"}},
+            "certificates needs client_ca, the authorities that have issued them.",
+        ),
+        (
+            {**tls, "client_ca": "ca.pem", "certificates": {"ab12": "A"}},
+            "certificates: 'ab12' is not a SHA-256 thumbprint, which has 64 hexadecimal digits.",
+        ),
+        ({**tls, "client_ca": "ca.pem", "certificates": {thumbprint: " "}}, "certificates: a party has no name."),
+        ({"party_requests": 0}, "party_requests is 0, but must be at least 1."),
+    ):
+        assert adapters.HttpReceive("/", port=443, **wrong).problems() == [problem]
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,13 @@ import h11
 
 from postroom.adapters.http.event_loop import WorkerPool
 from postroom.adapters.http.messages import Request, RequestFailed, Response, build_retry_response
+from postroom.adapters.http.tls import get_client_certificate
 from postroom.clock import system_clock
 from postroom.message import Body, Bytes
 
 _RECEIVE_BYTES = 1 << 16
+#: The time to close a connection. A TLS transport may still send the end of a response.
+CLOSE_SECONDS = 10.0
 _LINGER_SECONDS, _LINGER_BYTES = 2.0, 8 << 20
 #: After this number of events of one connection the others have their turn.
 _EVENTS_PER_TURN = 100
@@ -92,12 +95,15 @@ class HttpConnection:
         self._limits = limits
         self._workers = workers
         self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.max_head_bytes)
+        self._certificate = get_client_certificate(transport.get_extra_info("ssl_object"))
+        self._end_callbacks: list[Callable[[], None]] = []
         self._is_head_request = False
         self._is_idle = True
         self._is_stopping = False
         self._awaited: asyncio.Future[Response] | None = None
-        # A drained transport has sent everything, so that the timeout applies to all of a response.
-        transport.set_write_buffer_limits(0)
+        # A drained transport has sent everything, so that the timeout applies to all of a response. With a limit of 0,
+        # a TLS transport would not continue.
+        transport.set_write_buffer_limits(high=1, low=0)
 
     async def wait_for_request(self) -> bool:
         """Wait for the start of another request. Return False if the client has closed the connection or is idle, or
@@ -140,6 +146,8 @@ class HttpConnection:
             headers=tuple((name.decode("ascii"), value.decode("latin-1")) for name, value in event.headers),
             remote=self._remote,
             body=_RequestBody(self, self._limits),
+            certificate=self._certificate,
+            end_callbacks=self._end_callbacks,
         )
 
     async def wait_for_response(self, awaited: Awaitable[Response]) -> Response | None:
@@ -199,11 +207,17 @@ class HttpConnection:
             return True
         return False
 
+    def end_request(self) -> None:
+        """Call the callbacks of the request that has ended."""
+        callbacks, self._end_callbacks = self._end_callbacks, []
+        for callback in callbacks:
+            callback()
+
     async def close(self) -> None:
         """Close the connection after everything is sent."""
         self._writer.close()
         try:
-            async with asyncio.timeout(_LINGER_SECONDS):
+            async with asyncio.timeout(CLOSE_SECONDS):
                 await self._writer.wait_closed()
         except (OSError, TimeoutError):
             self.abort()
@@ -243,7 +257,7 @@ class HttpConnection:
             for _ in range(_EVENTS_PER_TURN):
                 if self._protocol.their_state is not h11.SEND_BODY or self._protocol.next_event() is h11.NEED_DATA:
                     break
-        return self._protocol.their_state is h11.DONE
+        return self._protocol.their_state in (h11.DONE, h11.MUST_CLOSE)
 
     async def _send_body(self, pending: bytes, body: Body) -> None:
         """Send a body after the bytes that are pending."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
+from postroom.adapters.http.tls import ClientCertificate
 from postroom.message import Body
 
 
@@ -23,6 +24,9 @@ class Request:
     """Names in lower case."""
     remote: str
     body: AsyncIterator[bytes]
+    certificate: ClientCertificate | None = None
+    end_callbacks: list[Callable[[], None]] = field(default_factory=list)
+    """Called after the response was sent, and if the client disconnects first."""
 
     def header(self, name: str) -> str | None:
         """Return a header by its name in lower case. Several values are joined by commas."""

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 from postroom.adapters.contract import AdapterDefinition
 from postroom.adapters.http.definition import find_timeout_problems
+from postroom.adapters.http.tls import TlsFiles
 from postroom.credentials import is_digest, is_password_hash, normalize_digest
 
 #: The default address to listen on. Only programs on the same machine can reach it.
@@ -26,12 +27,16 @@ class HttpReceive(AdapterDefinition):
     cannot be stored. Locations of one host may share a port, each with its own path. ``listen`` is the address to
     listen on: the loopback address by default, ``0.0.0.0`` for all addresses. ``max_bytes`` is the maximum size of a
     body. ``timeout`` applies to the head of a request, and to each wait for more of its body. ``client_connections`` is
-    the maximum number of connections from one address. With ``certificate`` and ``key`` (PEM files; a relative path is
-    resolved against the home folder) the port accepts only TLS.
+    the maximum number of connections from one address, and ``party_requests`` the maximum number of requests in
+    progress of one party. With ``certificate`` and ``key`` (PEM files; a relative path is resolved against the home
+    folder) the port accepts only TLS. With ``client_ca`` too, a PEM file with authorities, a client needs a certificate
+    of one of them. With ``client_certificate="optional"`` it may do without.
 
-    ``api_keys`` maps ``components.key_hash(key)`` to the party of the key. ``users`` maps user names to
-    ``adapters.password_hash(password)``. With one of them, a request needs the header X-API-Key or Basic
-    authentication. Other requests get a 401 before their body is read, and nothing of them is stored.
+    ``certificates`` maps the SHA-256 thumbprints of client certificates to parties. ``api_keys`` maps
+    ``components.key_hash(key)`` to the party of the key. ``users`` maps user names to
+    ``adapters.password_hash(password)``. If one of these is declared, a request needs one of the declared certificates,
+    the header X-API-Key or Basic authentication. Other requests get a 401 before their body is read, and nothing of
+    them is stored.
     """
 
     transport_type: ClassVar[str] = "HTTP"
@@ -46,8 +51,12 @@ class HttpReceive(AdapterDefinition):
     max_bytes: int
     timeout: float
     client_connections: int
+    party_requests: int
     certificate: str | None
     key: str | None
+    client_ca: str | None
+    client_certificate: Literal["required", "optional"]
+    certificates: dict[str, str]
     api_keys: dict[str, str]
     users: dict[str, str]
 
@@ -60,8 +69,12 @@ class HttpReceive(AdapterDefinition):
         max_bytes: int = _DEFAULT_MAX_BYTES,
         timeout: float = 30.0,
         client_connections: int = 50,
+        party_requests: int = 50,
         certificate: str | os.PathLike[str] | None = None,
         key: str | os.PathLike[str] | None = None,
+        client_ca: str | os.PathLike[str] | None = None,
+        client_certificate: Literal["required", "optional"] = "required",
+        certificates: Mapping[str, str] | None = None,
         api_keys: Mapping[str, str] | None = None,
         users: Mapping[str, str] | None = None,
         kind: Literal["http_receive"] = "http_receive",
@@ -73,8 +86,12 @@ class HttpReceive(AdapterDefinition):
             max_bytes=max_bytes,
             timeout=timeout,
             client_connections=client_connections,
-            certificate=os.fspath(certificate) if isinstance(certificate, os.PathLike) else certificate,
-            key=os.fspath(key) if isinstance(key, os.PathLike) else key,
+            party_requests=party_requests,
+            certificate=_to_text(certificate),
+            key=_to_text(key),
+            client_ca=_to_text(client_ca),
+            client_certificate=client_certificate,
+            certificates={normalize_digest(digest): party for digest, party in (certificates or {}).items()},
             api_keys={normalize_digest(digest): party for digest, party in (api_keys or {}).items()},
             users=dict(users or {}),
             kind=kind,
@@ -90,20 +107,32 @@ class HttpReceive(AdapterDefinition):
             found.append(f"listen {self.listen!r} is not an address, such as '0.0.0.0'.")
         if self.client_connections < 1:
             found.append(f"client_connections is {self.client_connections}, but must be at least 1.")
+        if self.party_requests < 1:
+            found.append(f"party_requests is {self.party_requests}, but must be at least 1.")
         if self.max_bytes < 1:
             found.append(f"max_bytes is {self.max_bytes}, but must be at least 1.")
         if (self.certificate is None) != (self.key is None):
             found.append("certificate and key belong together: set both or neither.")
+        if self.client_ca is not None and self.certificate is None:
+            found.append("client_ca needs TLS: set certificate and key too.")
+        if self.certificates and self.client_ca is None:
+            found.append("certificates needs client_ca, the authorities that have issued them.")
         return found + self._authentication_problems()
 
     @property
     def needs_authentication(self) -> bool:
-        """True if a request needs an API key or a password."""
-        return bool(self.api_keys or self.users)
+        """True if a request needs a certificate of a party, an API key or a password."""
+        return bool(self.certificates or self.api_keys or self.users)
 
     def _authentication_problems(self) -> list[str]:
-        # The wrong value may be a key or a password itself, so it is not shown.
         found = [
+            f"certificates: {digest[:20]!r} is not a SHA-256 thumbprint, which has 64 hexadecimal digits."
+            for digest in self.certificates
+            if not is_digest(digest)
+        ]
+        found += ["certificates: a party has no name." for party in self.certificates.values() if not party.strip()]
+        # The wrong value may be a key or a password itself, so it is not shown.
+        found += [
             f"api_keys: the entry of {party!r} is not the hash of a key; write components.key_hash(key)."
             for digest, party in self.api_keys.items()
             if not is_digest(digest)
@@ -126,8 +155,17 @@ class HttpReceive(AdapterDefinition):
         host = f"[{self.listen}]" if ":" in self.listen else self.listen
         return f"{scheme}://{host}:{self.port}{self.path}"
 
-    def certificate_files(self, home: Path) -> tuple[Path, Path] | None:
-        """Return the files of the certificate and its key, or None if the port does not use TLS."""
+    def tls_files(self, home: Path) -> TlsFiles | None:
+        """Return the files for TLS, or None if the port does not use TLS."""
         if self.certificate is None or self.key is None:
             return None
-        return home / self.certificate, home / self.key
+        return TlsFiles(
+            certificate=home / self.certificate,
+            key=home / self.key,
+            client_ca=None if self.client_ca is None else home / self.client_ca,
+            requires_client_certificate=self.client_certificate == "required",
+        )
+
+
+def _to_text(path: str | os.PathLike[str] | None) -> str | None:
+    return os.fspath(path) if isinstance(path, os.PathLike) else path

@@ -27,7 +27,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 
-from postroom.adapters.http.connection import ClientProtocol, ConnectionLimits, HttpConnection
+from postroom.adapters.http.connection import CLOSE_SECONDS, ClientProtocol, ConnectionLimits, HttpConnection
 from postroom.adapters.http.event_loop import EventLoopThread, WorkerPool
 from postroom.adapters.http.messages import Request, RequestFailed, Response, build_error_response
 
@@ -35,7 +35,6 @@ _log = logging.getLogger(__name__)
 
 _ACCEPT_RETRY_SECONDS = 0.2
 _RETRY_SECONDS = 5
-_TLS_SHUTDOWN_SECONDS = 2.0
 _BUFFER_BYTES = 1 << 15
 _REJECTION = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: %d\r\nContent-Type: application/json\r\n"
@@ -82,6 +81,10 @@ class HttpServer:
     def connections(self) -> int:
         """The number of open connections."""
         return len(self._tasks)
+
+    def replace_tls(self, tls: ssl.SSLContext) -> None:
+        """Use other certificates for new connections."""
+        self._tls = tls
 
     def start(self) -> None:
         self._loop.run(self._start())
@@ -178,7 +181,7 @@ class HttpServer:
     async def _open_connection(self, accepted: socket.socket, remote: str) -> HttpConnection:
         reader = asyncio.StreamReader(limit=_BUFFER_BYTES)
         callbacks = ClientProtocol(reader)
-        tls = {"ssl_handshake_timeout": self._limits.timeout, "ssl_shutdown_timeout": _TLS_SHUTDOWN_SECONDS}
+        tls = {"ssl_handshake_timeout": self._limits.timeout, "ssl_shutdown_timeout": CLOSE_SECONDS}
         transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
             lambda: callbacks, accepted, ssl=self._tls, **({} if self._tls is None else tls)
         )
@@ -187,16 +190,22 @@ class HttpServer:
     async def _serve_requests(self, connection: HttpConnection, remote: str) -> None:
         while await connection.wait_for_request():
             try:
-                response: Response | Awaitable[Response] | None = await self._handle(await connection.read_head())
-                if not isinstance(response, Response | None):
-                    response = await connection.wait_for_response(response)
-            except RequestFailed as failed:
-                response = failed.response
-            except Exception:
-                _log.exception("a request from %s could not be handled", remote)
-                response = build_error_response(500, "An internal error occurred.")
-            if response is None or not await connection.send(response):
-                return
+                response = await self._respond(connection, remote)
+                if response is None or not await connection.send(response):
+                    return
+            finally:
+                connection.end_request()
+
+    async def _respond(self, connection: HttpConnection, remote: str) -> Response | None:
+        """Return the response to the next request, or None if the client has disconnected."""
+        try:
+            response = await self._handle(await connection.read_head())
+            return response if isinstance(response, Response) else await connection.wait_for_response(response)
+        except RequestFailed as failed:
+            return failed.response
+        except Exception:
+            _log.exception("a request from %s could not be handled", remote)
+            return build_error_response(500, "An internal error occurred.")
 
 
 def _identify_client(remote: str) -> str:

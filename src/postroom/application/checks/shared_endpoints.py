@@ -59,7 +59,7 @@ def _list_locations(application: ApplicationDefinition) -> Iterator[ReceiveLocat
 
 
 def _http_port_problems(new: ApplicationDefinition, others: Sequence[ApplicationDefinition]) -> Iterator[Problem]:
-    """Yield conflicts of HTTP ports: a port has one host, one certificate, and each path once."""
+    """Yield conflicts of HTTP ports: a port has one host, one set of TLS files, and each path once."""
 
     def endpoints(
         application: ApplicationDefinition,
@@ -73,6 +73,8 @@ def _http_port_problems(new: ApplicationDefinition, others: Sequence[Application
             text = f"port {ours.port} belongs to the host {other.host!r}"
         elif (ours.certificate, ours.key) != (theirs.certificate, theirs.key):
             text = f"port {ours.port} has another certificate"
+        elif (ours.client_ca, ours.client_certificate) != (theirs.client_ca, theirs.client_certificate):
+            text = f"port {ours.port} accepts other client certificates"
         elif ours.path == theirs.path:
             text = f"the path {ours.path} of port {ours.port} is taken"
         else:

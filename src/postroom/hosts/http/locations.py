@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import ssl
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from postroom.adapters.http.connection import ConnectionLimits
 from postroom.adapters.http.event_loop import EventLoopThread, WorkerPool
 from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.adapters.http.server import HttpServer
+from postroom.adapters.http.tls import TlsFiles
 from postroom.background_loop import BackgroundLoop
 from postroom.errors import DefinitionError
 from postroom.hosts.http.requests import HttpRequests, Locations
@@ -35,7 +35,7 @@ class Listener:
 
     listen: str
     port: int
-    certificate: tuple[Path, Path] | None
+    tls: TlsFiles | None
     timeout: float
     client_connections: int
 
@@ -45,7 +45,7 @@ class Listener:
         return cls(
             listen=definitions[0].listen,
             port=definitions[0].port,
-            certificate=definitions[0].certificate_files(home),
+            tls=definitions[0].tls_files(home),
             timeout=min(definition.timeout for definition in definitions),
             client_connections=min(definition.client_connections for definition in definitions),
         )
@@ -55,6 +55,7 @@ class Listener:
 class _OpenListener:
     server: HttpServer
     requests: HttpRequests
+    tls_versions: tuple[tuple[int, int], ...] | None
 
 
 class HttpLocations:
@@ -122,6 +123,7 @@ class HttpLocations:
             opened = self._open.get(listener)
             if opened is not None:
                 opened.requests.locations = locations
+                self._reload_tls(listener, opened)
             else:
                 self._listen(listener, locations)
 
@@ -129,7 +131,9 @@ class HttpLocations:
         requests = HttpRequests(self._connections, self._throttle, self._workers)
         requests.locations = locations
         try:
-            tls = None if listener.certificate is None else _create_tls_context(*listener.certificate)
+            # The versions first: a file that changes now is read again at the next poll.
+            tls_versions = None if listener.tls is None else listener.tls.read_versions()
+            tls = None if listener.tls is None else listener.tls.create_context()
             limits = ConnectionLimits(timeout=listener.timeout, client_connections=listener.client_connections)
             server = HttpServer(
                 listener.listen,
@@ -147,7 +151,24 @@ class HttpLocations:
         self._problems.pop(listener, None)
         server.start()
         _log.info("listening on %s:%d", listener.listen, server.port)
-        self._open[listener] = _OpenListener(server=server, requests=requests)
+        self._open[listener] = _OpenListener(server=server, requests=requests, tls_versions=tls_versions)
+
+    def _reload_tls(self, listener: Listener, opened: _OpenListener) -> None:
+        """Read the certificates again if their files have changed, so that a renewed certificate needs no restart."""
+        if listener.tls is None:
+            return
+        try:
+            versions = listener.tls.read_versions()
+            if versions == opened.tls_versions:
+                return
+            opened.server.replace_tls(listener.tls.create_context())
+        except OSError as error:
+            # The files may be half written. The next poll reads them again.
+            self._warn(listener, f"the certificates of {listener.listen}:{listener.port} cannot be read: {error}")
+            return
+        opened.tls_versions = versions
+        self._problems.pop(listener, None)
+        _log.info("the certificates of %s:%d were read again", listener.listen, listener.port)
 
     def _warn(self, source: Listener | str, problem: str) -> None:
         """Log a problem once, not at every poll."""
@@ -158,9 +179,3 @@ class HttpLocations:
     def _close(self, listener: Listener, within: float) -> None:
         self._open.pop(listener).server.stop(within)
         _log.info("no longer listening on %s:%d", listener.listen, listener.port)
-
-
-def _create_tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate, key)
-    return context

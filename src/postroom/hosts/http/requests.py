@@ -7,9 +7,10 @@ import hashlib
 import logging
 import math
 import uuid
+from collections import Counter
 from collections.abc import Mapping
 
-from postroom.adapters.http.authentication import Authentication, parse_basic
+from postroom.adapters.http.authentication import Authentication, Sender, parse_basic
 from postroom.adapters.http.event_loop import WorkerPool
 from postroom.adapters.http.messages import (
     Request,
@@ -31,6 +32,7 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.streams.throttle import Throttle, ThrottleWatch
 from postroom.pipelines.documents.temporary_bodies import Spool
 from postroom.system_properties import BTS, HTTP
+from postroom.values import MAX_PROMOTED_LENGTH
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +42,7 @@ _MAX_KEY_LENGTH = 256
 _CONNECTION_TIMEOUT = 10.0
 #: The maximum size of a body that is kept in memory. Many clients send at once, so it is small.
 _MAX_IN_MEMORY = 1 << 17
-_UNAVAILABLE_RETRY_SECONDS, _DISABLED_RETRY_SECONDS = 5, 30
+_UNAVAILABLE_RETRY_SECONDS, _DISABLED_RETRY_SECONDS, _PARTY_RETRY_SECONDS = 5, 30, 1
 
 #: A check needs 16 MB of memory.
 _PASSWORD_CHECKS_AT_ONCE = 2
@@ -70,6 +72,7 @@ class HttpRequests:
         self._passwords = PasswordCheck()
         # A request that waits for the check of its password holds no thread.
         self._password_checks = asyncio.Semaphore(_PASSWORD_CHECKS_AT_ONCE)
+        self._party_requests: Counter[str | None] = Counter()
         self.locations: Locations = {}
 
     async def __call__(self, request: Request) -> Response:
@@ -80,14 +83,23 @@ class HttpRequests:
             return build_error_response(405, f"{request.method} is not allowed. Use POST.", {"Allow": "POST"})
         assert isinstance(location.adapter, HttpReceive)
         self._workers.check_capacity()
-        party: str | None = None
+        sender: Sender | None = None
         if location.adapter.needs_authentication:
             authentication = Authentication(
-                api_keys=location.adapter.api_keys, users=location.adapter.users, passwords=self._passwords
+                certificates=location.adapter.certificates,
+                api_keys=location.adapter.api_keys,
+                users=location.adapter.users,
+                passwords=self._passwords,
             )
-            party = await self._authenticate(authentication, request)
-            if party is None:
+            sender = await self._authenticate(authentication, request)
+            if sender is None:
                 return _reject_unauthenticated(location, request, authentication)
+            if not self._count_request(request, sender, location.adapter.party_requests):
+                return build_error_response(
+                    429, "There are too many requests of this party.", {"Retry-After": str(_PARTY_RETRY_SECONDS)}
+                )
+        elif request.certificate is not None:
+            sender = Sender(account=request.certificate.account, party=None)
         if not location.enabled:
             return build_retry_response("This receive location is disabled.", _DISABLED_RETRY_SECONDS)
         if not location.receives_at(self._clock()):
@@ -97,7 +109,7 @@ class HttpRequests:
             if throttle is not None:
                 delay = max(1, math.ceil(throttle.delay))
                 return build_retry_response(f"The MessageBox is busy: {throttle.reason}.", delay)
-            return await self._accept(location, location.adapter.max_bytes, request, party)
+            return await self._accept(location, location.adapter.max_bytes, request, sender)
         except Unavailable:
             return build_retry_response("The MessageBox is unavailable.", _UNAVAILABLE_RETRY_SECONDS)
         except NotAllowed:
@@ -107,11 +119,25 @@ class HttpRequests:
         except MissingReference:
             return build_error_response(404, f"The receive location at {request.path} was deleted.")
 
-    async def _authenticate(self, authentication: Authentication, request: Request) -> str | None:
-        if (party := authentication.find_known(request)) is not None or not authentication.has_password(request):
-            return party
+    async def _authenticate(self, authentication: Authentication, request: Request) -> Sender | None:
+        if (sender := authentication.find_known(request)) is not None or not authentication.has_password(request):
+            return sender
         async with self._password_checks:
             return await self._workers.run(authentication.verify_password, request)
+
+    def _count_request(self, request: Request, sender: Sender, limit: int) -> bool:
+        """Count a request until its end. Return False if the party has too many in progress."""
+        if self._party_requests[sender.party] >= limit:
+            return False
+
+        def uncount() -> None:
+            self._party_requests[sender.party] -= 1
+            if not self._party_requests[sender.party]:
+                del self._party_requests[sender.party]
+
+        self._party_requests[sender.party] += 1
+        request.end_callbacks.append(uncount)
+        return True
 
     async def _current_throttle(self, location_id: uuid.UUID) -> Throttle | None:
         if not self._throttle.is_due():
@@ -122,14 +148,16 @@ class HttpRequests:
         with self._connections.borrow(_CONNECTION_TIMEOUT) as connection:
             return self._throttle.current(connection, location_id)
 
-    async def _accept(self, location: ReceiveLocation, max_bytes: int, request: Request, party: str | None) -> Response:
+    async def _accept(
+        self, location: ReceiveLocation, max_bytes: int, request: Request, sender: Sender | None
+    ) -> Response:
         announced = request.header("content-length")
         if announced is not None and int(announced) > max_bytes:
             raise RequestFailed(413, f"The body has {announced} bytes; the maximum is {max_bytes}.")
         interchange_id, has_key = _interchange_id(location, request)
         digest = start_request_digest(request.header("content-type"), request.query) if has_key else None
         try:
-            context = build_context(request, party)
+            context = build_context(request, sender)
         except BadValue as error:
             raise RequestFailed(400, error.what) from None
         # Read the whole body first: a slow client must not block a thread, a connection and a transaction.
@@ -153,8 +181,8 @@ class HttpRequests:
             _store(connection, location, interchange_id, context, body, None if digest is None else digest.digest())
 
 
-def build_context(request: Request, party: str | None = None) -> Context:
-    """Return a context with the headers, the remote address, the user name and the authenticated party. API keys are
+def build_context(request: Request, sender: Sender | None = None) -> Context:
+    """Return a context with the headers, the remote address, the user name and the authenticated sender. API keys are
     hashed."""
     headers = [(name, value) for name, value in request.headers if name not in _CREDENTIALS]
     lines = [f"{name}: {HASHED + key_hash(value) if name == KEY_HEADER else value}" for name, value in headers]
@@ -167,17 +195,19 @@ def build_context(request: Request, party: str | None = None) -> Context:
         .write(HTTP.QueryString, request.query or None)
         .write(HTTP.Username, None if given is None else given[0])
     )
-    if party is None:
+    if sender is None:
         return context
     # The MessageBox ignores both, unless the host is trusted.
-    return context.write(BTS.OriginatorSID, party).promote(BTS.OriginatorPID, party)
+    context = context.write(BTS.OriginatorSID, sender.account[:MAX_PROMOTED_LENGTH])
+    return context if sender.party is None else context.promote(BTS.OriginatorPID, sender.party)
 
 
 def _reject_unauthenticated(location: ReceiveLocation, request: Request, authentication: Authentication) -> Response:
     _log.info("%s: a request from %s has no valid credentials", location.name, request.remote)
-    return build_error_response(
-        401, f"This receive location needs {authentication.accepted}.", {"WWW-Authenticate": authentication.challenge}
-    )
+    error = f"This receive location needs {authentication.accepted}."
+    if authentication.challenge is None:
+        return build_error_response(403, error)
+    return build_error_response(401, error, {"WWW-Authenticate": authentication.challenge})
 
 
 def _interchange_id(location: ReceiveLocation, request: Request) -> tuple[uuid.UUID, bool]:

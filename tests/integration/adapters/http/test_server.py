@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from http.client import HTTPConnection
 
 import pytest
+import trustme
 
 from postroom.adapters.http.connection import ConnectionLimits
 from postroom.adapters.http.event_loop import EventLoopThread, WorkerPool
@@ -35,11 +37,14 @@ def workers() -> Iterator[WorkerPool]:
 
 @contextmanager
 def run_server(
-    handle: Handler = echo, limits: ConnectionLimits | None = None, workers: WorkerPool | None = None
+    handle: Handler = echo,
+    limits: ConnectionLimits | None = None,
+    workers: WorkerPool | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> Iterator[HttpServer]:
     loop = EventLoopThread()
     workers = workers or WorkerPool(threads=1, max_waiting=0)
-    server = HttpServer("127.0.0.1", 0, handle, loop=loop, workers=workers, limits=limits)
+    server = HttpServer("127.0.0.1", 0, handle, loop=loop, workers=workers, limits=limits, tls=tls)
     server.start()
     try:
         yield server
@@ -388,3 +393,47 @@ def test_a_full_worker_pool_admits_no_requests() -> None:
         for client in admitted:
             assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
         assert exchange(server, request).startswith(b"HTTP/1.1 200 ")
+
+
+@contextmanager
+def run_tls_server(handle: Handler = echo, limits: ConnectionLimits | None = None) -> Iterator[HttpServer]:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    with run_server(handle, limits, tls=context) as server:
+        yield server
+
+
+def connect_by_tls(server: HttpServer) -> ssl.SSLSocket:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context.wrap_socket(connect_from(server, "127.0.0.1"))
+
+
+def test_a_slow_tls_handshake_ends_the_connection() -> None:
+    with run_tls_server(limits=ConnectionLimits(timeout=0.2)) as server, connect_from(server, "127.0.0.1") as client:
+        client.sendall(b"\x16\x03\x01")  # the start of a handshake
+        assert client.recv(1) == b""
+
+
+def test_a_slow_head_over_tls_gets_408() -> None:
+    with run_tls_server(limits=ConnectionLimits(timeout=0.5)) as server, connect_by_tls(server) as client:
+        client.sendall(b"POST / HT")
+        assert client.recv(65536).startswith(b"HTTP/1.1 408 ")
+
+
+def test_large_bodies_over_tls_are_received_and_sent() -> None:
+    content = bytes(number % 251 for number in range(3_000_000))
+
+    async def answer(request: Request) -> Response:
+        spool = Spool(max_in_memory=10)
+        async for piece in request.body:
+            spool.write(piece)
+        return Response(status=200, body=spool.body)
+
+    with run_tls_server(answer) as server, connect_by_tls(server) as client:
+        client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3000000\r\n\r\n" + content)
+        received = b""
+        while piece := client.recv(65536):
+            received += piece
+    assert received.endswith(b"\r\n\r\n" + content)

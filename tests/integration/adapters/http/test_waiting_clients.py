@@ -13,7 +13,7 @@ import pytest
 
 from postroom.adapters.http.connection import ConnectionLimits
 from postroom.adapters.http.messages import Request, Response
-from tests.integration.adapters.http.test_server import connect_from, run_server
+from tests.integration.adapters.http.test_server import connect_by_tls, connect_from, run_server, run_tls_server
 from tests.support.waiting import wait_until
 
 LIMITS = ConnectionLimits(client_connections=1_500)
@@ -148,3 +148,12 @@ def test_a_response_can_be_set_on_the_event_loop() -> None:
         loop, future = waiting[0]
         loop.call_soon_threadsafe(future.set_result, Response(status=200, content={"answer": 42}))
         assert b'{"answer": 42}' in read_response(client)
+
+
+def test_the_response_is_cancelled_if_the_client_disconnects_from_tls() -> None:
+    handler = Waiting()
+    with run_tls_server(handler) as server:
+        with connect_by_tls(server) as client:
+            send(client, "/")
+            handler.wait_for(1)
+        wait_until(handler.futures["/"].cancelled, what="a cancelled response")

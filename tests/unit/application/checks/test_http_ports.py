@@ -57,6 +57,8 @@ def test_a_port_has_one_host_and_one_certificate() -> None:
         problem
     ]
     problem = "location 'a1': port 8080 has another certificate (location 'a0')."
-    assert problems(application("a", http_location("/1"), http_location("/2", certificate="c.pem", key="k.pem"))) == [
-        problem
-    ]
+    tls: dict[str, Any] = {"certificate": "c.pem", "key": "k.pem"}
+    assert problems(application("a", http_location("/1"), http_location("/2", **tls))) == [problem]
+    problem = "location 'a1': port 8080 accepts other client certificates (location 'a0')."
+    other = http_location("/2", **tls, client_ca="ca.pem")
+    assert problems(application("a", http_location("/1", **tls), other)) == [problem]
