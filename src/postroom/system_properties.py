@@ -212,6 +212,9 @@ class ErrorReport:
     SendPortName = _error("SendPortName", str)
 
 
+#: The value of BTS.MessageDestination with which a disassembler suspends a document (RCV-18).
+SUSPEND_QUEUE = "SuspendQueue"
+
 #: Every system property by its key.
 SYSTEM_PROPERTIES: dict[str, Property] = {
     member.key: member
@@ -219,3 +222,18 @@ SYSTEM_PROPERTIES: dict[str, Property] = {
     for member in vars(namespace).values()
     if isinstance(member, Property)
 }
+
+#: The keys of the properties that only the engine promotes: where a message was received, acknowledgements, and error
+#: messages. Programs, components and maps cannot promote them.
+ENGINE_PROPERTIES: frozenset[str] = frozenset(
+    prop.key
+    for prop in (
+        BTS.ReceivePortID,
+        BTS.ReceivePortName,
+        BTS.ReceiveLocationName,
+        BTS.InboundTransportLocation,
+        BTS.InboundTransportType,
+        *(member for name, member in vars(BTS).items() if name.startswith("Ack") and name != "AckRequired"),
+        *(member for member in vars(ErrorReport).values() if isinstance(member, Property)),
+    )
+)

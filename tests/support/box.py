@@ -139,8 +139,11 @@ class Box:
             groups.enlist(self.connection, name)
         return group_id
 
-    def agent(self, *, warm: bool = True, connection: Connection | None = None) -> MessageAgent:
-        return MessageAgent(connection or self.connection, self.host(), RoutingTable() if warm else None)
+    def agent(
+        self, *, warm: bool = True, connection: Connection | None = None, is_engine: bool = False
+    ) -> MessageAgent:
+        routing = RoutingTable() if warm else None
+        return MessageAgent(connection or self.connection, self.host(), routing, is_engine=is_engine)
 
     def receive(self, location: ReceiveLocation, *bodies: bytes) -> list[ReceiveResult]:
         """Receive each body as one interchange, with the login of the host."""

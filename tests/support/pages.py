@@ -156,6 +156,12 @@ SET_BY = {
     "BTS.CorrelationToken": "a publisher; its acknowledgements have it too, promoted",
     "BTS.SignatureCertificate": "messages that `components.SMime` has verified, written: the SHA-256 thumbprint of the "
     "signer's certificate",
+    "BTS.MessageDestination": "a disassembler of your own, on a document: with `SuspendQueue` the document is "
+    "[suspended](components.md#building-blocks-for-your-own-components)",
+    "BTS.SuspendAsNonResumable": "a publisher or a pipeline component: after a failure the message is suspended and "
+    "cannot be resumed",
+    "BTS.SuppressRoutingFailureDiagnosticInfo": "a publisher or a pipeline component: no routing failure report is "
+    "written if the message has no subscriber",
     "BTS.SuspendMessageOnMappingFailure": "a pipeline component: if a map fails, only "
     "[the document is suspended](../how-to/maps.md#failures)",
     "BTS.SourceParty": _FILE_NAME,

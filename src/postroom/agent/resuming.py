@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 
+from postroom.agent.failure_properties import has_routing_failure_report
 from postroom.agent.publish import Publisher, StoredMessageBatch, lock_current
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.receiving.suspended_documents import resume_interchange
@@ -51,7 +52,7 @@ class ResumedInbound:
                     publisher = Publisher(connection, self._routing)
                     publisher.run(lambda matcher: _build_batch(claimed, message, matcher), before=complete)
         except Unroutable as failure:
-            if claimed.task != QueueTask.REROUTE:
+            if claimed.task != QueueTask.REROUTE and has_routing_failure_report(failure.context):
                 failure.report_id = self._get_or_write_report(connection, claimed.instance_id, failure)
             raise
 

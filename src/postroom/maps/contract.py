@@ -22,6 +22,7 @@ from postroom.errors import BadValue, MapFailure
 from postroom.message import Body, Message
 from postroom.pipelines import Json, Xml, XmlReceive
 from postroom.pipelines.components import Component
+from postroom.pipelines.promotions import find_engine_properties
 from postroom.properties import Property
 from postroom.system_properties import BTS
 
@@ -66,6 +67,7 @@ class Map(Component):
         found = [*_type_problems("source", self.source), *_type_problems("target", self.target)]
         if not self.seconds > 0:
             found.append(f"seconds is {self.seconds!r}, but must be more than 0.")
+        found += find_engine_properties(self.promotes)
         if self.read is not None:
             found += [f"read: {text}" for text in self.read.problems()]
         match self.read:

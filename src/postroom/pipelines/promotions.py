@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator
 
 from postroom.errors import BadValue, PipelineFailure
 from postroom.properties import Property
-from postroom.system_properties import SYSTEM_PROPERTIES
+from postroom.system_properties import ENGINE_PROPERTIES, SYSTEM_PROPERTIES
 from postroom.values import Value, ValueType, check_promoted, value_from_text
 
 #: The number of characters shown at the start and at the end of a reason that quotes a long value.
@@ -99,6 +99,15 @@ class Promotions(Mapping[Property, str]):
 
     def __repr__(self) -> str:
         return "{" + ", ".join(f"{prop.dotted_name}: {path!r}" for prop, path in self._entries) + "}"
+
+
+def find_engine_properties(promotes: Iterable[Property]) -> list[str]:
+    """Return a problem for each property that a component or a map promotes and that only the engine may promote."""
+    return [
+        f"{prop.dotted_name} is set by the engine; promote into a property of your own."
+        for prop in promotes
+        if prop.key in ENGINE_PROPERTIES
+    ]
 
 
 def _parse_property(entry: object) -> Property:

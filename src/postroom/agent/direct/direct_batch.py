@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from psycopg.pq import TransactionStatus
 
 from postroom.agent.acknowledgements import is_acknowledgement
+from postroom.agent.failure_properties import has_routing_failure_report, is_suspended_as_non_resumable
 from postroom.agent.idempotency import IdKind, Receipt, derive_id, read_outcome, take_receipts
 from postroom.agent.originator import PublisherLogin, has_originator, resolve_originator, to_stored_originator
 from postroom.agent.publish import PublishBatch, RoutedMessages, RoutingLock, lock_current
@@ -215,7 +216,7 @@ class DirectBatch(PublishBatch):
         reports = {
             row: self._build_report(row, failure, unit=unit, number=row, related=None)
             for row, failure in failures.items()
-            if isinstance(failure, RoutingFailure)
+            if isinstance(failure, RoutingFailure) and has_routing_failure_report(self._messages[row].context)
         }
         report_ids = {row: report.message_id for row, report in reports.items()}
         results = _build_results(self._messages, failures, report_ids)
@@ -227,7 +228,7 @@ class DirectBatch(PublishBatch):
         return [
             self._build_report(row, failure, unit=self._unit, number=self._number(row), related=self._instance_id(row))
             for row, failure in self._suspended.items()
-            if isinstance(failure, RoutingFailure)
+            if isinstance(failure, RoutingFailure) and has_routing_failure_report(self._messages[row].context)
         ]
 
     def _number(self, row: int) -> int:
@@ -248,7 +249,8 @@ class DirectBatch(PublishBatch):
             cause=Cause.FAILURE,
             error_code=failure.code,
             error_description=str(failure) if isinstance(failure, RoutingFailure) else failure.what,
-            resumable=isinstance(failure, RoutingFailure),
+            resumable=isinstance(failure, RoutingFailure)
+            and not is_suspended_as_non_resumable(self._messages[row].context),
         )
 
     def _build_report(

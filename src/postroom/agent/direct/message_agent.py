@@ -27,9 +27,12 @@ from postroom.agent.publish import Publisher
 from postroom.agent.routing.matching import Matcher
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.routing_failure_reports import publish_reports
+from postroom.errors import BadValue, PublishFailed, PublishResult
 from postroom.message import Message
 from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connection
+from postroom.properties import dotted_name, split_key
+from postroom.system_properties import ENGINE_PROPERTIES
 
 
 class Outbox:
@@ -45,9 +48,12 @@ class Outbox:
 
 class MessageAgent:
     """Publishes over one connection. Messages are matched in memory with a routing table, otherwise in the
-    MessageBox."""
+    MessageBox. Only the engine itself may promote its own properties (``is_engine``)."""
 
-    def __init__(self, connection: Connection, host: Host, routing: RoutingTable | None = None) -> None:
+    def __init__(
+        self, connection: Connection, host: Host, routing: RoutingTable | None = None, *, is_engine: bool = False
+    ) -> None:
+        self._is_engine = is_engine
         self._connection = connection
         self._host = host
         self._publisher = Publisher(connection, routing)
@@ -55,6 +61,7 @@ class MessageAgent:
     def publish(self, messages: Sequence[Message], *, key: str | None = None) -> list[Published]:
         """Publish all messages or none. ``key`` is an idempotency key. Raise KeyReused if it was used for other
         messages."""
+        self._check_promoted(messages)
         unit = uuid.uuid4() if key is None else unit_for_key(key)
         digest = None if key is None else digest_messages(messages)
         return self._run(lambda matcher: DirectBatch(self._host, messages, matcher, unit=unit, digest=digest))
@@ -70,9 +77,18 @@ class MessageAgent:
         def collect(connection: Connection) -> None:
             outbox.messages.clear()
             work(connection, outbox)
+            self._check_promoted(outbox.messages)
 
         return self._run(
             lambda matcher: DirectBatch(self._host, list(outbox.messages), matcher, unit=unit), before=collect
+        )
+
+    def _check_promoted(self, messages: Sequence[Message]) -> None:
+        """Raise PublishFailed if a message promotes what only the engine may promote (PUB-13)."""
+        if self._is_engine or all(ENGINE_PROPERTIES.isdisjoint(message.context.promoted) for message in messages):
+            return
+        raise PublishFailed(
+            [PublishResult(message_id=message.message_id, failure=_find_forged(message)) for message in messages]
         )
 
     def _run(
@@ -86,3 +102,14 @@ class MessageAgent:
         except UnroutableMessages as rejected:
             publish_reports(self._connection, self._host, rejected.reports)
             raise rejected.failures from None
+
+
+def _find_forged(message: Message) -> BadValue | None:
+    keys = sorted(ENGINE_PROPERTIES & message.context.promoted.keys())
+    if not keys:
+        return None
+    names = ", ".join(dotted_name(*split_key(key)) for key in keys)
+    return BadValue(
+        f"The message promotes {names}, which only the engine promotes.",
+        hint="Write the property without promoting it, or promote a property of your own.",
+    )

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from postroom.agent.error_messages import Failure, get_message_type
+from postroom.agent.failure_properties import has_routing_failure_report, is_suspended_as_non_resumable
 from postroom.agent.idempotency import IdKind, derive_id, unit_for_failure
 from postroom.agent.originator import resolve_originator, to_stored_originator
 from postroom.agent.publish import RoutedMessages, RoutingLock
@@ -147,7 +148,7 @@ class BatchFailures:
                     task=QueueTask.RECEIVE,
                     context=self._documents.initial_contexts[number].promote(BTS.InterchangeSequenceNumber, bad.number),
                     body=Bytes(bad.body),
-                    resumable=can_resume(self._location.pipeline, bad),
+                    resumable=bad.resumable and can_resume(self._location.pipeline, bad),
                     bad=bad,
                 )
 
@@ -212,7 +213,7 @@ class BatchFailures:
             receive_port=self._location.port_name,
             uri=self._location.uri,
             message_type=get_message_type(unroutable.context) if unroutable else None,
-            report_id=unroutable.report_id if unroutable else None,
+            report_id=unroutable.report_id if unroutable and has_routing_failure_report(unroutable.context) else None,
         )
         # If the document is the whole interchange, its properties are those of the interchange. The properties of one
         # document among many are not.
@@ -231,7 +232,9 @@ class BatchFailures:
             error_code=one.failure.code,
             error_description=str(one.failure),
             # A message that is published later would be out of order.
-            resumable=one.resumable and not self._location.adapter.is_ordered,
+            resumable=one.resumable
+            and not self._location.adapter.is_ordered
+            and not is_suspended_as_non_resumable(one.context),
             adapter=self._location.adapter_kind,
             uri=self._location.uri,
         )
@@ -242,7 +245,7 @@ class BatchFailures:
         """Return the reports. A report has the context of its first document."""
         groups: dict[uuid.UUID, list[_FailedInstance]] = {}
         for one in failed:
-            if one.unroutable is not None:
+            if one.unroutable is not None and has_routing_failure_report(one.unroutable.context):
                 groups.setdefault(one.unroutable.report_id, []).append(one)
         return [self._build_report(report_id, group, routed) for report_id, group in groups.items()]
 

@@ -64,7 +64,7 @@ class Acknowledgements:
                 raise ClaimLost("Another host instance has taken over the message.")
             outbox.publish(message)
 
-        MessageAgent(connection, self._host).transaction(work)
+        MessageAgent(connection, self._host, is_engine=True).transaction(work)
 
     def _has_subscribers(self, connection: Connection) -> bool:
         version = int(read_value(connection, "SELECT version FROM routing_version"))

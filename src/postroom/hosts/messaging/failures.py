@@ -12,6 +12,7 @@ from postroom.adapters.dynamic.addresses import Endpoint, get_endpoint
 from postroom.agent.acknowledgements import SentMessage
 from postroom.agent.error_messages import Failure, get_message_type
 from postroom.agent.failed_messages import FailedMessages
+from postroom.agent.failure_properties import is_suspended_as_non_resumable
 from postroom.agent.routing_failure_reports import Unroutable
 from postroom.clock import Clock
 from postroom.errors import ClaimLost, PostroomError, Unavailable, is_environment_error
@@ -85,9 +86,11 @@ class MessagingFailures:
         code, description = _describe_error(error, f"instance {claimed.instance_id}")
         location = _find_receive_location(connections, claimed.service_id)
         if location is None:
-            return Suspension(code=code, description=description)
+            return Suspension(code=code, description=description, resumable=_is_resumable(claimed))
         adapter = location.adapter_kind
-        suspension = Suspension(code=code, description=description, adapter=adapter, uri=location.uri)
+        suspension = Suspension(
+            code=code, description=description, adapter=adapter, uri=location.uri, resumable=_is_resumable(claimed)
+        )
         if not location.route_failures:
             return suspension
         unroutable = error if isinstance(error, Unroutable) else None
@@ -150,7 +153,7 @@ def _retry_or_suspend(port: SendPort, claimed: ClaimedMessage, error: Exception)
         if port.backup is not None and transport is not port.backup:
             return ScheduledRetry(delay=timedelta(0), code=code, description=description, to_backup=True)
     adapter, uri = _get_endpoint(transport, claimed.context)
-    return Suspension(code=code, description=description, adapter=adapter, uri=uri)
+    return Suspension(code=code, description=description, adapter=adapter, uri=uri, resumable=_is_resumable(claimed))
 
 
 def _get_endpoint(transport: Transport, context: str | None) -> Endpoint:
@@ -165,6 +168,10 @@ def _retry_after_environment_error(error: Exception) -> ScheduledRetry:
     return ScheduledRetry(
         delay=_ENVIRONMENT_RETRY_DELAY, code=Unavailable.code, description=str(error)[:MAX_DESCRIPTION]
     )
+
+
+def _is_resumable(claimed: ClaimedMessage) -> bool:
+    return claimed.context is None or not is_suspended_as_non_resumable(StoredContext(claimed.context, {}))
 
 
 def _get_message_type(claimed: ClaimedMessage) -> str | None:

@@ -17,6 +17,7 @@ from postroom.errors import DefinitionError, PipelineFailure
 from postroom.pipelines.components.contract import Component
 from postroom.pipelines.components.stored_component import StoredComponent, load_component, refer_to
 from postroom.pipelines.definition import Format
+from postroom.pipelines.promotions import find_engine_properties
 from postroom.pipelines.shipping.imported_files import find_imported_files
 from postroom.pipelines.shipping.shipped_files import NO_FILES, Files, ShippedFiles
 from postroom.secret_references import find_secret_problems
@@ -117,6 +118,7 @@ def class_problems(component: object, allowed: tuple[type[Component], ...]) -> I
         if isinstance(component, allowed):
             yield from component.problems()
             yield from find_secret_problems(f"setting of {component.name}", dict(component))
+            yield from find_engine_properties(getattr(component, "promotes", ()))
         else:
             names = " or ".join(each.__name__ for each in allowed)
             article = "an" if names[0] in "AEIOU" else "a"

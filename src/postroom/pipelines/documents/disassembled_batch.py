@@ -64,6 +64,7 @@ class BadDocument:
     values: Mapping[str, Value] = field(default_factory=dict)
     #: None: the content type of the interchange.
     content_type: str | None = None
+    resumable: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,10 +210,18 @@ class BatchBuilder:
         self.size += len(body)
 
     def add_failure(
-        self, number: int, body: bytes, failure: PipelineFailure, *, inherited: Mapping[str, Value] = NO_VALUES
+        self,
+        number: int,
+        body: bytes,
+        failure: PipelineFailure,
+        *,
+        inherited: Mapping[str, Value] = NO_VALUES,
+        resumable: bool = True,
     ) -> None:
         """Add a document that failed. ``inherited`` is what its envelopes would have promoted to it."""
-        self.failures.append(BadDocument(number=number, body=body, failure=failure, values=inherited))
+        self.failures.append(
+            BadDocument(number=number, body=body, failure=failure, values=inherited, resumable=resumable)
+        )
         self.size += len(body)
 
     def __len__(self) -> int:

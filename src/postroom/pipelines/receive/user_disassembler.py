@@ -21,7 +21,7 @@ from postroom.pipelines.documents.disassembled_batch import (
 )
 from postroom.pipelines.documents.temporary_bodies import Spool
 from postroom.properties import Property, dotted_name, split_key
-from postroom.system_properties import BTS
+from postroom.system_properties import BTS, SUSPEND_QUEUE
 from postroom.time_limit import TimedOut
 from postroom.values import Value
 
@@ -42,6 +42,10 @@ def disassemble_messages(
     for number, document in enumerate(_check_documents(name, run_component(name, work, message)), 1):
         if isinstance(document, Suspend):
             builder.add_failure(number, document.body, component_failure(name, document.reason))
+        elif document.context.get(BTS.MessageDestination) == SUSPEND_QUEUE:
+            failure = component_failure(name, "its BTS.MessageDestination is SuspendQueue")
+            resumable = document.context.get(BTS.SuspendAsNonResumable) is not True
+            builder.add_failure(number, _read_content(name, document), failure, resumable=resumable)
         else:
             offset = large_documents.size
             content = _read_content(name, document)

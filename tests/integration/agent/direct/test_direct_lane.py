@@ -284,11 +284,13 @@ def test_an_acknowledgement_without_subscriber_is_dropped(box: Box, with_index: 
     box.add_port("Europe", "Orders.Region == 'EU'")
     ack = Message.of(b"a" * size, promoted={BTS.AckType: "ACK"})
     order = Message.of(b"order", promoted={Region: "EU"})
-    published = box.agent(warm=with_index).publish([ack, order])
+    published = box.agent(warm=with_index, is_engine=True).publish([ack, order])
     assert [(message.subscribers, message.suspended) for message in published] == [((), False), (("Europe",), False)]
     assert (box.count("spool"), box.count("fragments"), box.suspended()) == (1, 0, [])
     box.add_port("Nacks", "BTS.AckType == 'NACK'")
-    [nack] = box.agent(warm=with_index).publish([Message.of(b"n" * size, promoted={BTS.AckType: "NACK"})])
+    [nack] = box.agent(warm=with_index, is_engine=True).publish(
+        [Message.of(b"n" * size, promoted={BTS.AckType: "NACK"})]
+    )
     assert nack.subscribers == ("Nacks",)
     assert check(box.connection) == []
 
@@ -298,7 +300,7 @@ def test_few_and_many_messages_are_published_alike(box: Box, with_index: bool, r
     """A few are inserted by calls, many are copied: routed, suspended at a stopped port, dropped, kept, in parts."""
     box.add_port("Europe", "Region == 'EU'")
     box.add_port("Stopped", "Region == 'EU'", state="stopped")
-    agent = box.agent(warm=with_index)
+    agent = box.agent(warm=with_index, is_engine=True)
 
     def messages() -> list[Message]:
         part = Part(name="attachment", body=Bytes(b"a" * 3 * FRAGMENT_SIZE))

@@ -50,6 +50,16 @@ def test_a_message_is_suspended_after_the_first_attempt_and_all_retries(
     assert instance.counts["retried"] == retry_count
 
 
+def test_a_message_that_is_suspended_as_non_resumable_keeps_its_retries(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'", retry_count=1, retry_seconds=0)
+    instance = start_host(RecordingAdapter(fail_always))
+    message = order()
+    box.agent().publish([message.with_context(message.context.write(BTS.SuspendAsNonResumable, True))])
+    wait_until(lambda: instance.counts["suspended"] == 1)
+    assert instance.counts["retried"] == 1
+    assert box.suspended() == [("DELIVERY", False)]
+
+
 def test_a_message_that_succeeds_at_a_retry_is_completed(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=3, retry_seconds=0)
 

@@ -1,0 +1,16 @@
+"""The context properties with which a publisher or a pipeline decides what happens when its message fails."""
+
+from __future__ import annotations
+
+from postroom.message import Context
+from postroom.system_properties import BTS
+
+
+def is_suspended_as_non_resumable(context: Context) -> bool:
+    """Return True if the message cannot be resumed after a failure has suspended it (INS-13)."""
+    return context.get(BTS.SuspendAsNonResumable) is True
+
+
+def has_routing_failure_report(context: Context) -> bool:
+    """Return True if a report is written when the message has no subscriber."""
+    return context.get(BTS.SuppressRoutingFailureDiagnosticInfo) is not True
