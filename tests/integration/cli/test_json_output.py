@@ -154,6 +154,8 @@ def shown(run: Run, app: Path, tmp_path: Path) -> dict[str, list[Any]]:
     run_json("jobs list")
     run_json("check")
     run_json("version")
+    run_json("application stop", "orders")
+    run_json("application start", "orders")
     run_json("application remove", "orders", "--backlog", "terminate", "--yes")
     return found
 

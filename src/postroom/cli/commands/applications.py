@@ -19,6 +19,7 @@ from postroom.cli.rendering.output import Format, show_rows, to_json
 if TYPE_CHECKING:
     from postroom.application.definition import ApplicationDefinition
     from postroom.errors import Problem
+    from postroom.operations.deployment.application_states import Change
     from postroom.operations.deployment.backlog import Backlog, SettledBacklog
     from postroom.operations.deployment.plan import Difference, Plan, PlanStep
 
@@ -123,6 +124,50 @@ def list_(options: CommandOptions) -> None:
 
 @application.command()
 @click.argument("name")
+@common_options
+@pass_options
+def start(options: CommandOptions, name: str) -> None:
+    """Start all send ports and groups of an application, then enable its receive locations: all of it or nothing.
+
+    Messages that were suspended because a port was stopped are resumed.
+
+    \b
+    Example:
+      postroom application start orders
+    """
+    from postroom.operations.deployment import application_states
+
+    with open_messagebox(options) as connection:
+        _show_changes(application_states.start(connection, name), name, "started", options.output)
+
+
+@application.command()
+@click.argument("name")
+@click.option("--receiving-only", is_flag=True, help="Disable the receive locations, and let the ports go on sending.")
+@click.option("--unenlist", is_flag=True, help="Also remove the subscriptions of the ports. Their instances stay.")
+@common_options
+@pass_options
+def stop(options: CommandOptions, name: str, receiving_only: bool, unenlist: bool) -> None:
+    """Disable all receive locations of an application, then stop its send ports and groups: all of it or nothing.
+
+    Messages that still arrive for the ports are suspended. Files stay in their folders.
+
+    \b
+    Examples:
+      postroom application stop orders
+      postroom application stop orders --receiving-only
+    """
+    from postroom.operations.deployment import application_states
+
+    if receiving_only and unenlist:
+        raise click.UsageError("--receiving-only and --unenlist exclude each other.")
+    with open_messagebox(options) as connection:
+        changes = application_states.stop(connection, name, receiving_only=receiving_only, unenlist=unenlist)
+        _show_changes(changes, name, "stopped", options.output)
+
+
+@application.command()
+@click.argument("name")
 @backlog_option
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @_NO_WAIT
@@ -158,6 +203,12 @@ def remove(options: CommandOptions, name: str, backlog: str | None, yes: bool, n
         _show(removed, options.output, everything=False, done=True, settled=settled)
         if not no_wait:
             wait_until_taken(connection, removed.hosts)
+
+
+def _show_changes(changes: Sequence[Change], name: str, state: str, output: Format) -> None:
+    columns = ["kind", "name", "before", "after", "resumed"]
+    rows = [asdict(change) for change in changes]
+    show_rows(rows, columns, output, empty=f"Nothing to change: {name} is {state} already.")
 
 
 def _load(options: CommandOptions, app: Path, backlog: Backlog | None) -> ApplicationDefinition:

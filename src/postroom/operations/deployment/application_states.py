@@ -1,0 +1,97 @@
+"""Start and stop an application as a whole: its receive locations, send ports and send port groups (ORS-06)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from postroom.messagebox.configuration import PortState
+from postroom.messagebox.connection import Connection, operator_transaction
+from postroom.messagebox.queues import defer_wake_ups
+from postroom.operations.deployment.applications import check_application
+from postroom.operations.ports import groups, receive_locations, send_ports
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A change of one port, group or location. ``resumed`` is the number of messages that were resumed."""
+
+    kind: str
+    name: str
+    before: str
+    after: str
+    resumed: int = 0
+
+
+def start(connection: Connection, application: str) -> list[Change]:
+    """Start every send port and send port group, then enable every receive location. What runs already stays as it is.
+
+    Messages that were suspended because a port was stopped are resumed."""
+
+    def work(connection: Connection) -> list[Change]:
+        changes = _change_ports(connection, application, "start", PortState.STARTED)
+        return [*changes, *_change_locations(connection, application, enable=True)]
+
+    return _run(connection, application, work)
+
+
+def stop(
+    connection: Connection, application: str, *, receiving_only: bool = False, unenlist: bool = False
+) -> list[Change]:
+    """Disable every receive location, then stop every send port and send port group.
+
+    Messages that still arrive for the ports are suspended. With ``receiving_only`` the ports go on sending. With
+    ``unenlist`` they also lose their subscriptions; their instances stay."""
+
+    def work(connection: Connection) -> list[Change]:
+        changes = _change_locations(connection, application, enable=False)
+        if unenlist:
+            changes += _change_ports(connection, application, "unenlist", PortState.BOUND)
+        elif not receiving_only:
+            changes += _change_ports(connection, application, "stop", PortState.STOPPED)
+        return changes
+
+    return _run(connection, application, work)
+
+
+def _run(connection: Connection, application: str, work: Callable[[Connection], list[Change]]) -> list[Change]:
+    check_application(connection, application)
+    with defer_wake_ups(connection):
+        return operator_transaction(connection, work)
+
+
+def _change_ports(connection: Connection, application: str, operation: str, target: PortState) -> list[Change]:
+    ports = [listing.port for listing in send_ports.list_ports(connection, application=application)]
+    of_application = [("send port", port.name, port.state, send_ports) for port in ports]
+    # A group starts after its members, and stops before them.
+    grouped = [
+        ("send port group", group.name, group.state, groups)
+        for group in groups.list_groups(connection, application=application)
+    ]
+    ordered = [*of_application, *grouped] if operation == "start" else [*grouped, *of_application]
+    changes = []
+    for kind, name, state, module in ordered:
+        # A port without a subscription has nothing to stop.
+        if state is target or (operation == "stop" and state is PortState.BOUND):
+            continue
+        change = getattr(module, operation)(connection, name)
+        changes.append(
+            Change(
+                kind=kind,
+                name=name,
+                before=change.before.name.lower(),
+                after=change.after.name.lower(),
+                resumed=change.resumed,
+            )
+        )
+    return changes
+
+
+def _change_locations(connection: Connection, application: str, *, enable: bool) -> list[Change]:
+    changes = []
+    for listing in receive_locations.list_locations(connection):
+        if listing.application == application and listing.enabled is not enable:
+            (receive_locations.enable if enable else receive_locations.disable)(connection, listing.location)
+            before, after = ("disabled", "enabled") if enable else ("enabled", "disabled")
+            changes.append(Change(kind="location", name=listing.location, before=before, after=after))
+    return changes

@@ -1,0 +1,79 @@
+"""Start and stop an application as a whole: ORS-06."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from postroom import Application, Property, adapters, pipelines
+from postroom.client import Client
+from postroom.errors import NotFound
+from postroom.messagebox.connection import Connection, read_value
+from postroom.operations.deployment import application_states
+from postroom.operations.deployment.apply import apply
+from postroom.operations.ports import send_ports
+from postroom.operations.ports.groups import list_groups
+from postroom.operations.ports.receive_locations import list_locations
+
+Region = Property("Orders.Region", str)
+
+
+def deploy(connection: Connection, home: Path, name: str) -> None:
+    app = Application(name)
+    app.property(Region)
+    app.receive_port(f"{name}In").location(f"{name}Drop", adapters.File(f"{name}-in"), pipeline=pipelines.PassThrough())
+    port = app.send_port(f"{name}Out", adapters.Null(), filter=Region == name)
+    app.send_port_group(f"{name}All", [port], filter=Region == "ALL")
+    apply(connection, app.definition(), home=home)
+
+
+def read_states(connection: Connection, application: str) -> tuple[list[str], list[str], list[bool]]:
+    return (
+        [listing.port.state.name for listing in send_ports.list_ports(connection, application=application)],
+        [group.state.name for group in list_groups(connection, application=application)],
+        [location.enabled for location in list_locations(connection) if location.application == application],
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "states"),
+    [
+        ({}, (["STOPPED"], ["STOPPED"], [False])),
+        ({"receiving_only": True}, (["STARTED"], ["STARTED"], [False])),
+        ({"unenlist": True}, (["BOUND"], ["BOUND"], [False])),
+    ],
+)
+def test_an_application_is_stopped_and_started_as_a_whole(
+    connection: Connection, tmp_path: Path, options: dict[str, bool], states: tuple[list[str], list[str], list[bool]]
+) -> None:
+    running = (["STARTED"], ["STARTED"], [True])
+    deploy(connection, tmp_path, "A")
+    deploy(connection, tmp_path, "B")
+    stopped = application_states.stop(connection, "A", **options)
+    assert read_states(connection, "A") == states
+    assert read_states(connection, "B") == running
+    assert application_states.stop(connection, "A", **options) == []
+    started = application_states.start(connection, "A")
+    assert read_states(connection, "A") == running
+    assert {(change.kind, change.name) for change in started} == {(change.kind, change.name) for change in stopped}
+    assert application_states.start(connection, "A") == []
+
+
+def test_messages_that_arrive_while_it_is_stopped_are_resumed_by_the_start(
+    connection: Connection, database: str, tmp_path: Path
+) -> None:
+    deploy(connection, tmp_path, "A")
+    application_states.stop(connection, "A")
+    with Client(database) as client:
+        client.publish(b"", promoted={Region: "A"})
+    assert read_value(connection, "SELECT count(*) FROM suspended_queue") == 1
+    changes = application_states.start(connection, "A")
+    assert [change.resumed for change in changes if change.kind == "send port"] == [1]
+    assert read_value(connection, "SELECT count(*) FROM work_queue") == 1
+
+
+def test_an_unknown_application_is_refused(connection: Connection, tmp_path: Path) -> None:
+    deploy(connection, tmp_path, "A")
+    with pytest.raises(NotFound, match="no application 'B'"):
+        application_states.stop(connection, "B")
