@@ -48,6 +48,7 @@ FORBIDDEN = [
     "DELETE FROM convoy_set_instances",
     "INSERT INTO correlation_types (property_ids) VALUES ('{1}')",
     "SELECT int_release('{}', '{}')",
+    "SELECT int_delete_released('{}', '{}')",
     "SELECT change_routing()",
     "SELECT set_subscription_state(1, 2::smallint)",
     "SELECT remove_subscription(1)",

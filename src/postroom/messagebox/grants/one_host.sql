@@ -21,7 +21,8 @@ REVOKE ALL ON FUNCTION
     messagebox.change_subscription___HOST__, messagebox.create_convoy_set___HOST__,
     messagebox.complete_instance___HOST__, messagebox.dequeue_in_order___HOST__,
     messagebox.waiting_sinks___HOST__, messagebox.open_sink_batch___HOST__, messagebox.read_sink_messages___HOST__,
-    messagebox.close_sink_batch___HOST__, messagebox.lock_sink_batch___HOST__, messagebox.record_sink_attempt___HOST__,
+    messagebox.complete_sink_batch___HOST__, messagebox.close_sink_batch___HOST__,
+    messagebox.lock_sink_batch___HOST__, messagebox.record_sink_attempt___HOST__,
     messagebox.clear_sink_attempts___HOST__, messagebox.count_attempted_sink_messages___HOST__,
     messagebox.open_program_subscription___HOST__, messagebox.claim_for_program___HOST__,
     messagebox.extend_lease___HOST__
@@ -36,7 +37,8 @@ GRANT EXECUTE ON FUNCTION
     messagebox.change_subscription___HOST__, messagebox.create_convoy_set___HOST__,
     messagebox.complete_instance___HOST__, messagebox.dequeue_in_order___HOST__,
     messagebox.waiting_sinks___HOST__, messagebox.open_sink_batch___HOST__, messagebox.read_sink_messages___HOST__,
-    messagebox.close_sink_batch___HOST__, messagebox.lock_sink_batch___HOST__, messagebox.record_sink_attempt___HOST__,
+    messagebox.complete_sink_batch___HOST__, messagebox.close_sink_batch___HOST__,
+    messagebox.lock_sink_batch___HOST__, messagebox.record_sink_attempt___HOST__,
     messagebox.clear_sink_attempts___HOST__, messagebox.count_attempted_sink_messages___HOST__,
     messagebox.open_program_subscription___HOST__, messagebox.claim_for_program___HOST__,
     messagebox.extend_lease___HOST__

@@ -6,7 +6,8 @@
 -- While queues refer to messages that are not in the spool, counts of parts are not lowered, because the parts of these
 -- messages are unknown.
 -- Locks: SHARE ROW EXCLUSIVE on all logs, in the order in which publishers write them, so that it waits for every
--- transaction that has counted something. Every other transaction counts after this one. The caller has locked the jobs.
+-- transaction that has counted something. Every other transaction counts after this one. The caller has locked the jobs. The same
+-- lock on sink_batches before them: who completes a batch may delete totals without writing to a log.
 -- The queues, the spool and the counts are read whole, and hashed.
 CREATE OR REPLACE FUNCTION messagebox.repair_ref_counts(p_examples integer DEFAULT 10)
 RETURNS TABLE (kind text, problem text, corrected bigint, examples text[])
@@ -17,7 +18,7 @@ DECLARE
     queue text;
     keep_parts boolean;
 BEGIN
-    LOCK TABLE message_ref_count_log_1, message_ref_count_log_2, part_ref_count_log_1, part_ref_count_log_2
+    LOCK TABLE sink_batches, message_ref_count_log_1, message_ref_count_log_2, part_ref_count_log_1, part_ref_count_log_2
         IN SHARE ROW EXCLUSIVE MODE;
     -- Only after the locks: the statements from here on see everything that was counted.
     FOREACH queue IN ARRAY ARRAY['work_queue', 'scheduled_queue', 'suspended_queue'] LOOP

@@ -21,7 +21,7 @@ from psycopg.rows import args_row
 from psycopg.types.numeric import Int8BinaryLoader
 
 from postroom.errors import ClaimLost
-from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.connection import Connection, read_value, transaction
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry, Suspension
 
 #: Limits of a chunk, the messages that a task reads at a time. It has one chunk in memory. The bytes are those of
@@ -87,6 +87,7 @@ class SinkQueue:
         simple = "part_count = 1 AND body IS NOT NULL AND coalesce(lower(charset), 'utf-8') = 'utf-8'"
         self._rows = f"SELECT seq, {simple}, message_id::text, context, body, published_at FROM {read}"
         self._rows_without_body = f"SELECT seq, {simple}, message_id::text, context, NULL, published_at FROM {read}"
+        self._complete = f"SELECT complete_sink_batch_{host}(%s, %s)"
         self._close = f"SELECT close_sink_batch_{host}(%s, %s)"
         self._lock = f"SELECT lock_sink_batch_{host}(%s, %s)"
         self._record = f"SELECT record_sink_attempt_{host}(%s, %s, %s)"
@@ -167,8 +168,10 @@ class SinkQueue:
         """Complete the messages of a written batch, and delete the batch. Return the number of messages."""
 
         def work(connection: Connection) -> int:
-            self._close_batch(connection, batch)
-            return self.queues.complete(connection, batch.batch_id)
+            completed = read_value(connection, self._complete, batch.batch_id, batch.attempt)
+            if completed is None:
+                raise _taken_over_error(batch)
+            return int(completed)
 
         return transaction(connection, work)
 
@@ -190,6 +193,9 @@ class SinkQueue:
         return transaction(connection, work)
 
     def _close_batch(self, connection: Connection, batch: SinkBatch) -> None:
-        row = connection.execute(self._close, (batch.batch_id, batch.attempt)).fetchone()
-        if row is None or not row[0]:
-            raise ClaimLost(f"Another process has taken over batch {batch.number}.")
+        if not read_value(connection, self._close, batch.batch_id, batch.attempt):
+            raise _taken_over_error(batch)
+
+
+def _taken_over_error(batch: SinkBatch) -> ClaimLost:
+    return ClaimLost(f"Another process has taken over batch {batch.number}.")
