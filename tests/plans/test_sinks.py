@@ -99,3 +99,12 @@ def test_completing_a_batch_looks_up_its_messages_and_reads_each_log_at_most_onc
             assert read.entries(f"{table}_pkey") <= 400
             assert read.entries(f"{kind}_ref_count_log_totals_pkey") <= 400
     assert box.count("spool") == box.count("parts") == 2 * MANY - 7 * 200
+
+
+def test_the_search_for_dead_host_instances_skips_the_rows_of_a_batch(box: Box) -> None:
+    box.connection.execute(_FILL, (128, SINK, 1_000))
+    assert QUEUE.open_batch(box.connection, SINK, limit=1_000) is not None
+    with box.connection.transaction(), reads(box.connection) as read:
+        assert box.one("SELECT dead_processes_cleanup()") == 0
+    assert read.whole("default_q") == 0
+    assert read.entries("default_q_claim_id_seq_idx") <= 2

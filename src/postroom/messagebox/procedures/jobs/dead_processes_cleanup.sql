@@ -2,11 +2,13 @@
 -- is dead. Its claims are released, and so are claims that it made while it was declared dead. Returns the number of
 -- released rows. Messages of a sink's batch stay in the batch: the next process that serves the sink writes the same
 -- batch. Claims of programs are released when their lease expires.
--- Locks: tries the advisory lock (7002, id) of each instance for a moment. Index: work_queue_claimed.
+-- Locks: tries the advisory lock (7002, id) of each instance for a moment. Index: work_queue_claimed, from one claim to the next,
+-- so that the rows of a large batch are not read.
 CREATE OR REPLACE FUNCTION messagebox.dead_processes_cleanup(
     p_grace interval DEFAULT '1 second', p_now timestamptz DEFAULT clock_timestamp()
 ) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = messagebox, management, pg_temp SET enable_seqscan = off SET enable_sort = off AS $$
 DECLARE
     instance record;
     -- Just after a server start no instance had the time to reconnect: wait longer.
@@ -35,9 +37,17 @@ BEGIN
     DELETE FROM leases WHERE expires_at NOT BETWEEN p_now AND p_now + length;
     -- An instance is registered before it claims: an instance without a row is not working on any message.
     UPDATE work_queue q SET claim_id = NULL, claimed_by = NULL
-     WHERE q.claim_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM host_instances i WHERE i.id = q.claimed_by)
-       AND NOT EXISTS (SELECT 1 FROM sink_batches b WHERE b.batch_id = q.claim_id)
-       AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.claim_id = q.claim_id);
+     WHERE q.claim_id = ANY (ARRAY(
+           WITH RECURSIVE claims AS (
+               (SELECT w.claim_id FROM work_queue w WHERE w.claim_id IS NOT NULL ORDER BY w.claim_id LIMIT 1)
+               UNION ALL
+               SELECT (SELECT w.claim_id FROM work_queue w WHERE w.claim_id > c.claim_id ORDER BY w.claim_id LIMIT 1)
+                 FROM claims c WHERE c.claim_id IS NOT NULL)
+           SELECT c.claim_id FROM claims c
+            WHERE c.claim_id IS NOT NULL
+              AND NOT EXISTS (SELECT 1 FROM sink_batches b WHERE b.batch_id = c.claim_id)
+              AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.claim_id = c.claim_id)))
+       AND NOT EXISTS (SELECT 1 FROM host_instances i WHERE i.id = q.claimed_by);
     GET DIAGNOSTICS n = ROW_COUNT;
     RETURN released + n;
 END $$;
