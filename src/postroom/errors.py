@@ -15,6 +15,7 @@
     │   │   └── MapFailure         the map of its port failed
     │   ├── AuthenticationFailure  it has no authenticated originator, and its receive port requires one
     │   ├── RoutingFailure     it has no subscribers
+    │   ├── CorrelationFailure it is a response, and no caller waits for it any more
     │   ├── StorageFailure     PostgreSQL does not accept a value of it
     │   │   ├── DuplicateKey       a row with the same key exists
     │   │   └── MissingReference   a row that it refers to does not exist
@@ -240,6 +241,12 @@ class RoutingFailure(MessageFailure):
     """The published message could not be routed because no subscribers were found."""
 
     code = "ROUTING"
+
+
+class CorrelationFailure(MessageFailure):
+    """The response could not be correlated to an existing request."""
+
+    code = "CORRELATION"
 
 
 class StorageFailure(MessageFailure):

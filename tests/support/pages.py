@@ -153,7 +153,14 @@ SET_BY = {
     "BTS.AckSendPortID": "every acknowledgement, promoted",
     "BTS.AckSendPortName": "every acknowledgement, promoted",
     "BTS.AckType": "every acknowledgement, promoted: `ACK` or `NACK`. Without a subscriber it is dropped",
-    "BTS.CorrelationToken": "a publisher; its acknowledgements have it too, promoted",
+    "BTS.CorrelationToken": "a publisher, or a [request](../how-to/two-way-http.md); its acknowledgements and its"
+    " response have it too, promoted",
+    "BTS.EpmRRCorrelationToken": "every [request](../how-to/two-way-http.md) of a two-way receive port, and its"
+    " response, promoted: the token that they share",
+    "BTS.IsRequestResponse": "every request of a two-way receive port, written",
+    "BTS.IsSolicitResponse": "every response of a two-way send port, written",
+    "BTS.RouteDirectToTP": "every response that a caller waits for, promoted",
+    "HTTP.ResponseStatusCode": "every response of a two-way send port, written",
     "BTS.SignatureCertificate": "messages that `components.SMime` has verified, written: the SHA-256 thumbprint of the "
     "signer's certificate",
     "BTS.MessageDestination": "a disassembler of your own, on a document: with `SuspendQueue` the document is "

@@ -16,13 +16,13 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError, DeliveryRefused
-from postroom.message import Message, Part
+from postroom.message import Body, Context, Message, Part
 from postroom.stored_definitions import wrong_fields
 
 
@@ -84,6 +84,23 @@ class BatchSendAdapter(SendAdapter, Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReceivedResponse:
+    """What the receiver of a message has answered. ``context`` has what the adapter writes about it."""
+
+    body: Body
+    context: Context
+
+
+@runtime_checkable
+class SolicitAdapter(SendAdapter, Protocol):
+    """A send adapter whose receiver answers each message, for solicit-response send ports."""
+
+    def solicit(self, message: Message, attempt: Attempt) -> ReceivedResponse:
+        """Send the message like ``send``, and return the whole response."""
+        ...
+
+
 class AdapterDefinition(BaseModel):
     """The adapter of a receive location or send port, as an application declares it. Frozen and serialisable.
 
@@ -103,6 +120,8 @@ class AdapterDefinition(BaseModel):
     reads_rows: ClassVar[bool] = False
     #: The largest batch of messages that the send adapter takes together. Above 1 it is a BatchSendAdapter (DEQ-19).
     max_batch: ClassVar[int] = 1
+    #: True if it can return a response: to the program that it receives from, or of the program that it sends to.
+    can_be_two_way: ClassVar[bool] = False
     #: The unit that a receive location receives, for users.
     intake_unit: ClassVar[str] = "file"
 

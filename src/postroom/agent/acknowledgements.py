@@ -64,6 +64,11 @@ def is_ack_required(context: Context) -> bool:
     return context.get(BTS.AckRequired) is True and not is_acknowledgement(context)
 
 
+def is_waiting(request: Context) -> bool:
+    """Return True if a caller waits for the response to this request."""
+    return BTS.EpmRRCorrelationToken in request
+
+
 @dataclass(frozen=True, kw_only=True)
 class SentMessage:
     """A message that a send port has sent, or has failed to send."""
@@ -74,6 +79,12 @@ class SentMessage:
     port_id: uuid.UUID
     port_name: str
     uri: str | None
+    is_two_way: bool = False
+
+    @property
+    def has_caller(self) -> bool:
+        """True if a caller waits for the response of the port. A NACK goes to the caller (RR-11)."""
+        return self.is_two_way and is_waiting(self.context)
 
     def build_ack(self) -> Message:
         """Return the ACK. It has no content."""
@@ -105,6 +116,8 @@ class SentMessage:
             BTS.CorrelationToken: original.get(BTS.CorrelationToken),
             **promoted,
         }
+        if self.has_caller and ack_type == "NACK":
+            values |= {BTS.EpmRRCorrelationToken: original[BTS.EpmRRCorrelationToken], BTS.RouteDirectToTP: True}
         keys = {prop.key: value for prop, value in values.items() if value is not None}
         # An acknowledgement is not acknowledged itself.
         demoted = {

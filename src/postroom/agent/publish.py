@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -37,6 +37,7 @@ from postroom.messagebox.queues import WakeUp
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import (
     BIGINT,
+    INTEGER,
     SMALLINT,
     UUID,
     Cause,
@@ -226,7 +227,8 @@ class Routes:
         started = np.array([subscriber.started for subscriber in self._subscribers])[self._subscriber_of]
         for host_id in np.unique(host_ids).tolist():
             host = self._matches.host_names[host_id]
-            self._write_work(connection, host, message_ids, np.flatnonzero((host_ids == host_id) & started))
+            for pairs in self._group_by_host_instance(np.flatnonzero((host_ids == host_id) & started)):
+                self._write_work(connection, host, message_ids, pairs)
             stopped = np.flatnonzero((host_ids == host_id) & ~started)
             if len(stopped):
                 write_suspended(
@@ -267,6 +269,16 @@ class Routes:
             self._instance_ids[joins] = np.frombuffer(ids, dtype="V16")[self._subscriber_of[joins]]
         self.locate_convoys(connection)
 
+    def _group_by_host_instance(self, pairs: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+        """Yield the pairs that any host instance may claim, and those of callers that a host instance holds."""
+        if all(subscriber.for_host_instance is None for subscriber in self._subscribers):
+            yield pairs
+            return
+        is_held = np.array([subscriber.for_host_instance is not None for subscriber in self._subscribers])
+        held = is_held[self._subscriber_of[pairs]]
+        yield pairs[~held]
+        yield pairs[held]
+
     def _write_work(
         self,
         connection: Connection,
@@ -274,7 +286,8 @@ class Routes:
         message_ids: Ids,
         pairs: npt.NDArray[np.int64],
     ) -> None:
-        """Write the pairs into a work queue in the order of their messages."""
+        """Write the pairs into a work queue in the order of their messages. All or none of them are for a host
+        instance."""
         if not len(pairs):
             return
         subscriber_of = self._subscriber_of[pairs]
@@ -294,6 +307,9 @@ class Routes:
                 for subscriber in self._subscribers
             ]
             columns.append((SMALLINT, np.array(tasks)[subscriber_of]))
+        if self._subscribers[int(subscriber_of[0])].for_host_instance is not None:
+            host_instances = [subscriber.for_host_instance or 0 for subscriber in self._subscribers]
+            columns.append((INTEGER, np.array(host_instances)[subscriber_of]))
         write_work_queue(connection, host, columns, len(pairs))
 
     def _build_suspended_row(self, message_ids: Ids, pair: int) -> SuspendedRow:

@@ -26,7 +26,7 @@ from postroom.application.source_position import get_caller_position
 from postroom.application.throttling import Throttling
 from postroom.filters.expression import Filter
 from postroom.maps import Map
-from postroom.pipelines import Send
+from postroom.pipelines import ReceivePipeline, Send
 from postroom.properties import Property
 
 if TYPE_CHECKING:
@@ -99,18 +99,27 @@ class Application(Declarations):
         route_failures: bool = False,
         authentication: Authentication = "none",
         maps: Sequence[Map] = (),
+        two_way: bool = False,
+        send_pipeline: Send | None = None,
+        response_maps: Sequence[Map] = (),
     ) -> ReceivePort:
         """Declare a receive port. Its locations follow: ``app.receive_port("OrdersIn").location(...).location(...)``.
 
         With ``route_failures`` a message that cannot be read or routed is published as an error message instead of
         being suspended. ``authentication="drop"`` discards messages without an authenticated originator, ``"keep"``
-        suspends them. ``maps`` run after the receive pipeline, each for one message type."""
+        suspends them. ``maps`` run after the receive pipeline, each for one message type.
+
+        A ``two_way`` port is a request-response port: each caller waits for the response to its request.
+        ``response_maps`` and then the ``send_pipeline`` run before the response is sent to the caller."""
         port = ReceivePort(
             name=name,
             position=get_caller_position(),
             route_failures=route_failures,
             authentication=authentication,
             maps=maps,
+            two_way=two_way,
+            send_pipeline=send_pipeline,
+            response_maps=response_maps,
         )
         self.receive_ports.append(port)
         return port
@@ -131,6 +140,9 @@ class Application(Declarations):
         pipeline: Send | None = None,
         service_window: Schedule | None = None,
         backup: BackupTransport | None = None,
+        two_way: bool = False,
+        receive_pipeline: ReceivePipeline | None = None,
+        response_maps: Sequence[Map] = (),
         renamed_from: str | None = None,
     ) -> DeclaredSendPort:
         """Declare a send port. It receives every message that matches ``filter`` (a Python expression or text) and
@@ -140,7 +152,10 @@ class Application(Declarations):
         error message instead of being suspended. ``maps`` run before the adapter, each for one message type, and after
         them the ``pipeline``: ``pipelines.Send(...)``. The port sends nothing outside its
         ``service_window``. ``backup`` sends what the port could not send after all retries. ``renamed_from`` is the old
-        name of the port, which keeps its messages and its state."""
+        name of the port, which keeps its messages and its state.
+
+        A ``two_way`` port is a solicit-response port: the response of the receiver goes through ``receive_pipeline``
+        and ``response_maps``, and is published. It goes to the caller of the request, and to every other subscriber."""
         port = DeclaredSendPort(
             name=name,
             adapter=adapter,
@@ -155,6 +170,9 @@ class Application(Declarations):
             pipeline=pipeline,
             service_window=service_window,
             backup=backup,
+            two_way=two_way,
+            receive_pipeline=receive_pipeline,
+            response_maps=response_maps,
             renamed_from=renamed_from,
             position=get_caller_position(),
         )

@@ -64,6 +64,9 @@ class DeclaredSendPort:
     pipeline: Send | None
     service_window: Schedule | None
     backup: BackupTransport | None
+    two_way: bool = False
+    receive_pipeline: ReceivePipeline | None = None
+    response_maps: Sequence[Map] = ()
     renamed_from: str | None
     position: SourcePosition
 
@@ -87,6 +90,9 @@ class ReceivePort:
     route_failures: bool = False
     authentication: Authentication = "none"
     maps: Sequence[Map] = ()
+    two_way: bool = False
+    send_pipeline: Send | None = None
+    response_maps: Sequence[Map] = ()
     locations: list[DeclaredLocation] = field(default_factory=list)
 
     def location(

@@ -47,6 +47,9 @@ def define(application: Declarations) -> ApplicationDefinition:
             route_failures=port.route_failures,
             authentication=port.authentication,
             maps=PortMaps.pack(port.maps, port.position.folder),
+            two_way=port.two_way,
+            send_pipeline=(port.send_pipeline or PASS_THRU_TRANSMIT).pack(port.position.folder),
+            response_maps=PortMaps.pack(port.response_maps, port.position.folder),
             locations=tuple(_location_definition(location, spelling) for location in port.locations),
         )
         for port in application.receive_ports
@@ -132,9 +135,19 @@ def _send_port_definition(
         pipeline=(port.pipeline or PASS_THRU_TRANSMIT).pack(port.position.folder),
         service_window=port.service_window,
         backup=port.backup,
+        two_way=port.two_way,
+        receive_pipeline=_receive_pipeline(port),
+        response_maps=PortMaps.pack(port.response_maps, port.position.folder),
         renamed_from=port.renamed_from,
         position=port.position,
     )
+
+
+def _receive_pipeline(port: DeclaredSendPort) -> ReceivePipeline | None:
+    if not port.two_way:
+        return None
+    pipeline = port.receive_pipeline or PassThrough()
+    return pipeline.pack(port.position.folder) if isinstance(pipeline, Receive) else pipeline
 
 
 def _group_definition(group: DeclaredSendPortGroup, known: list[Property]) -> SendPortGroupDefinition:

@@ -106,6 +106,9 @@ class ReceivePortDefinition(_Positioned):
     route_failures: bool = False
     authentication: Authentication = "none"
     maps: PortMaps = NO_MAPS
+    two_way: bool = False
+    send_pipeline: Send = PASS_THRU_TRANSMIT
+    response_maps: PortMaps = NO_MAPS
     locations: tuple[ReceiveLocationDefinition, ...] = ()
 
 
@@ -124,6 +127,9 @@ class SendPortDefinition(_Positioned):
     service_window: Schedule | None = None
     """When the port sends. None: at any time."""
     backup: BackupTransport | None = None
+    two_way: bool = False
+    receive_pipeline: StoredPipeline | None = None
+    response_maps: PortMaps = NO_MAPS
     renamed_from: str | None = None
 
     @field_serializer("filter")

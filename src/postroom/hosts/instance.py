@@ -23,8 +23,11 @@ from postroom.clock import Clock, system_clock
 from postroom.hosts.dequeue.service import BuildService, ServiceContext
 from postroom.hosts.dequeue.subservice import Subservice
 from postroom.hosts.http.locations import HttpLocations
+from postroom.hosts.messaging.callers import Callers
 from postroom.hosts.messaging.endpoint_manager import EndpointManager
 from postroom.hosts.messaging.open_send_ports import BuildAdapter, OpenSendPorts
+from postroom.hosts.messaging.requests import RequestReceiver
+from postroom.hosts.messaging.responses import ResponseDelivery
 from postroom.hosts.registration import LOCK_SOCKET, Registration
 from postroom.hosts.session_watchdog import SessionWatchdog
 from postroom.messagebox.configuration import ServiceClass, check_login_of_host, find_host, read_dequeuing
@@ -120,6 +123,7 @@ class HostInstance:
         self._jobs: JobLoop | None = None
         self._watchdog: SessionWatchdog | None = None
         self._http: HttpLocations | None = None
+        self._callers: Callers | None = None
 
     def start(self) -> None:
         """Register and start to work. Raise NotFound, NotAllowed or Unavailable if that is not possible."""
@@ -146,6 +150,9 @@ class HostInstance:
         ports = OpenSendPorts(
             home=self._home, max_age=self._settings.configuration_age, build_adapter=self._build_adapter
         )
+        subscriptions = ServiceSubscriptions(host, ServiceClass.MESSAGING_IN_PROCESS)
+        callers = Callers(connect=open_connection, subscriptions=subscriptions)
+        self._callers = callers
         self._subservices = [
             Subservice(
                 connect=open_connection,
@@ -157,6 +164,7 @@ class HostInstance:
                     ports=ports,
                     queues=queues,
                     resumed=ResumedInbound(host.name),
+                    responses=ResponseDelivery(callers=callers, queues=queues, subscriptions=subscriptions),
                     clock=self._clock or system_clock,
                 ),
                 memory_queue=self._settings.memory_queue,
@@ -183,6 +191,7 @@ class HostInstance:
                 for service_class, build_service in self._services.items()
             ),
         ]
+        callers.loop.start()
         for subservice in self._subservices:
             subservice.start()
         registration.subservices = self._subservices
@@ -195,7 +204,11 @@ class HostInstance:
         self._watchdog = SessionWatchdog(open_connection)
         self._watchdog.loop.start()
         self._http = HttpLocations(
-            connect=open_connection, host_id=host.host_id, host_instance=host_instance, home=self._home
+            connect=open_connection,
+            host_id=host.host_id,
+            host_instance=host_instance,
+            home=self._home,
+            receiver=RequestReceiver(host=host, host_instance=host_instance, callers=callers, queues=queues),
         )
         self._http.loop.start()
         _log.info("host instance %d of %s has started", host_instance, host.name)
@@ -212,6 +225,10 @@ class HostInstance:
             self._http.loop.join(max(1.0, deadline - time.monotonic()))
             self._http.close(max(1.0, deadline - time.monotonic()))
             self._http = None
+        if self._callers is not None:
+            self._callers.loop.stop()
+            self._callers.loop.join(max(1.0, deadline - time.monotonic()))
+            self._callers.close()
         for subservice in self._subservices:
             subservice.stop(deadline)
         if self._jobs is not None:
@@ -237,6 +254,12 @@ class HostInstance:
         """The HTTP receive locations. Available while the instance runs."""
         assert self._http is not None
         return self._http
+
+    @property
+    def callers(self) -> Callers:
+        """The callers that wait for responses. Available while the instance runs."""
+        assert self._callers is not None
+        return self._callers
 
     @property
     def regained_locks(self) -> int:

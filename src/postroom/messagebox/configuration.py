@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 from psycopg.types.json import Jsonb
 
-from postroom.adapters import AdapterDefinition, PortAdapter, ReceiveAdapter
+from postroom.adapters import AdapterDefinition, HttpReceive, PortAdapter, ReceiveAdapter
 from postroom.adapters.kinds import get_adapter_type, load_port_adapter, load_receive_adapter
 from postroom.application import Schedule, Throttling
 from postroom.errors import DefinitionError, NotAllowed, NotFound, nearest
@@ -81,6 +81,8 @@ class _Endpoint:
     """Contains only the kind for logins that may not read the adapter's settings."""
     maps_json: dict[str, Any] = field(default_factory=dict)
     """The maps of the port. A receive location has the maps of its receive port."""
+    response_json: dict[str, Any] | None = None
+    """How responses are processed. None if the port is one-way."""
 
     @property
     def adapter_kind(self) -> str:
@@ -98,6 +100,15 @@ class _Endpoint:
     @cached_property
     def maps(self) -> PortMaps:
         return self._parse(load_maps, self.maps_json)
+
+    @property
+    def is_two_way(self) -> bool:
+        return self.response_json is not None
+
+    @cached_property
+    def response_maps(self) -> PortMaps:
+        """The maps of responses, if the port is two-way."""
+        return self._parse(load_maps, (self.response_json or {}).get("maps", {}))
 
     def _parse(self, load: Callable[[dict[str, Any]], _T], stored: dict[str, Any]) -> _T:
         try:
@@ -134,6 +145,18 @@ class ReceiveLocation(_Endpoint):
     @cached_property
     def pipeline(self) -> ReceivePipeline:
         return self._parse(load_pipeline, self.pipeline_json)
+
+    @cached_property
+    def send_pipeline(self) -> Send:
+        """The pipeline of responses. The receive port is two-way."""
+        assert self.response_json is not None
+        return self._parse(load_send_pipeline, self.response_json["pipeline"])
+
+    @property
+    def response_timeout(self) -> float:
+        """How many seconds the callers of a two-way location wait."""
+        assert isinstance(self.adapter, HttpReceive), "plan accepts no other adapter"
+        return self.adapter.response_timeout
 
     def receives_at(self, now: datetime) -> bool:
         """Return True if the location is enabled and inside its schedule (ORS-07, ORS-08)."""
@@ -183,6 +206,12 @@ class SendPort(Transport):
     @cached_property
     def pipeline(self) -> Send:
         return self._parse(load_send_pipeline, self.pipeline_json)
+
+    @cached_property
+    def receive_pipeline(self) -> ReceivePipeline:
+        """The pipeline of responses. The port is two-way."""
+        assert self.response_json is not None
+        return self._parse(load_pipeline, self.response_json["pipeline"])
 
 
 def read_hosts(connection: Connection) -> list[Host]:
@@ -265,7 +294,7 @@ def read_receive_locations(connection: Connection, *, host_id: int | None = None
     rows = connection.execute(_with_adapter(connection, "receive_locations"), (host_id,))
     names = (
         *("location_id", "name", "port_id", "port_name", "host_id", "adapter_json", "pipeline_json", "uri"),
-        *("enabled", "route_failures", "authentication", "maps_json"),
+        *("enabled", "route_failures", "authentication", "maps_json", "response_json"),
     )
     return [
         ReceiveLocation(**dict(zip(names, row, strict=True)), schedule=schedule_from_json(stored))
@@ -305,7 +334,7 @@ def read_send_ports(
     names = (
         *("port_id", "name", "host_id", "transport_id", "adapter_json", "uri", "filter", "priority", "retry_count"),
         *("retry_interval", "state", "subscription_id", "route_failures", "description", "maps_json", "pipeline_json"),
-        *("service_window", "backup", "backup_adapter_json"),
+        *("response_json", "service_window", "backup", "backup_adapter_json"),
     )
     return [_to_send_port(dict(zip(names, row, strict=True))) for row in rows]
 

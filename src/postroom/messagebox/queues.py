@@ -140,6 +140,8 @@ class HostQueues:
         self._claim_for_program = f"SELECT * FROM claim_for_program_{host}(%s, %s, %s, %s)"
         self._extend_lease = f"SELECT extend_lease_{host}(%s, %s)"
         self._parts = f"SELECT * FROM read_parts_{host}(%s, %s, %s)"
+        self._store_response = f"SELECT store_response_{host}(%s, %s, %b)"
+        self._read_response = f"SELECT * FROM read_response_{host}(%s)"
         self._fragments = f"SELECT * FROM read_fragments_{host}(%s, %s, %s, %s, %s, %s)"
 
     def dequeue(
@@ -266,6 +268,14 @@ class HostQueues:
             connection, self._insert_error, claimed.claim_id, claimed.seq, error_id, context
         )
         return parts
+
+    def store_response(self, connection: Connection, unit: uuid.UUID, content_type: str, body: bytes) -> None:
+        """Store the response to a request with an idempotency key."""
+        connection.execute(self._store_response, (unit, content_type, body))
+
+    def read_response(self, connection: Connection, unit: uuid.UUID) -> tuple[str, bytes] | None:
+        """Return the content type and the body of a stored response, or None."""
+        return connection.execute(self._read_response, (unit,)).fetchone()
 
     def release(self, connection: Connection, claim_id: uuid.UUID, seqs: Sequence[int] | None = None) -> int:
         """Return these rows, or all rows of the claim, to the queue. Return the number that the claim still had."""

@@ -141,22 +141,24 @@ class ServiceSubscriptions:
         priority: int = 5,
         ordered: bool = False,
         request_response: bool = False,
+        for_host_instance: int | None = None,
     ) -> int:
         """Create an instance subscription: matches are routed to this instance. Return its id.
 
-        The filter consists of equalities that are joined by and.
+        The filter consists of equalities that are joined by and. With ``for_host_instance`` only that host instance
+        claims the matches. After its death the subscription is removed, and its matches are suspended.
         """
         group = _get_equalities(filter)
         return int(
             self._call(
                 connection,
                 "create_instance_subscription",
-                "%s::smallint, %s, %s, %s::smallint, %s, %s::text[], %s::smallint[], %s::text[], %s, %s",
+                "%s::smallint, %s, %s, %s::smallint, %s, %s::text[], %s::smallint[], %s::text[], %s, %s, %s::int",
                 *(self._service_class, service.service_id, service.name, priority, instance_id),
                 [predicate.property.key for predicate in group],
                 [int(predicate.property.value_type) for predicate in group],
                 [value_key(predicate.value) for predicate in group if predicate.value is not None],
-                *(ordered, request_response),
+                *(ordered, request_response, for_host_instance),
             )
         )
 
@@ -198,6 +200,7 @@ def create_subscription(
     service_name: str,
     filter: Filter,
     priority: int,
+    request_response: bool = False,
     group: SendPortGroup | None = None,
 ) -> int:
     """Create a stopped activation subscription in the caller's transaction. Return its id.
@@ -205,7 +208,9 @@ def create_subscription(
     ``group`` is the send port group that the port subscribes through.
     """
     service = SubscribingService(service_id=service_id, name=service_name)
-    subscription_id = ServiceSubscriptions(host, service_class).activate(connection, service, filter, priority=priority)
+    subscription_id = ServiceSubscriptions(host, service_class).activate(
+        connection, service, filter, priority=priority, request_response=request_response
+    )
     if group is not None:
         connection.execute(
             "UPDATE subscriptions SET group_id = %s, group_name = %s WHERE id = %s",

@@ -17,6 +17,9 @@ from postroom.credentials import is_digest, is_password_hash, normalize_digest
 LOOPBACK = "127.0.0.1"
 
 _DEFAULT_MAX_BYTES = 1 << 30
+#: Twenty minutes, as in BizTalk (RR-05).
+_DEFAULT_RESPONSE_TIMEOUT = 1200.0
+_MAX_RESPONSE_TIMEOUT = 86_400.0
 _PATH = re.compile(r"/[!$&'()*+,;=:@%0-9A-Za-z._~/-]*")
 
 
@@ -32,6 +35,9 @@ class HttpReceive(AdapterDefinition):
     folder) the port accepts only TLS. With ``client_ca`` too, a PEM file with authorities, a client needs a certificate
     of one of them. With ``client_certificate="optional"`` it may do without.
 
+    At a two-way receive port it responds with the response to the request, and with 504 if that does not come within
+    ``response_timeout`` seconds.
+
     ``certificates`` maps the SHA-256 thumbprints of client certificates to parties. ``api_keys`` maps
     ``components.key_hash(key)`` to the party of the key. ``users`` maps user names to
     ``adapters.password_hash(password)``. If one of these is declared, a request needs one of the declared certificates,
@@ -40,6 +46,7 @@ class HttpReceive(AdapterDefinition):
     """
 
     transport_type: ClassVar[str] = "HTTP"
+    can_be_two_way: ClassVar[bool] = True
     intake_unit: ClassVar[str] = "interchange"
     #: It claims no files.
     watched_folder: ClassVar[None] = None
@@ -52,6 +59,7 @@ class HttpReceive(AdapterDefinition):
     timeout: float
     client_connections: int
     party_requests: int
+    response_timeout: float = _DEFAULT_RESPONSE_TIMEOUT
     certificate: str | None
     key: str | None
     client_ca: str | None
@@ -70,6 +78,7 @@ class HttpReceive(AdapterDefinition):
         timeout: float = 30.0,
         client_connections: int = 50,
         party_requests: int = 50,
+        response_timeout: float = _DEFAULT_RESPONSE_TIMEOUT,
         certificate: str | os.PathLike[str] | None = None,
         key: str | os.PathLike[str] | None = None,
         client_ca: str | os.PathLike[str] | None = None,
@@ -86,6 +95,7 @@ class HttpReceive(AdapterDefinition):
             max_bytes=max_bytes,
             timeout=timeout,
             client_connections=client_connections,
+            response_timeout=response_timeout,
             party_requests=party_requests,
             certificate=_to_text(certificate),
             key=_to_text(key),
@@ -109,6 +119,11 @@ class HttpReceive(AdapterDefinition):
             found.append(f"client_connections is {self.client_connections}, but must be at least 1.")
         if self.party_requests < 1:
             found.append(f"party_requests is {self.party_requests}, but must be at least 1.")
+        if not 0 < self.response_timeout <= _MAX_RESPONSE_TIMEOUT:
+            found.append(
+                f"response_timeout is {self.response_timeout:g} seconds, but must be above 0 and at most"
+                f" {_MAX_RESPONSE_TIMEOUT:g}."
+            )
         if self.max_bytes < 1:
             found.append(f"max_bytes is {self.max_bytes}, but must be at least 1.")
         if (self.certificate is None) != (self.key is None):

@@ -15,19 +15,24 @@ import urllib3
 from urllib3.exceptions import HTTPError, ProtocolError
 from urllib3.util import make_headers, parse_url
 
-from postroom.adapters.contract import Attempt, get_body
+from postroom.adapters.contract import Attempt, ReceivedResponse, get_body
 from postroom.adapters.http.definition import FROM_ENVIRONMENT, Http, is_header_value
 from postroom.adapters.http.exchange import POOL_CLASSES, Deadline, RequestBody
 from postroom.adapters.url_logins import remove_login
-from postroom.errors import DeliveryFailure, SecretUnavailable
-from postroom.message import Message, Part
+from postroom.errors import DeliveryFailure, DeliveryRefused, SecretUnavailable
+from postroom.message import Bytes, Context, Message, Part
 from postroom.secret_references import Secret, read_value
+from postroom.system_properties import HTTP
 
 # Maximum number of bytes that are read of a response, to reuse the connection and to report why a message failed.
 _RESPONSE_LIMIT = 65_536
 # Seconds to wait for the body of a 2xx response. The status has confirmed the message already.
 _CONFIRMED_SECONDS = 1.0
 _REASON_LENGTH = 500
+# Maximum number of bytes of a response that is published.
+_MAX_SOLICITED = 64 << 20
+# Headers with credentials are not written to the context, which every receiver of the response can read.
+_CREDENTIALS = {"set-cookie", "authorization", "proxy-authenticate", "www-authenticate"}
 
 
 class HttpSender:
@@ -48,6 +53,9 @@ class HttpSender:
 
     def send(self, message: Message, attempt: Attempt) -> None:
         self._client.post(self._definition.url, message, attempt)
+
+    def solicit(self, message: Message, attempt: Attempt) -> ReceivedResponse:
+        return self._client.solicit(self._definition.url, message, attempt)
 
     def close(self) -> None:
         self._client.close()
@@ -106,9 +114,35 @@ class HttpClient:
 
     def post(self, url: str, message: Message, attempt: Attempt) -> None:
         """Return when the server has confirmed the message. Raise DeliveryFailure otherwise."""
+        response, body = self._exchange(url, message, attempt)
+        body.deadline.shorten(_CONFIRMED_SECONDS)
+        _read_response(response)
+        _check_sent(url, response, body)
+
+    def solicit(self, url: str, message: Message, attempt: Attempt) -> ReceivedResponse:
+        """Return the response to the message. Raise DeliveryFailure without a complete 2xx response, and
+        DeliveryRefused if it is too large."""
+        response, body = self._exchange(url, message, attempt)
+        try:
+            data = response.read(_MAX_SOLICITED + 1)
+        except (HTTPError, OSError) as error:
+            response.close()
+            raise DeliveryFailure(f"The response of {url} is incomplete.", why=_describe_error(error)) from error
+        finally:
+            response.release_conn()
+        if len(data) > _MAX_SOLICITED:
+            response.close()
+            raise DeliveryRefused(
+                f"The response of {url} has more than {_MAX_SOLICITED:,} bytes.",
+                hint="Let the receiver return less, and terminate the instance.",
+            )
+        _check_sent(url, response, body)
+        return ReceivedResponse(body=Bytes(data), context=_build_response_context(response))
+
+    def _exchange(self, url: str, message: Message, attempt: Attempt) -> tuple[urllib3.BaseHTTPResponse, RequestBody]:
+        """Send the message. Return the 2xx response, whose body is not read yet."""
         pool = self._get_pool()
-        deadline = Deadline(self._timeout)
-        body = RequestBody(get_body(message), deadline)
+        body = RequestBody(get_body(message), Deadline(self._timeout))
         try:
             response = pool.urlopen(
                 "POST",
@@ -123,18 +157,13 @@ class HttpClient:
         except (HTTPError, OSError) as error:
             what = f"The message could not be sent to {url}."
             raise DeliveryFailure(what, why=_describe_error(error)) from error
-        is_confirmed = 200 <= response.status < 300
-        if is_confirmed:
-            deadline.shorten(_CONFIRMED_SECONDS)
-        text = _read_response(response)
-        if not is_confirmed:
+        if not 200 <= response.status < 300:
             raise DeliveryFailure(
                 f"{url} responded with {response.status} {response.reason or ''}".rstrip() + ".",
-                why=text,
+                why=_read_response(response),
                 hint=_suggest_fix(response),
             )
-        if not body.is_sent:
-            raise DeliveryFailure(f"{url} responded with {response.status} before it had read the whole message.")
+        return response, body
 
     def close(self) -> None:
         self._is_open = False
@@ -152,6 +181,21 @@ class HttpClient:
         headers["Postroom-Message-Id"] = str(message.message_id)
         headers["Postroom-Attempt"] = str(attempt.number)
         return headers
+
+
+def _check_sent(url: str, response: urllib3.BaseHTTPResponse, body: RequestBody) -> None:
+    if not body.is_sent:
+        raise DeliveryFailure(f"{url} responded with {response.status} before it had read the whole message.")
+
+
+def _build_response_context(response: urllib3.BaseHTTPResponse) -> Context:
+    lines = [f"{name}: {value}" for name, value in response.headers.items() if name.lower() not in _CREDENTIALS]
+    return (
+        Context()
+        .write(HTTP.ResponseStatusCode, response.status)
+        .write(HTTP.ContentType, response.headers.get("Content-Type"))
+        .write(HTTP.InboundHttpHeaders, "\r\n".join(lines) or None)
+    )
 
 
 def _read_header(name: str, value: str | Secret) -> str:

@@ -22,7 +22,15 @@ from postroom.agent.publish import PublishBatch, RoutedMessages, RoutingLock, lo
 from postroom.agent.routing.batch_matches import MatchResult
 from postroom.agent.routing.matching import IndexMatcher, Matcher, routing_failure
 from postroom.agent.routing_failure_reports import RoutingFailureReport, write_suspensions
-from postroom.errors import BadValue, DuplicateKey, PublishFailed, PublishResult, RoutingFailure, StateError
+from postroom.errors import (
+    BadValue,
+    DuplicateKey,
+    MessageFailure,
+    PublishFailed,
+    PublishResult,
+    RoutingFailure,
+    StateError,
+)
 from postroom.message import FRAGMENT_SIZE, Message, Part
 from postroom.messagebox.configuration import Host, ServiceClass
 from postroom.messagebox.connection import Connection
@@ -67,10 +75,17 @@ class UnroutableMessages(Exception):
 
 class DirectBatch(PublishBatch):
     """Messages of the direct lane. Their instances and reports derive their ids from ``unit``. A publish with an
-    idempotency key has a digest of its messages."""
+    idempotency key has a digest of its messages. Messages with ``failures`` are not matched."""
 
     def __init__(
-        self, host: Host, messages: Sequence[Message], matcher: Matcher, *, unit: uuid.UUID, digest: bytes | None = None
+        self,
+        host: Host,
+        messages: Sequence[Message],
+        matcher: Matcher,
+        *,
+        unit: uuid.UUID,
+        digest: bytes | None = None,
+        failures: Mapping[int, MessageFailure] | None = None,
     ) -> None:
         self.published: list[Published] = []
         self._host = host
@@ -79,8 +94,8 @@ class DirectBatch(PublishBatch):
         self._unit = unit
         self._digest = digest
         self._login = PublisherLogin()
-        self._bad_values: Mapping[int, BadValue] = {}
-        self._suspended: dict[int, RoutingFailure | BadValue] = {}
+        self._failures: Mapping[int, MessageFailure | BadValue] = failures or {}
+        self._suspended: dict[int, MessageFailure | BadValue] = {}
 
     def insert_in_one_statement(self, connection: Connection) -> bool:
         if self._digest is not None or len(self._messages) != 1 or connection.info.transaction_status is not _IDLE:
@@ -107,9 +122,9 @@ class DirectBatch(PublishBatch):
                 for stored in read_outcome(connection, self._unit, self._digest)["published"]
             ]
             return False
-        self._bad_values = _find_bad_values(self._matcher.value_types(connection), self._messages)
-        if any(not _is_suspended_on_failure(self._messages[row]) for row in self._bad_values):
-            raise PublishFailed(_build_results(self._messages, self._bad_values, {}))
+        self._failures = {**_find_bad_values(self._matcher.value_types(connection), self._messages), **self._failures}
+        if any(not _is_suspended_on_failure(self._messages[row]) for row in self._failures):
+            raise PublishFailed(_build_results(self._messages, self._failures, {}))
         if any(has_originator(message.context) for message in self._messages):
             self._login = self._matcher.login(connection)
             self._messages = [
@@ -123,12 +138,13 @@ class DirectBatch(PublishBatch):
     def match(self, connection: Connection) -> int:
         matches = self._find_subscribers(connection)
         routed = set(matches.rows.tolist())
-        failures: dict[int, RoutingFailure | BadValue] = {
-            row: self._bad_values.get(row) or _to_routing_failure(message, matches.unauthorised_hosts.get(row, ()))
+        failures: dict[int, MessageFailure | BadValue] = {
+            row: self._failures.get(row) or _to_routing_failure(message, matches.unauthorised_hosts.get(row, ()))
             for row, message in enumerate(self._messages)
             # An acknowledgement without subscribers is dropped without a failure or a report (NRF-11).
-            if row not in routed and (row in self._bad_values or not is_acknowledgement(message.context))
+            if row not in routed and (row in self._failures or not is_acknowledgement(message.context))
         }
+        failures |= self.find_more_failures(matches)
         rejected = {
             row: failure for row, failure in failures.items() if not _is_suspended_on_failure(self._messages[row])
         }
@@ -156,11 +172,15 @@ class DirectBatch(PublishBatch):
         self.hosts = self._routed.routes.hosts
         return matches.version
 
+    def find_more_failures(self, matches: MatchResult) -> Mapping[int, MessageFailure]:
+        """Return failures of messages that may have subscribers nevertheless. They are suspended, too."""
+        return {}
+
     def _find_subscribers(self, connection: Connection) -> MatchResult:
-        """Match the messages without bad values. A message with a bad value has no subscribers."""
-        if not self._bad_values:
+        """Match the messages that have not failed. A message that has failed has no subscribers."""
+        if not self._failures:
             return self._matcher.match(connection, self._messages)
-        good = [row for row in range(len(self._messages)) if row not in self._bad_values]
+        good = [row for row in range(len(self._messages)) if row not in self._failures]
         return self._matcher.match(connection, [self._messages[row] for row in good]).with_rows(good)
 
     # -- writing -----------------------------------------------------------------------------------------------
@@ -192,7 +212,7 @@ class DirectBatch(PublishBatch):
 
     def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
         self._routed.write(connection, lock, suspended=list(self._suspended))
-        rows = [self._build_suspended_row(row, failure) for row, failure in self._suspended.items()]
+        rows = [self.build_suspended_row(row, failure) for row, failure in self._suspended.items()]
         write_suspensions(connection, self._host.name.lower(), lock, rows=rows, reports=self._build_reports())
         self._store_answer(connection)
 
@@ -211,7 +231,7 @@ class DirectBatch(PublishBatch):
 
     # -- failures ----------------------------------------------------------------------------------------------
 
-    def _reject(self, failures: Mapping[int, RoutingFailure | BadValue]) -> UnroutableMessages:
+    def _reject(self, failures: Mapping[int, MessageFailure | BadValue]) -> UnroutableMessages:
         unit = uuid.uuid4()  # not that of the publish, which can be repeated and fail again
         reports = {
             row: self._build_report(row, failure, unit=unit, number=row, related=None)
@@ -238,7 +258,7 @@ class DirectBatch(PublishBatch):
     def _instance_id(self, row: int) -> uuid.UUID:
         return derive_id(self._unit, IdKind.INSTANCE, self._number(row))
 
-    def _build_suspended_row(self, row: int, failure: RoutingFailure | BadValue) -> SuspendedRow:
+    def build_suspended_row(self, row: int, failure: MessageFailure | BadValue) -> SuspendedRow:
         return SuspendedRow(
             message_id=self._messages[row].message_id,
             instance_id=self._instance_id(row),
@@ -248,7 +268,7 @@ class DirectBatch(PublishBatch):
             task=QueueTask.PUBLISH,
             cause=Cause.FAILURE,
             error_code=failure.code,
-            error_description=str(failure) if isinstance(failure, RoutingFailure) else failure.what,
+            error_description=failure.what if isinstance(failure, BadValue) else str(failure),
             resumable=isinstance(failure, RoutingFailure)
             and not is_suspended_as_non_resumable(self._messages[row].context),
         )
@@ -314,7 +334,7 @@ def _get_inline_data(part: Part) -> bytes | None:
 
 def _build_results(
     messages: Sequence[Message],
-    failures: Mapping[int, RoutingFailure | BadValue],
+    failures: Mapping[int, MessageFailure | BadValue],
     report_ids: Mapping[int, uuid.UUID],
 ) -> list[PublishResult]:
     return [

@@ -67,10 +67,10 @@ def find_instance_subscribers(
         ([correlation_hash(correlation) for correlation in wanted],),
     )
     found = []
-    for _, type_id, values, *of_subscription in rows:
+    for _, type_id, values, *of_subscription, for_host_instance in rows:
         matched = wanted.get((type_id, tuple(values)))
         if matched is not None:  # otherwise another correlation with the same hash
-            found.append((Subscriber.from_row([*of_subscription, None, None, None]), matched))
+            found.append((Subscriber.from_row([*of_subscription, None, None, None, for_host_instance]), matched))
     return found
 
 

@@ -6,6 +6,7 @@ a publish compares the version under the routing lock (``lock_routing``) before 
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,12 +52,14 @@ class Subscriber:
     instance_id: uuid.UUID | None = None
     #: Of an activation subscription that keeps convoys together.
     convoy_set_id: int | None = None
+    #: Of a request that waits for its response: the host instance that holds the caller.
+    for_host_instance: int | None = None
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> Subscriber:
         """Return a subscriber from the columns that all queries for subscriptions share, in their order."""
         subscription_id, host_id, service_class, service_id, name, priority, state, *others = row
-        instance_id, convoy_set_id, group_id, group_name = others
+        instance_id, convoy_set_id, group_id, group_name, for_host_instance = others
         return cls(
             subscription_id=subscription_id,
             host_id=host_id,
@@ -69,6 +72,7 @@ class Subscriber:
             convoy_set_id=convoy_set_id,
             group_id=group_id,
             group_name=group_name,
+            for_host_instance=for_host_instance,
         )
 
     @property
@@ -98,6 +102,8 @@ class RoutingTable:
         #: The property keys that keep convoys together, by convoy set.
         self.convoy_sets: dict[int, tuple[str, ...]] = {}
         self._index = SubscriptionIndex()
+        #: Threads that share the table hold it while they match, and wait for no lock of the database meanwhile.
+        self.lock = threading.RLock()
 
     def match_in_pieces(self, columns: Columns, rows: int) -> Iterator[Piece]:
         """Yield the matches of a batch for consecutive ranges of messages, ordered by row and id."""
@@ -117,6 +123,10 @@ class RoutingTable:
 
         The table changes only after everything is read, so an interrupted call changes nothing. Rows may be newer than
         the version that was read. The next call reads them again, with the same result."""
+        with self.lock:
+            self._catch_up(connection)
+
+    def _catch_up(self, connection: Connection) -> None:
         row = connection.execute("SELECT version, rebuild_below FROM routing_version").fetchone()
         assert row is not None
         version, rebuild_below = row

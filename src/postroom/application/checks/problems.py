@@ -19,6 +19,7 @@ from postroom.application.checks.fields import (
 from postroom.application.checks.groups import group_problems
 from postroom.application.checks.properties import list_known_properties, property_problems
 from postroom.application.checks.transports import schedule_problems, transport_problems
+from postroom.application.checks.two_way import two_way_receive_problems, two_way_send_problems
 from postroom.application.declarations import Declarations, DeclaredHost, DeclaredLocation, DeclaredSendPort
 from postroom.application.definition import DEFAULT_HOST, Authentication
 from postroom.application.source_position import SourcePosition
@@ -57,6 +58,7 @@ def find_declaration_problems(application: Declarations) -> list[Problem]:
             texts.append(f"authentication is {receive_port.authentication!r}, but must be one of {choices}.")
         texts += map_problems(receive_port.maps, receive_port.position.folder)
         texts += bulk_map_problems(receive_port)
+        texts += two_way_receive_problems(receive_port)
         add(receive_port.position, (f"{_label('receive port', receive_port)}: {text}" for text in texts))
         add(receive_port.position, name_problems("receive port", receive_port.name))
     for location in locations:
@@ -190,6 +192,7 @@ def _send_port_problems(port: DeclaredSendPort, hosts: Collection[str], known: l
             yield "pipeline: a sink writes the bodies of messages as they are; it cannot have a send pipeline."
     elif port.pipeline is not None:
         yield f"{port.pipeline!r} is not a send pipeline; write pipelines.Send(...)."
+    yield from two_way_send_problems(port)
 
 
 def _route_failures_problems(route_failures: object) -> Iterator[str]:

@@ -42,18 +42,14 @@ def find_uses(application: Declarations) -> Iterator[Use]:
             if isinstance(prop, Property) and not isinstance(prop, DistinguishedField):
                 yield Use(property=prop, position=host.position, makes_known=True)
     for receive_port in application.receive_ports:
-        # An argument that is not a list of maps is reported by another check.
-        for port_map in receive_port.maps if isinstance(receive_port.maps, list | tuple) else ():
-            for prop in port_map.may_promote if isinstance(port_map, Map) else ():
-                if not isinstance(prop, DistinguishedField):
-                    yield Use(property=prop, position=receive_port.position, makes_known=True)
+        yield from _find_map_promotions(receive_port.maps, receive_port.position)
         for location in receive_port.locations:
             if isinstance(location.pipeline, ReceivePipeline):
-                for prop in location.pipeline.promotes:
-                    if isinstance(prop, DistinguishedField):
-                        continue  # written, not promoted: filters cannot compare it
-                    yield Use(property=prop, position=location.position, makes_known=True)
+                yield from _find_promotions(location.pipeline, location.position)
     for port in application.send_ports:
+        if isinstance(port.receive_pipeline, ReceivePipeline):
+            yield from _find_promotions(port.receive_pipeline, port.position)
+        yield from _find_map_promotions(port.response_maps, port.position)
         if isinstance(port.adapter, AnySink):
             for prop in port.adapter.properties:
                 if not isinstance(prop, DistinguishedField):
@@ -66,6 +62,20 @@ def find_uses(application: Declarations) -> Iterator[Use]:
         if isinstance(filtered.filter, Filter):
             for prop in list_compared_properties(filtered.filter):
                 yield Use(property=prop, position=filtered.position, makes_known=False)
+
+
+def _find_map_promotions(maps: object, position: SourcePosition) -> Iterator[Use]:
+    # An argument that is not a list of maps is reported by another check.
+    for port_map in maps if isinstance(maps, list | tuple) else ():
+        for prop in port_map.may_promote if isinstance(port_map, Map) else ():
+            if not isinstance(prop, DistinguishedField):
+                yield Use(property=prop, position=position, makes_known=True)
+
+
+def _find_promotions(pipeline: ReceivePipeline, position: SourcePosition) -> Iterator[Use]:
+    for prop in pipeline.promotes:
+        if not isinstance(prop, DistinguishedField):  # it is written, not promoted: filters cannot compare it
+            yield Use(property=prop, position=position, makes_known=True)
 
 
 def list_compared_properties(filter: Filter) -> Iterator[Property]:

@@ -16,6 +16,8 @@ from postroom.background_loop import BackgroundLoop
 from postroom.errors import DefinitionError
 from postroom.hosts.http.requests import HttpRequests, Locations
 from postroom.hosts.http.shared_connections import SharedConnections
+from postroom.hosts.http.two_way import TwoWayRequests
+from postroom.hosts.messaging.requests import RequestReceiver
 from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.running_processes import read_routing_version, report_configuration
@@ -64,13 +66,16 @@ class HttpLocations:
     A disabled location responds with 503, so that its senders retry later.
     """
 
-    def __init__(self, *, connect: Connect, host_id: int, host_instance: int, home: Path) -> None:
+    def __init__(
+        self, *, connect: Connect, host_id: int, host_instance: int, home: Path, receiver: RequestReceiver
+    ) -> None:
         self._host_id = host_id
         self._host_instance = host_instance
         self._home = home
         self._throttle = ThrottleWatch(host_id)
         self._configuration = LazyConnection(connect)
         self._connections = SharedConnections(connect, _CONNECTIONS)
+        self._two_way = TwoWayRequests(self._connections, receiver)
         self._event_loop = EventLoopThread()
         self._workers = WorkerPool(threads=_CONNECTIONS, max_waiting=_MAX_WAITING_CALLS)
         self._open: dict[Listener, _OpenListener] = {}
@@ -128,7 +133,7 @@ class HttpLocations:
                 self._listen(listener, locations)
 
     def _listen(self, listener: Listener, locations: Locations) -> None:
-        requests = HttpRequests(self._connections, self._throttle, self._workers)
+        requests = HttpRequests(self._connections, self._throttle, self._workers, self._two_way)
         requests.locations = locations
         try:
             # The versions first: a file that changes now is read again at the next poll.

@@ -1,4 +1,7 @@
-"""Handles HTTP requests of a host: stores each interchange in the inbox, and responds with 202 or an error."""
+"""Handles HTTP requests of a host: stores each interchange in the inbox, and responds with 202 or an error.
+
+The requests of two-way locations are published at once, and their clients wait for the response (two_way.py).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import logging
 import math
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 
 from postroom.adapters.http.authentication import Authentication, Sender, parse_basic
 from postroom.adapters.http.event_loop import WorkerPool
@@ -24,7 +27,8 @@ from postroom.agent.idempotency import interchange_for_key, start_request_digest
 from postroom.clock import Clock, system_clock
 from postroom.credentials import HASHED, KEY_HEADER, PasswordCheck, key_hash
 from postroom.errors import BadValue, KeyReused, MissingReference, NotAllowed, Unavailable
-from postroom.hosts.http.shared_connections import SharedConnections
+from postroom.hosts.http.shared_connections import CONNECTION_TIMEOUT, SharedConnections
+from postroom.hosts.http.two_way import TwoWayRequests
 from postroom.message import Body, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
@@ -39,7 +43,6 @@ _log = logging.getLogger(__name__)
 #: Headers with credentials are not written to the context, which every receiver of the message can read.
 _CREDENTIALS = {"authorization", "cookie", "proxy-authorization"}
 _MAX_KEY_LENGTH = 256
-_CONNECTION_TIMEOUT = 10.0
 #: The maximum size of a body that is kept in memory. Many clients send at once, so it is small.
 _MAX_IN_MEMORY = 1 << 17
 _UNAVAILABLE_RETRY_SECONDS, _DISABLED_RETRY_SECONDS, _PARTY_RETRY_SECONDS = 5, 30, 1
@@ -62,10 +65,12 @@ class HttpRequests:
         connections: SharedConnections,
         throttle: ThrottleWatch,
         workers: WorkerPool,
+        two_way: TwoWayRequests,
         *,
         clock: Clock = system_clock,
     ) -> None:
         self._connections = connections
+        self._two_way = two_way
         self._clock = clock
         self._throttle = throttle
         self._workers = workers
@@ -75,7 +80,7 @@ class HttpRequests:
         self._party_requests: Counter[str | None] = Counter()
         self.locations: Locations = {}
 
-    async def __call__(self, request: Request) -> Response:
+    async def __call__(self, request: Request) -> Response | Awaitable[Response]:
         location = self.locations.get(request.path)
         if location is None:
             return build_error_response(404, f"There is no receive location at {request.path}.")
@@ -145,12 +150,13 @@ class HttpRequests:
         return await self._workers.run(self._read_throttle, location_id)
 
     def _read_throttle(self, location_id: uuid.UUID) -> Throttle | None:
-        with self._connections.borrow(_CONNECTION_TIMEOUT) as connection:
+        with self._connections.borrow(CONNECTION_TIMEOUT) as connection:
             return self._throttle.current(connection, location_id)
 
     async def _accept(
         self, location: ReceiveLocation, max_bytes: int, request: Request, sender: Sender | None
-    ) -> Response:
+    ) -> Response | Awaitable[Response]:
+        """Return the 202 of a stored interchange, or the response that the client of a two-way location waits for."""
         announced = request.header("content-length")
         if announced is not None and int(announced) > max_bytes:
             raise RequestFailed(413, f"The body has {announced} bytes; the maximum is {max_bytes}.")
@@ -162,7 +168,12 @@ class HttpRequests:
             raise RequestFailed(400, error.what) from None
         # Read the whole body first: a slow client must not block a thread, a connection and a transaction.
         body = await read_body(request, max_bytes, digest, self._workers)
-        await self._workers.run(self._store, location, interchange_id, context, body, digest)
+        key_digest = None if digest is None else digest.digest()
+        if location.is_two_way:
+            publish = self._two_way.publish
+            caller = await self._workers.run(publish, location, interchange_id, context, body, key_digest)
+            return self._two_way.wait(caller)
+        await self._workers.run(self._store, location, interchange_id, context, body, key_digest)
         return Response(
             status=202,
             content={"interchange_id": str(interchange_id)},
@@ -175,10 +186,10 @@ class HttpRequests:
         interchange_id: uuid.UUID,
         context: Context,
         body: Body,
-        digest: hashlib.blake2b | None,
+        digest: bytes | None,
     ) -> None:
-        with self._connections.borrow(_CONNECTION_TIMEOUT) as connection:
-            _store(connection, location, interchange_id, context, body, None if digest is None else digest.digest())
+        with self._connections.borrow(CONNECTION_TIMEOUT) as connection:
+            _store(connection, location, interchange_id, context, body, digest)
 
 
 def build_context(request: Request, sender: Sender | None = None) -> Context:

@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from postroom.errors import Unavailable
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
 
+#: How long a request waits for a free connection, in seconds.
+CONNECTION_TIMEOUT = 10.0
+
 
 class SharedConnections:
     """At most ``size`` connections, opened at their first use. The last used connection is used first."""

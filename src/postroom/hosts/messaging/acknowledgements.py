@@ -36,7 +36,7 @@ class Acknowledgements:
 
     def is_nack_wanted(self, connection: Connection, sent: SentMessage) -> bool:
         """Return True if somebody may receive a NACK about the message."""
-        return not is_acknowledgement(sent.context) and self._has_subscribers(connection)
+        return not is_acknowledgement(sent.context) and (sent.has_caller or self._has_subscribers(connection))
 
     def complete(self, connection: Connection, claimed: ClaimedMessage, sent: SentMessage) -> None:
         """Complete a message and publish its ACK. Raise ClaimLost if another host instance has the claim."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -12,13 +10,15 @@ from typing import NamedTuple, cast
 from postroom.adapters import Attempt
 from postroom.adapters.contract import BatchSendAdapter, Outgoing
 from postroom.agent.resuming import ResumedInbound
-from postroom.backoff import Backoff
 from postroom.clock import Clock, system_clock
-from postroom.errors import ClaimLost, PostroomError, ReadInterrupted, Unavailable
+from postroom.errors import ClaimLost, PostroomError, ReadInterrupted
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
 from postroom.hosts.messaging.acknowledgements import Acknowledgements
 from postroom.hosts.messaging.failures import MessagingFailures, describe_sent
 from postroom.hosts.messaging.open_send_ports import OpenSendPort, OpenSendPorts, OpenTransport
+from postroom.hosts.messaging.responses import ResponseDelivery
+from postroom.hosts.messaging.sent_messages import retry_while_unavailable
+from postroom.hosts.messaging.solicits import Solicits
 from postroom.hosts.messaging.transports import wait_for_service_window
 from postroom.message import Message
 from postroom.messagebox.configuration import Host, SendPort, read_removed_name
@@ -30,8 +30,6 @@ from postroom.system_properties import BTS
 
 _DELIVER = QueueTask.DELIVER
 _ACK_REQUIRED = BTS.AckRequired.key
-_ACK_BACKOFF = Backoff(first=0.1, longest=5.0)
-_ACK_RETRIES = 8
 
 
 class EndpointManager:
@@ -44,11 +42,14 @@ class EndpointManager:
         ports: OpenSendPorts,
         queues: HostQueues,
         resumed: ResumedInbound,
+        responses: ResponseDelivery,
         clock: Clock = system_clock,
     ) -> None:
         self._ports = ports
         self._queues = queues
         self._resumed = resumed
+        self._responses = responses
+        self._solicits = Solicits(host, queues)
         self._clock = clock
         self._acknowledgements = Acknowledgements(host, queues, clock)
         self._failures = MessagingFailures(queues, self._acknowledgements, clock)
@@ -61,11 +62,7 @@ class EndpointManager:
         if claimed.task == _DELIVER:
             return self._deliver(claimed, connections)
         if claimed.task == QueueTask.JOIN_INSTANCE:
-            return Suspension(
-                code="NO_RECEIVER",
-                description="This host instance has no service for the instance that the message belongs to.\n"
-                "Resume it when a host instance with the service runs.",
-            )
+            return self._responses.deliver(claimed, connections)
         return self._receive(claimed, connections)
 
     def close(self) -> None:
@@ -91,6 +88,9 @@ class EndpointManager:
             prepared = self._prepare_send(port, claimed, connections)
             if not isinstance(prepared, _PreparedSend):
                 return prepared
+            if port.port.is_two_way:
+                adapter = prepared.transport.shared.get_open()
+                return self._solicits.send(port.port, claimed, adapter, prepared.message, prepared.attempt, connections)
             if prepared.message is not None:
                 prepared.transport.shared.get_open().send(prepared.message, prepared.attempt)
             return self._finish(port, claimed, connections)
@@ -151,23 +151,17 @@ class EndpointManager:
         return self._failures.handle_send_failure(port.port, claimed, connections, error)
 
     def _acknowledge(self, port: SendPort, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
-        """Complete a sent message, with an ACK if its publisher wants one.
-
-        A MessageBox that is unavailable is tried again for some seconds, because a retry would send the message
-        again."""
+        """Complete a sent message, with an ACK if its publisher wants one."""
         sent = describe_sent(port, claimed)
-        for failures in itertools.count(1):
-            try:
-                connection = connections.get_writing()
-                if sent is None or not self._acknowledgements.is_ack_wanted(connection, sent):
-                    return Disposition.COMPLETE
-                self._acknowledgements.complete(connection, claimed, sent)
-                break
-            except Unavailable:
-                if failures > _ACK_RETRIES:
-                    raise
-                time.sleep(_ACK_BACKOFF.delay(failures))
-        return Disposition.FINISHED
+
+        def complete() -> Outcome:
+            connection = connections.get_writing()
+            if sent is None or not self._acknowledgements.is_ack_wanted(connection, sent):
+                return Disposition.COMPLETE
+            self._acknowledgements.complete(connection, claimed, sent)
+            return Disposition.FINISHED
+
+        return retry_while_unavailable(complete)
 
     def _receive(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         def complete(connection: Connection) -> None:

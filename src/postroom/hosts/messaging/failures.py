@@ -139,6 +139,7 @@ def describe_sent(port: SendPort, claimed: ClaimedMessage) -> SentMessage | None
         context=StoredContext(claimed.context, {}, claimed.originator),
         port_id=port.port_id,
         port_name=port.name,
+        is_two_way=port.is_two_way,
         uri=_get_endpoint(choose_transport(port, claimed), claimed.context).uri,
     )
 

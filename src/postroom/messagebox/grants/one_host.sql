@@ -1,6 +1,7 @@
 -- Every host, and every administrator, can insert references to messages into the queues of host __HOST__. Neither can
 -- change the rows. The columns of the claim are not in the grant.
-GRANT INSERT (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task)
+GRANT INSERT (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task,
+              for_host_instance)
     ON messagebox.__HOST___q TO __HOSTS_ROLE__, __ADMINISTRATORS_ROLE__;
 GRANT INSERT (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task, resumable,
               cause, error_code, error_description, adapter, uri, related_instance_id, last_related_instance_id,
@@ -25,7 +26,8 @@ REVOKE ALL ON FUNCTION
     messagebox.lock_sink_batch___HOST__, messagebox.record_sink_attempt___HOST__,
     messagebox.clear_sink_attempts___HOST__, messagebox.count_attempted_sink_messages___HOST__,
     messagebox.open_program_subscription___HOST__, messagebox.claim_for_program___HOST__,
-    messagebox.extend_lease___HOST__
+    messagebox.extend_lease___HOST__,
+    messagebox.store_response___HOST__, messagebox.read_response___HOST__
     FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
     messagebox.create_subscription___HOST__, messagebox.insert_predicate___HOST__, messagebox.dequeue_messages___HOST__,
@@ -41,5 +43,6 @@ GRANT EXECUTE ON FUNCTION
     messagebox.lock_sink_batch___HOST__, messagebox.record_sink_attempt___HOST__,
     messagebox.clear_sink_attempts___HOST__, messagebox.count_attempted_sink_messages___HOST__,
     messagebox.open_program_subscription___HOST__, messagebox.claim_for_program___HOST__,
-    messagebox.extend_lease___HOST__
+    messagebox.extend_lease___HOST__,
+    messagebox.store_response___HOST__, messagebox.read_response___HOST__
     TO __ROLE__, __ADMINISTRATORS_ROLE__;

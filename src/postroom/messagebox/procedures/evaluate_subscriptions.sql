@@ -25,8 +25,9 @@ BEGIN
                                 WHERE a.host_id = s.host_id AND a.property_key = m.property_key AND a.value = m.value))
     ), queued AS (
         INSERT INTO work_queue (host_id, message_id, subscription_id, service_class, service_id, instance_id,
-                                priority, task, enqueued_at)
-        SELECT host_id, p_message_id, id, service_class, service_id, the_instance, priority, the_task, p_now
+                                priority, task, enqueued_at, for_host_instance)
+        SELECT host_id, p_message_id, id, service_class, service_id, the_instance, priority, the_task, p_now,
+               for_host_instance
           FROM found WHERE state = 1 ORDER BY id
         RETURNING 1
     ), suspended AS (

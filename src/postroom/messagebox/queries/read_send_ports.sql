@@ -2,7 +2,7 @@
 -- for those who may not read it, and __BACKUP_ADAPTER__ is that of the backup transport.
 -- Indexes: none needed; there are few.
 SELECT id, name, host_id, transport_id, __ADAPTER__, uri, filter, priority, retry_count, retry_interval, state,
-       subscription_id, route_failures, description, maps, pipeline, service_window, backup,
+       subscription_id, route_failures, description, maps, pipeline, response, service_window, backup,
        __BACKUP_ADAPTER__
   FROM management.send_ports
  WHERE host_id = coalesce(%(host_id)s, host_id) AND (%(ids)s::uuid[] IS NULL OR id = ANY (%(ids)s))

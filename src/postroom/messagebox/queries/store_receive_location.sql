@@ -1,12 +1,14 @@
 -- Store a receive location as declared. An existing receive location keeps its id, stays enabled or disabled, and keeps
 -- its schedule if none is declared.
 -- Index: receive_locations (name).
-INSERT INTO receive_locations (id, receive_port_id, host_id, name, adapter, pipeline, maps, uri, enabled, schedule)
+INSERT INTO receive_locations (id, receive_port_id, host_id, name, adapter, pipeline, maps, response, uri,
+                               enabled, schedule)
 VALUES (%(id)s, (SELECT id FROM receive_ports WHERE name = %(port)s), %(host_id)s, %(name)s, %(adapter)s, %(pipeline)s,
-        %(maps)s, %(uri)s, %(enabled)s, %(schedule)s)
+        %(maps)s, %(response)s, %(uri)s, %(enabled)s, %(schedule)s)
     ON CONFLICT (name) DO UPDATE
        SET former_host_ids = array_remove(receive_locations.former_host_ids || receive_locations.host_id,
                                           excluded.host_id),
            receive_port_id = excluded.receive_port_id, host_id = excluded.host_id, adapter = excluded.adapter,
-           pipeline = excluded.pipeline, maps = excluded.maps, uri = excluded.uri,
+           pipeline = excluded.pipeline, maps = excluded.maps, response = excluded.response,
+           uri = excluded.uri,
            schedule = coalesce(excluded.schedule, receive_locations.schedule)

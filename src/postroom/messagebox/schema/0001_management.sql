@@ -103,6 +103,7 @@ CREATE TABLE management.receive_locations (
     adapter_kind     text GENERATED ALWAYS AS (adapter ->> 'kind') STORED,   -- for those who may not read the adapter
     pipeline         jsonb NOT NULL,
     maps             jsonb NOT NULL DEFAULT '{"maps": [], "files": {}}',     -- maps of the receive port, with the files they need
+    response         jsonb,                                         -- null: one-way. The pipeline and the maps of responses
     uri              text NOT NULL,                                 -- BTS.InboundTransportLocation
     enabled          boolean NOT NULL DEFAULT true,
     schedule         jsonb,                                         -- when it receives messages; null: always
@@ -123,6 +124,7 @@ CREATE TABLE management.send_ports (
     filter           text,
     maps             jsonb NOT NULL DEFAULT '{"maps": [], "files": {}}',     -- with the files they need
     pipeline         jsonb NOT NULL DEFAULT '{"kind": "send"}',     -- with the files that its components need
+    response         jsonb,                                         -- null: one-way. The pipeline and the maps of responses
     priority         smallint NOT NULL DEFAULT 5 CHECK (priority BETWEEN 1 AND 10),
     retry_count      integer NOT NULL DEFAULT 3 CHECK (retry_count BETWEEN 0 AND 1000),
     retry_interval   interval NOT NULL DEFAULT '5 min' CHECK (retry_interval >= '0'),

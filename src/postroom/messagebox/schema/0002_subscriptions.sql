@@ -15,6 +15,14 @@ CREATE TABLE messagebox.correlation_types (
     id            integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     property_ids  integer[] NOT NULL UNIQUE CHECK (cardinality(property_ids) >= 1)      -- in ascending order
 );
+-- Responses correlate by these properties (RR-02). The type exists from the start: a new type changes the routing, and a request
+-- must not wait for the exclusive routing lock.
+WITH token AS (
+    INSERT INTO management.properties (key, value_type)
+    VALUES ('BTS#EpmRRCorrelationToken', 1),
+           ('BTS#RouteDirectToTP', 5)
+    RETURNING id)
+INSERT INTO messagebox.correlation_types (property_ids) SELECT array_agg(id ORDER BY id) FROM token;
 
 -- Convoy sets: the properties that identify the messages of one convoy (ORC-20).
 CREATE TABLE messagebox.convoy_sets (
@@ -66,6 +74,8 @@ CREATE TABLE messagebox.subscriptions (
     first_seq            bigint NOT NULL DEFAULT 1,
     group_id             uuid,                         -- the send port group whose filter it has; the service is the member
     group_name           text,
+    -- Of a request that waits for its response: the host instance that holds the caller. Only this one gets the response (RR-03).
+    for_host_instance    integer,
     CONSTRAINT instance_or_activation CHECK (
         CASE WHEN instance_id IS NULL
              THEN num_nonnulls(correlation_type_id, correlation_values, correlation_hash) = 0
@@ -83,6 +93,9 @@ CREATE INDEX subscriptions_correlation ON messagebox.subscriptions (correlation_
     WHERE instance_id IS NOT NULL AND removed_at IS NULL;
 -- The subscriptions of an instance, when it completes.
 CREATE INDEX subscriptions_instance ON messagebox.subscriptions (instance_id) WHERE instance_id IS NOT NULL;
+-- The requests that wait at host instances that are dead.
+CREATE INDEX subscriptions_host_instance ON messagebox.subscriptions (for_host_instance)
+    WHERE for_host_instance IS NOT NULL AND removed_at IS NULL;
 -- The job that purges removed subscriptions.
 CREATE INDEX subscriptions_removed ON messagebox.subscriptions (removed_at) WHERE removed_at IS NOT NULL;
 -- `explain` reads all activation subscriptions, among millions of instance subscriptions.

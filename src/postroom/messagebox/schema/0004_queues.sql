@@ -22,7 +22,8 @@ CREATE TABLE messagebox.work_queue (
     enqueued_at      timestamptz NOT NULL DEFAULT now(),
     counted_in       xid8 NOT NULL DEFAULT pg_current_xact_id(),  -- the transaction that counted the reference (0005)
     claim_id         uuid,                               -- null: not claimed
-    claimed_by       integer                             -- the host instance
+    claimed_by       integer,                            -- the host instance
+    for_host_instance integer                            -- of a response: only this host instance claims it (RR-03)
 ) PARTITION BY LIST (host_id);
 -- There is no primary key. PostgreSQL could use its index for the ORDER BY of a dequeue, and would then visit every claimed row.
 
@@ -30,6 +31,8 @@ CREATE TABLE messagebox.work_queue (
 CREATE INDEX work_queue_unclaimed ON messagebox.work_queue (service_class, priority, seq) WHERE claim_id IS NULL;
 -- Completing, and releasing the claims of a dead host instance. By number too: the tasks of a sink read parts of a large claim.
 CREATE INDEX work_queue_claimed ON messagebox.work_queue (claim_id, seq) WHERE claim_id IS NOT NULL;
+-- The responses that wait for host instances that are dead.
+CREATE INDEX work_queue_host_instance ON messagebox.work_queue (for_host_instance) WHERE for_host_instance IS NOT NULL;
 -- The messages of one instance, in order.
 CREATE INDEX work_queue_instance ON messagebox.work_queue (instance_id) WHERE task = 4;
 -- The messages that wait for a sink, in the order in which they are written. Rows of other services are not in the index.

@@ -13,6 +13,17 @@ CREATE TABLE messagebox.receipts (
 -- The job that deletes old receipts.
 CREATE INDEX ON messagebox.receipts (published_at);
 
+-- The responses to requests that came with an idempotency key. A caller that repeats its request gets the same response. They are
+-- deleted with their receipts.
+CREATE TABLE messagebox.stored_responses (
+    unit          uuid PRIMARY KEY,
+    chunk         integer NOT NULL DEFAULT 0,
+    host_id       smallint NOT NULL REFERENCES management.hosts,
+    content_type  text NOT NULL,
+    body          bytea NOT NULL,
+    FOREIGN KEY (unit, chunk) REFERENCES messagebox.receipts ON DELETE CASCADE
+);
+
 -- One row: the time by which receipts get old. It advances while a host runs, and never by a step of the server's clock.
 CREATE TABLE messagebox.receipt_clock (
     trusted_at  timestamptz NOT NULL

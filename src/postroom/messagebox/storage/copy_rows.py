@@ -217,9 +217,9 @@ def write_spool_rows(
 
 
 def write_work_queue(connection: Connection, host: str, columns: Sequence[Column], rows: int) -> None:
-    """Write rows into a host's work queue. A column for ``task`` may follow those of QUEUE; without it the task is
-    DELIVER."""
-    names = (*QUEUE, "task")[: len(columns)]
+    """Write rows into a host's work queue. Columns for ``task`` and ``for_host_instance`` may follow those of QUEUE.
+    Without them the task is DELIVER, and any host instance claims the rows."""
+    names = (*QUEUE, "task", "for_host_instance")[: len(columns)]
     copy_rows(connection, f"{host}_q", names, [encode_fixed_rows(columns, rows)])
 
 

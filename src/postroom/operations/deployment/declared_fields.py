@@ -11,7 +11,9 @@ from typing import Any
 
 from postroom.application import BackupTransport, ReceiveLocationDefinition, ReceivePortDefinition, SendPortDefinition
 from postroom.filters.text import format_filter
+from postroom.maps.port_maps import NO_MAPS
 from postroom.messagebox.configuration import ReceiveLocation, SendPort, Transport
+from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
 
 ROUTE_FAILURES = "route failures"
 AUTHENTICATION = "authentication"
@@ -19,6 +21,12 @@ MAPS = "maps"
 SERVICE_WINDOW = "service window"
 BACKUP_ADAPTER = "backup adapter"
 BACKUP = ("backup uri", "backup retry count", "backup retry interval", "backup service window")
+TWO_WAY = "two-way"
+RECEIVE_PIPELINE, SEND_PIPELINE = "receive pipeline", "send pipeline"
+RESPONSE_MAPS = "response maps"
+
+_NO_MAPS = NO_MAPS.model_dump(mode="json")
+_PASS_THRU = PASS_THRU_TRANSMIT.model_dump(mode="json")
 
 
 def receive_port_fields(port: ReceivePortDefinition) -> dict[str, Any]:
@@ -35,6 +43,9 @@ def location_fields(port: ReceivePortDefinition, location: ReceiveLocationDefini
         "adapter": location.adapter.model_dump(mode="json"),
         "pipeline": location.pipeline.model_dump(mode="json"),
         MAPS: port.maps.model_dump(mode="json"),
+        TWO_WAY: port.two_way,
+        SEND_PIPELINE: port.send_pipeline.model_dump(mode="json"),
+        RESPONSE_MAPS: port.response_maps.model_dump(mode="json"),
         "uri": location.adapter.address(home),
         **schedule,
     }
@@ -48,6 +59,9 @@ def deployed_location_fields(location: ReceiveLocation, host: str) -> dict[str, 
         "adapter": location.adapter_json,
         "pipeline": location.pipeline_json,
         MAPS: location.maps_json,
+        TWO_WAY: location.is_two_way,
+        SEND_PIPELINE: (location.response_json or {}).get("pipeline", _PASS_THRU),
+        RESPONSE_MAPS: (location.response_json or {}).get("maps", _NO_MAPS),
         "uri": location.uri,
         "schedule": location.schedule,
     }
@@ -69,7 +83,18 @@ def send_port_fields(port: SendPortDefinition, home: Path) -> dict[str, Any]:
         "description": port.description,
         MAPS: port.maps.model_dump(mode="json"),
         "pipeline": port.pipeline.model_dump(mode="json"),
+        TWO_WAY: port.two_way,
+        RECEIVE_PIPELINE: {} if port.receive_pipeline is None else port.receive_pipeline.model_dump(mode="json"),
+        RESPONSE_MAPS: port.response_maps.model_dump(mode="json"),
     }
+
+
+def response_fields(fields: dict[str, Any]) -> dict[str, Any] | None:
+    """Return how responses are processed, from the fields of a location or a send port. None if it is one-way."""
+    if not fields[TWO_WAY]:
+        return None
+    pipeline = fields[RECEIVE_PIPELINE if RECEIVE_PIPELINE in fields else SEND_PIPELINE]
+    return {"pipeline": pipeline, "maps": fields[RESPONSE_MAPS]}
 
 
 def deployed_send_port_fields(port: SendPort, host: str) -> dict[str, Any]:
@@ -88,6 +113,9 @@ def deployed_send_port_fields(port: SendPort, host: str) -> dict[str, Any]:
         "description": port.description,
         MAPS: port.maps_json,
         "pipeline": port.pipeline_json,
+        TWO_WAY: port.is_two_way,
+        RECEIVE_PIPELINE: (port.response_json or {}).get("pipeline", {}),
+        RESPONSE_MAPS: (port.response_json or {}).get("maps", _NO_MAPS),
     }
 
 

@@ -26,7 +26,13 @@ from postroom.messagebox.subscriptions import deploy_property
 from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.compare import resolve_host_settings
 from postroom.operations.deployment.compare_groups import group_fields
-from postroom.operations.deployment.declared_fields import BACKUP_ADAPTER, location_fields, send_port_fields
+from postroom.operations.deployment.declared_fields import (
+    BACKUP_ADAPTER,
+    TWO_WAY,
+    location_fields,
+    response_fields,
+    send_port_fields,
+)
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.plan import Action, ChangeKind, Plan, PlanStep
 from postroom.operations.ports.enlistment import (
@@ -47,7 +53,7 @@ from postroom.system_properties import SYSTEM_PROPERTIES
 _ID_NAMESPACE = uuid.UUID("6f1d8a4e-30a5-4c1c-9d43-6f6a2b7a9d10")
 
 #: The fields of a port that its subscriptions depend on.
-_SUBSCRIPTION_FIELDS = {"host", "filter", "priority"}
+_SUBSCRIPTION_FIELDS = {"host", "filter", "priority", TWO_WAY}
 #: The fields that decide when postponed messages are sent.
 _WINDOW_FIELDS = {"service window", "backup service window"}
 
@@ -207,6 +213,7 @@ class Deployment:
                         "adapter": Jsonb(fields["adapter"]),
                         "pipeline": Jsonb(fields["pipeline"]),
                         "maps": Jsonb(fields["maps"]),
+                        "response": _to_json(response_fields(fields)),
                         "uri": fields["uri"],
                         "enabled": location.enabled,
                         "schedule": schedule_to_json(location.schedule),
@@ -252,6 +259,7 @@ class Deployment:
                 "service_window": schedule_to_json(port.service_window),
                 "backup": None if port.backup is None else Jsonb(_backup_to_json(port.backup, self._home)),
                 "backup_adapter": Jsonb(fields[BACKUP_ADAPTER]) if port.backup else None,
+                "response": _to_json(response_fields(fields)),
             },
         ).fetchone()
         assert row is not None
@@ -326,3 +334,7 @@ def _backup_to_json(backup: BackupTransport, home: Path) -> dict[str, Any]:
         "retry_interval": backup.retry.interval,
         "service_window": None if backup.service_window is None else backup.service_window.model_dump(mode="json"),
     }
+
+
+def _to_json(fields: dict[str, Any] | None) -> Jsonb | None:
+    return None if fields is None else Jsonb(fields)

@@ -26,6 +26,7 @@ ERROR_CODES = frozenset(
     {
         *FAILURE_CODES,
         *("PORT_STOPPED", "PORT_GONE", "OPERATOR", "NO_RECEIVER", "SERVICE_WINDOW", "PROGRAM", "SUBSCRIPTION_EXPIRED"),
+        "CORRELATION",
     }
 )
 

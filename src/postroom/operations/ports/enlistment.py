@@ -221,6 +221,7 @@ def _subscribe(connection: Connection, port: SendPort, filter: Filter, *, group:
         service_name=port.name,
         filter=filter,
         priority=port.priority,
+        request_response=port.is_two_way,
         group=group,
     )
 

@@ -76,8 +76,9 @@ def select_location_to_serve(
     """Return the location as it has to be served now, or None if there is nothing to do for it.
 
     Accepted requests and claimed files are published even if the location was disabled since or is outside its
-    schedule. Then ``enabled`` of the returned location is True if it may claim new files."""
-    if location.receives_at(now):
+    schedule. Then ``enabled`` of the returned location is True if it may claim new files. The host itself publishes
+    what a two-way location receives."""
+    if location.receives_at(now) and not location.is_two_way:
         return location
     try:
         is_file_location = location.adapter.watched_folder is not None

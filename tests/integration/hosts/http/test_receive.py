@@ -21,11 +21,15 @@ import trustme
 from postroom import Schedule, Throttling, adapters
 from postroom.hosts.http.locations import _CONNECTIONS, HttpLocations
 from postroom.hosts.instance import HostInstance, HostSettings
+from postroom.hosts.messaging.callers import Callers
+from postroom.hosts.messaging.requests import RequestReceiver
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration import ReceiveLocation, ServiceClass
 from postroom.messagebox.connection import Login, connect
+from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.streams.throttle import store_thresholds
+from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.operations.ports import receive_locations as locations
 from postroom.pipelines.components import key_hash
 from postroom.pipelines.documents.temporary_bodies import Spool
@@ -50,7 +54,10 @@ def location(box: Box) -> ReceiveLocation:
 @contextmanager
 def serve(box: Box, *served: ReceiveLocation, url: str | None = None) -> Iterator[HttpLocations]:
     login = partial(connect, url or box.url, user=box.host().role_name)
-    http = HttpLocations(connect=login, host_id=box.host().host_id, host_instance=0, home=Path("/nowhere"))
+    host = box.host()
+    callers = Callers(connect=login, subscriptions=ServiceSubscriptions(host, ServiceClass.MESSAGING_IN_PROCESS))
+    receiver = RequestReceiver(host=host, host_instance=0, callers=callers, queues=HostQueues(host.name))
+    http = HttpLocations(connect=login, host_id=host.host_id, host_instance=0, home=Path("/nowhere"), receiver=receiver)
     http.serve(list(served))
     try:
         yield http

@@ -24,6 +24,7 @@ BEGIN
            SELECT w.ctid FROM __HOST___q w
             WHERE w.claim_id IS NULL AND w.service_class = p_service_class
               AND (w.service_id = ANY (p_excluded)) IS NOT TRUE
+              AND (w.for_host_instance = p_host_instance) IS NOT FALSE
               AND (w.task <> 4 OR NOT EXISTS (
                       SELECT 1 FROM __HOST___q o
                        WHERE o.instance_id = w.instance_id AND o.task = 4 AND o.claim_id IS NOT NULL

@@ -11,6 +11,7 @@
 -- parameter is planned at every call, which takes a sixth of the time of a claim).
 -- Rows of the services p_excluded are skipped. The walk reads them, so a claim with exclusions reads a long queue of an
 -- excluded service whole; hosts exclude only services that occupy all of their threads.
+-- A response is claimed only by the host instance that holds its caller.
 -- Locks: the claimed rows, for the moment of the claim.
 DROP FUNCTION IF EXISTS messagebox.dequeue_messages___HOST__(uuid, integer, smallint, integer, timestamptz, uuid[]);
 CREATE OR REPLACE FUNCTION messagebox.dequeue_messages___HOST__(
@@ -34,6 +35,7 @@ BEGIN
                SELECT w.ctid FROM __HOST___q w
                 WHERE w.claim_id IS NULL AND w.service_class = p_service_class
                   AND (w.service_id = ANY (p_excluded)) IS NOT TRUE
+                  AND (w.for_host_instance = p_host_instance) IS NOT FALSE
                 ORDER BY w.priority, w.seq LIMIT p_limit FOR UPDATE SKIP LOCKED))
      RETURNING q.seq, q.message_id, q.subscription_id, q.service_id, q.instance_id, q.task, q.attempt, q.priority,
                q.primary_attempts

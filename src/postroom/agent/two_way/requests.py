@@ -1,0 +1,180 @@
+"""Publishes the requests of two-way receive locations. Each waits for its response (RR-01, RR-02).
+
+A request carries a token. The instance subscription for the response with the same token commits together with the
+request, so that no response can be missed. A request that fails is suspended and cannot be resumed (RR-12), because
+its caller is gone by then.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from postroom.agent.direct.direct_batch import DirectBatch, Published
+from postroom.agent.publish import Publisher
+from postroom.agent.receiving.authentication import authenticate, authentication_failure
+from postroom.agent.receiving.documents import build_initial_context
+from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.routing.matching import Matcher
+from postroom.agent.routing.table import RoutingTable
+from postroom.agent.two_way.documents import build_document, build_received, read_one_document
+from postroom.errors import BadValue, MessageFailure, PipelineFailure
+from postroom.message import Message
+from postroom.messagebox.configuration import Host, ReceiveLocation, ServiceClass
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.storage.copy_rows import SuspendedRow
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
+from postroom.system_properties import BTS
+
+#: Responses come before other messages, because a caller waits.
+_RESPONSE_PRIORITY = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A request that a caller waits for. ``instance_id`` is the instance that its response is routed to. ``digest`` is
+    that of a request with an idempotency key."""
+
+    interchange: Interchange
+    instance_id: uuid.UUID
+    digest: bytes | None = None
+
+    @property
+    def token(self) -> str:
+        """The value that the request and its response share."""
+        return f"Svr:{socket.gethostname()};PID:{os.getpid()};RRUid:{self.instance_id}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestResult:
+    """What became of a request. With a ``failure`` it does not wait for a response."""
+
+    failure: MessageFailure | BadValue | None = None
+    repeated: bool = False
+    """True if nothing was published now: a request with the same key was published before."""
+
+
+class RequestPublisher:
+    """Publishes the requests whose callers one host instance holds. Many threads share it."""
+
+    def __init__(self, host: Host, host_instance: int) -> None:
+        self._host = host
+        self._host_instance = host_instance
+        self._subscriptions = ServiceSubscriptions(host, ServiceClass.MESSAGING_IN_PROCESS)
+        self._routing = RoutingTable()
+
+    def publish(self, connection: Connection, location: ReceiveLocation, request: Request) -> RequestResult:
+        """Run the receive pipeline, and publish the request. It waits for its response if it has no failure."""
+        if not self._routing.version or location.authentication != "none":
+            self._routing.catch_up(connection)  # the pipeline needs its login
+        failure: MessageFailure | None = None
+        try:
+            message = self._receive(location, request)
+        except MessageFailure as error:
+            failure = error
+            received = build_received(request.interchange, location.pipeline.content_type)
+            message = received.with_context(build_initial_context(location, request.interchange))
+        else:
+            if message is None:
+                return RequestResult(failure=authentication_failure(location))
+
+        def wait_for_response(connection: Connection) -> None:
+            self._subscriptions.wait(
+                connection,
+                SubscribingService(service_id=location.location_id, name=location.port_name),
+                request.instance_id,
+                (BTS.EpmRRCorrelationToken == request.token) & (BTS.RouteDirectToTP == True),  # noqa: E712
+                priority=_RESPONSE_PRIORITY,
+                request_response=True,
+                for_host_instance=self._host_instance,
+            )
+
+        def make_batch(matcher: Matcher) -> RequestBatch:
+            return RequestBatch(
+                self._host,
+                message,
+                matcher,
+                location=location,
+                request=request,
+                failure=failure,
+                routing=self._routing,
+                wait_for_response=wait_for_response,
+            )
+
+        batch = Publisher(connection, self._routing).run(make_batch)
+        [published] = batch.published
+        if published.repeated:
+            return RequestResult(repeated=True, failure=_repeat_failure(published))
+        return RequestResult(failure=batch.failure)
+
+    def _receive(self, location: ReceiveLocation, request: Request) -> Message | None:
+        """Return the request as it is published, or None if the receive port drops it. Raise MessageFailure."""
+        chunk = read_one_document(location.pipeline, location.maps, request.interchange)
+        chunk = authenticate(location, chunk, self._routing.login)
+        if chunk.rejection is not None:
+            raise chunk.rejection
+        if not chunk.rows:
+            return None
+        message = build_document(chunk, location.pipeline.content_type)
+        context = (
+            build_initial_context(location, request.interchange, message.context)
+            .promote(BTS.EpmRRCorrelationToken, request.token)
+            .promote(BTS.CorrelationToken, request.token)
+            .write(BTS.IsRequestResponse, True)
+        )
+        return message.with_context(context)
+
+
+class RequestBatch(DirectBatch):
+    """One request. Its instance subscription is created only if the request is routed."""
+
+    def __init__(
+        self,
+        host: Host,
+        message: Message,
+        matcher: Matcher,
+        *,
+        location: ReceiveLocation,
+        request: Request,
+        failure: MessageFailure | None,
+        routing: RoutingTable,
+        wait_for_response: Callable[[Connection], None],
+    ) -> None:
+        failures = {} if failure is None else {0: failure}
+        unit = request.interchange.interchange_id
+        super().__init__(host, [message], matcher, unit=unit, digest=request.digest, failures=failures)
+        self._location = location
+        self._routing = routing
+        self._wait_for_response = wait_for_response
+
+    @property
+    def failure(self) -> MessageFailure | BadValue | None:
+        """The reason why the request is suspended."""
+        return self._suspended.get(0)
+
+    def insert_in_one_statement(self, connection: Connection) -> bool:
+        return False
+
+    def match(self, connection: Connection) -> int:
+        with self._routing.lock:
+            version = super().match(connection)
+        if self.failure is None:
+            self._wait_for_response(connection)
+        return version
+
+    def build_suspended_row(self, row: int, failure: MessageFailure | BadValue) -> SuspendedRow:
+        return replace(
+            super().build_suspended_row(row, failure),
+            service_id=self._location.location_id,
+            adapter=self._location.adapter_kind,
+            uri=self._location.uri,
+            resumable=False,
+        )
+
+
+def _repeat_failure(published: Published) -> MessageFailure | None:
+    """Return the failure of the first request with the same key, whose reason is at its suspended instance."""
+    return PipelineFailure("The first request with this key failed.") if published.suspended else None

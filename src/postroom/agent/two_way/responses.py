@@ -1,0 +1,137 @@
+"""Publishes the responses of solicit-response send ports, in the transaction that completes the request (RR-10).
+
+The response carries the token of its request, so that it is routed to the caller (RR-03, RR-04). The name of the port
+is promoted, so that others can subscribe to its responses, too (CTX-22). If the request fails, or its response cannot
+be processed, the caller gets a negative acknowledgement (RR-11).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from postroom.agent.acknowledgements import SentMessage, is_ack_required, is_waiting
+from postroom.agent.direct.direct_batch import DirectBatch
+from postroom.agent.publish import Publisher
+from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.routing.batch_matches import MatchResult
+from postroom.agent.routing.matching import Matcher
+from postroom.agent.routing.table import RoutingTable
+from postroom.agent.two_way.documents import build_document, build_received, read_one_document
+from postroom.errors import BadValue, CorrelationFailure, MessageFailure, RoutingFailure
+from postroom.message import Context, Message
+from postroom.messagebox.configuration import Host, SendPort
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.queues import Suspension
+from postroom.messagebox.storage.copy_rows import SuspendedRow
+from postroom.system_properties import BTS
+
+#: Deletes the claimed request in the given transaction. Raises if another host instance has the claim.
+Complete = Callable[[Connection], None]
+
+
+class ResponsePublisher:
+    """Publishes the responses of the send ports of one host. Many threads share it."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._routing = RoutingTable()
+
+    def publish(
+        self, connection: Connection, port: SendPort, request: SentMessage, response: Interchange, complete: Complete
+    ) -> None:
+        """Publish a response and complete its request in one transaction.
+
+        A response that cannot be processed is suspended, and the caller gets a negative acknowledgement."""
+        failure: MessageFailure | None = None
+        try:
+            chunk = read_one_document(port.receive_pipeline, port.response_maps, response)
+            message = build_document(chunk, port.receive_pipeline.content_type)
+        except MessageFailure as error:
+            failure = error
+            message = build_received(response, port.receive_pipeline.content_type)
+        messages = [message.with_context(_build_context(port, request.context, message.context, response))]
+        if failure is not None and request.has_caller:
+            messages.append(request.build_nack(Suspension(code=failure.code, description=str(failure))))
+        elif failure is None and is_ack_required(request.context):
+            messages.append(request.build_ack())
+
+        def make_batch(matcher: Matcher) -> ResponseBatch:
+            failures = {} if failure is None else {0: failure}
+            return ResponseBatch(self._host, messages, matcher, port=port, failures=failures, routing=self._routing)
+
+        Publisher(connection, self._routing).run(make_batch, before=complete)
+
+
+class ResponseBatch(DirectBatch):
+    """One response, and the acknowledgement if it has failed. A response whose caller is gone is suspended, also if
+    there are other subscribers (RR-05, RR-07)."""
+
+    def __init__(
+        self,
+        host: Host,
+        messages: Sequence[Message],
+        matcher: Matcher,
+        *,
+        port: SendPort,
+        failures: Mapping[int, MessageFailure],
+        routing: RoutingTable,
+    ) -> None:
+        super().__init__(host, messages, matcher, unit=uuid.uuid4(), failures=failures)
+        self._port = port
+        self._is_correlated = is_waiting(messages[0].context) and not failures
+        self._routing = routing
+
+    def match(self, connection: Connection) -> int:
+        with self._routing.lock:
+            return super().match(connection)
+
+    def find_more_failures(self, matches: MatchResult) -> Mapping[int, MessageFailure]:
+        subscribers = map(matches.subscribers.__getitem__, matches.subscription_ids.tolist())
+        if not self._is_correlated or any(subscriber.for_host_instance is not None for subscriber in subscribers):
+            return {}
+        return {0: correlation_failure()}
+
+    def build_suspended_row(self, row: int, failure: MessageFailure | BadValue) -> SuspendedRow:
+        return replace(
+            super().build_suspended_row(row, failure),
+            service_id=self._port.port_id,
+            adapter=self._port.adapter_kind,
+            uri=self._port.uri,
+            resumable=isinstance(failure, RoutingFailure),
+        )
+
+
+def correlation_failure() -> CorrelationFailure:
+    """Return the failure of a response whose caller does not wait any more."""
+    return CorrelationFailure(
+        "The response could not be correlated to an existing request.",
+        why="The caller has another response, its time was over, or it has disconnected.",
+        hint="Save the message if it is needed, and terminate the instance.",
+    )
+
+
+def _build_context(port: SendPort, request: Context, document: Context, response: Interchange) -> Context:
+    context = (
+        document.promote(BTS.SPName, port.name)
+        .promote(BTS.SPID, str(port.port_id))
+        .promote(BTS.InboundTransportLocation, port.uri[:256])
+        .promote(BTS.InboundTransportType, port.adapter_type.transport_type)
+        .promote(BTS.SuspendMessageOnRoutingFailure, True)
+        .write(BTS.IsSolicitResponse, True)
+        .write(BTS.InterchangeID, request.get(BTS.InterchangeID, str(response.interchange_id)))
+    )
+    return _copy_tokens(request, context)
+
+
+def _copy_tokens(request: Context, response: Context) -> Context:
+    """Return the context of the response with the tokens of its request (RR-03)."""
+    token = request.get(BTS.EpmRRCorrelationToken)
+    if token is None:
+        return response
+    return (
+        response.promote(BTS.EpmRRCorrelationToken, token)
+        .promote(BTS.CorrelationToken, request.get(BTS.CorrelationToken, token))
+        .promote(BTS.RouteDirectToTP, True)
+    )

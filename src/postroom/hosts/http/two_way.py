@@ -1,0 +1,72 @@
+"""Two-way HTTP: publishes a request in a worker thread, and lets its client wait for the response on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+from postroom.adapters.http.definition import is_header_value
+from postroom.adapters.http.messages import RequestFailed, Response, build_error_response
+from postroom.agent.receiving.interchange import Interchange
+from postroom.errors import AuthenticationFailure, BadValue, MessageFailure, RoutingFailure
+from postroom.hosts.http.shared_connections import CONNECTION_TIMEOUT, SharedConnections
+from postroom.hosts.messaging.callers import Answer, Caller, NoResponse
+from postroom.hosts.messaging.requests import RequestReceiver
+from postroom.message import Body, Bytes, Context
+from postroom.messagebox.configuration import ReceiveLocation
+
+_MISSING = {
+    NoResponse.EXPIRED: (504, "The request was received, but its response did not come in time."),
+    NoResponse.REFUSED: (502, "The request was received, but it could not be answered."),
+    NoResponse.STOPPING: (503, "The request was received, but the host stops before its response has come."),
+    NoResponse.LOST: (409, "A request with this key was received before, and its response is not available."),
+}
+
+
+class TwoWayRequests:
+    """The requests of two-way locations. Waiting clients hold no thread and no connection to the MessageBox."""
+
+    def __init__(self, connections: SharedConnections, receiver: RequestReceiver) -> None:
+        self._connections = connections
+        self._receiver = receiver
+
+    def publish(
+        self, location: ReceiveLocation, interchange_id: uuid.UUID, context: Context, body: Body, digest: bytes | None
+    ) -> Caller:
+        """Publish a request in a worker thread. Raise RequestFailed if it fails."""
+        interchange = Interchange(interchange_id=interchange_id, body=body, context=context)
+        timeout = location.response_timeout
+        try:
+            with self._connections.borrow(CONNECTION_TIMEOUT) as connection:
+                return self._receiver.receive(connection, location, interchange, timeout=timeout, digest=digest)
+        except (MessageFailure, BadValue) as failure:
+            raise RequestFailed(_get_status(failure), failure.what, _build_headers(interchange_id)) from None
+
+    async def wait(self, caller: Caller) -> Response:
+        """Return the response to a request. The server cancels this if the client disconnects (RR-09)."""
+        try:
+            # Another connection may wait for the same response, so a cancellation must not reach the future.
+            answer = await asyncio.shield(asyncio.wrap_future(caller.future))
+        except asyncio.CancelledError:
+            self._receiver.callers.cancel(caller)
+            raise
+        return _build_response(caller, answer)
+
+
+def _build_response(caller: Caller, answer: Answer) -> Response:
+    headers = _build_headers(caller.interchange_id)
+    if answer.missing is not None:
+        return build_error_response(*_MISSING[answer.missing], headers)
+    if is_header_value(answer.content_type) and answer.content_type:
+        headers["Content-Type"] = answer.content_type
+    return Response(status=200, body=answer.body or Bytes(b""), headers=headers)
+
+
+def _build_headers(interchange_id: uuid.UUID) -> dict[str, str]:
+    return {"Postroom-Interchange-Id": str(interchange_id)}
+
+
+def _get_status(failure: MessageFailure | BadValue) -> int:
+    if isinstance(failure, AuthenticationFailure):
+        return 403
+    return 502 if isinstance(failure, RoutingFailure) else 400

@@ -1,0 +1,78 @@
+"""Receives the requests of two-way receive locations: publishes each, and lets its caller wait."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from concurrent.futures import InvalidStateError
+from contextlib import suppress
+
+from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.two_way.requests import Request, RequestPublisher
+from postroom.errors import KeyReused
+from postroom.hosts.messaging.callers import Answer, Caller, Callers, NoResponse
+from postroom.message import Bytes
+from postroom.messagebox.configuration import Host, ReceiveLocation
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.queues import HostQueues
+
+
+class RequestReceiver:
+    """Publishes requests from many threads. The responses come to this host instance."""
+
+    def __init__(self, *, host: Host, host_instance: int, callers: Callers, queues: HostQueues) -> None:
+        self._publisher = RequestPublisher(host, host_instance)
+        self.callers = callers
+        self._queues = queues
+
+    def receive(
+        self,
+        connection: Connection,
+        location: ReceiveLocation,
+        interchange: Interchange,
+        *,
+        timeout: float,
+        digest: bytes | None = None,
+    ) -> Caller:
+        """Publish a request. Return its caller, whose future gets the answer.
+
+        A request whose idempotency key is in use joins the caller that waits, or gets the stored response. Raise
+        MessageFailure if the request fails, and KeyReused if its key came with another body."""
+        caller = Caller(
+            instance_id=uuid.uuid4(),
+            interchange_id=interchange.interchange_id,
+            location=location,
+            deadline=time.monotonic() + timeout,
+            digest=digest,
+        )
+        # Before the publish: the response may come before its commit is confirmed.
+        waiting = self.callers.add(caller)
+        if waiting is not caller:
+            if waiting.digest != digest:
+                raise KeyReused()
+            return waiting
+        request = Request(interchange=interchange, instance_id=caller.instance_id, digest=digest)
+        try:
+            result = self._publisher.publish(connection, location, request)
+            if result.failure is not None:
+                raise result.failure
+            if result.repeated:
+                self._repeat(connection, caller)
+        except BaseException as error:
+            if self.callers.take(caller.instance_id) is not None:
+                # After a lost connection the request may have been published nevertheless.
+                self.callers.forget(caller.instance_id)
+                with suppress(InvalidStateError):
+                    caller.future.set_exception(error)
+            raise
+        return caller
+
+    def _repeat(self, connection: Connection, caller: Caller) -> None:
+        """Answer a caller with the stored response to the first request with its key."""
+        stored = self._queues.read_response(connection, caller.interchange_id)
+        answer = Answer(missing=NoResponse.LOST)
+        if stored is not None:
+            content_type, body = stored
+            answer = Answer(body=Bytes(body), content_type=content_type)
+        if self.callers.take(caller.instance_id) is not None:
+            caller.answer(answer)

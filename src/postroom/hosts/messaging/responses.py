@@ -1,0 +1,107 @@
+"""Gives responses to the callers that wait at this host instance (RR-03, RR-11)."""
+
+from __future__ import annotations
+
+import logging
+
+from postroom.agent.acknowledgements import is_waiting
+from postroom.agent.two_way.responses import correlation_failure
+from postroom.errors import ClaimLost, MessageFailure, ReadInterrupted, is_environment_error
+from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
+from postroom.hosts.messaging.callers import Answer, Caller, Callers, NoResponse
+from postroom.message import Message
+from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, Suspension
+from postroom.messagebox.storage.stored_messages import StoredContext, build_message
+from postroom.messagebox.subscriptions import ServiceSubscriptions
+from postroom.pipelines.documents.temporary_bodies import spool
+from postroom.system_properties import BTS
+
+#: Maximum size of a response that is kept for a repeated request.
+_MAX_STORED = 1 << 20
+
+_log = logging.getLogger(__name__)
+
+
+class ResponseDelivery:
+    """Delivers the messages that are routed to waiting requests. A response without a caller is suspended."""
+
+    def __init__(self, *, callers: Callers, queues: HostQueues, subscriptions: ServiceSubscriptions) -> None:
+        self._callers = callers
+        self._queues = queues
+        self._subscriptions = subscriptions
+
+    def deliver(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
+        """Complete the response, and give it to its caller after the commit."""
+        caller = self._callers.take(claimed.instance_id)
+        if caller is None:
+            return _suspend_without_caller(claimed)
+        try:
+            answer = _build_answer(caller, build_message(claimed, connections))
+            transaction(
+                connections.get_writing(), lambda connection: self._complete(connection, claimed, caller, answer)
+            )
+        except ClaimLost:
+            return self._return(caller, Disposition.DISCARD)
+        except Exception as error:
+            if isinstance(error, ReadInterrupted) or is_environment_error(error):
+                return self._return(caller, Disposition.RELEASE)
+            # The response of a two-way receive port that cannot be processed is suspended (RR-12).
+            caller.answer(Answer(missing=NoResponse.REFUSED))
+            self._callers.forget(claimed.instance_id)
+            if not isinstance(error, MessageFailure):
+                _log.error("the response of instance %s failed unexpectedly", claimed.instance_id, exc_info=error)
+            return _suspend(error)
+        caller.answer(answer)
+        return Disposition.FINISHED
+
+    def _return(self, caller: Caller, outcome: Disposition) -> Disposition:
+        """Let the caller wait again: its response is still in the MessageBox."""
+        self._callers.put_back(caller)
+        return outcome
+
+    def _complete(self, connection: Connection, claimed: ClaimedMessage, caller: Caller, answer: Answer) -> None:
+        if self._queues.complete(connection, claimed.claim_id, [claimed.seq]) != 1:
+            raise ClaimLost("Another host instance has taken over the message.")
+        self._subscriptions.complete(connection, claimed.instance_id)
+        if caller.digest is not None and answer.missing is None and _get_size(answer) <= _MAX_STORED:
+            body = b"" if answer.body is None else b"".join(answer.body.chunks())
+            self._queues.store_response(connection, caller.interchange_id, answer.content_type, body)
+
+
+def _suspend_without_caller(claimed: ClaimedMessage) -> Suspension:
+    if claimed.context is not None and is_waiting(StoredContext(claimed.context, {})):
+        return _suspend(correlation_failure())
+    return Suspension(
+        code="NO_RECEIVER",
+        description="This host instance has no service for the instance that the message belongs to.\n"
+        "Resume it when a host instance with the service runs.",
+    )
+
+
+def _build_answer(caller: Caller, message: Message) -> Answer:
+    """Return what the caller gets: the response after the maps and the pipeline of the port, or that there is none."""
+    if message.context.get(BTS.AckType) == "NACK":
+        return Answer(missing=NoResponse.REFUSED)
+    maps = caller.location.response_maps
+    outgoing = caller.location.send_pipeline.run(maps.running.map_message(message) if maps else message)
+    body = None if outgoing is None else outgoing.body
+    if body is None:
+        return Answer()
+    # Read before the commit, after which the stored body may be deleted.
+    return Answer(body=spool(body.body.chunks()), content_type=_get_content_type(body.content_type, body.charset))
+
+
+def _get_size(answer: Answer) -> int:
+    return 0 if answer.body is None else answer.body.size
+
+
+def _get_content_type(content_type: str, charset: str | None) -> str:
+    if charset and "charset" not in content_type.lower():
+        return f"{content_type}; charset={charset}"
+    return content_type
+
+
+def _suspend(error: Exception) -> Suspension:
+    code = error.code if isinstance(error, MessageFailure) else "UNEXPECTED"
+    return Suspension(code=code, description=str(error)[:MAX_DESCRIPTION], resumable=False)

@@ -1,0 +1,56 @@
+"""Two-way ports for tests: a send adapter that answers, and ports and locations with responses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from psycopg.types.json import Jsonb
+
+from postroom import pipelines
+from postroom.adapters import Attempt, PortAdapter
+from postroom.adapters.contract import ReceivedResponse
+from postroom.maps.port_maps import NO_MAPS
+from postroom.message import Bytes, Context, Message
+from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
+from postroom.pipelines import ReceivePipeline
+from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
+from postroom.system_properties import HTTP
+from tests.support.box import Box
+from tests.support.recording_adapter import RecordingAdapter
+
+NO_RESPONSE_MAPS = NO_MAPS.model_dump(mode="json")
+
+
+class AnsweringAdapter(RecordingAdapter):
+    """A recording adapter whose receiver answers each message with ``answer``, by default with the message itself."""
+
+    def __init__(self, answer: Callable[[bytes], bytes] = lambda body: body) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def build(self, definition: PortAdapter, home: Path) -> AnsweringAdapter:
+        return self
+
+    def solicit(self, message: Message, attempt: Attempt) -> ReceivedResponse:
+        self.send(message, attempt)
+        return ReceivedResponse(
+            body=Bytes(self.answer(self.sent[-1].body if message.body is None else message.body.data)),
+            context=Context().write(HTTP.ResponseStatusCode, 200),
+        )
+
+
+def make_two_way(box: Box, port: str, pipeline: ReceivePipeline | None = None) -> None:
+    """Make a send port a solicit-response port."""
+    definition = pipeline or pipelines.PassThrough()
+    response = {"pipeline": definition.model_dump(mode="json"), "maps": NO_RESPONSE_MAPS}
+    box.connection.execute("UPDATE send_ports SET response = %s WHERE name = %s", (Jsonb(response), port))
+
+
+def make_location_two_way(box: Box, location: ReceiveLocation) -> ReceiveLocation:
+    """Make a receive location one of a request-response receive port."""
+    box.connection.execute(
+        "UPDATE receive_locations SET response = %s WHERE name = %s",
+        (Jsonb({"pipeline": PASS_THRU_TRANSMIT.model_dump(mode="json"), "maps": NO_RESPONSE_MAPS}), location.name),
+    )
+    return next(found for found in read_receive_locations(box.connection) if found.name == location.name)
