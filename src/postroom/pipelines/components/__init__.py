@@ -17,6 +17,7 @@ from postroom.pipelines.components.contract import (
     Validator,
 )
 from postroom.pipelines.components.encoders import Base64Encoder, CharsetEncoder, GzipEncoder, ZipEncoder
+from postroom.pipelines.components.flat_assemblers import CsvAssembler, FlatFileAssembler
 from postroom.pipelines.components.json_assembler import JsonAssembler, JsonEnvelope
 from postroom.pipelines.components.json_schema import JsonSchema
 from postroom.pipelines.components.mime import Mime
@@ -37,9 +38,11 @@ __all__ = [
     "Charset",
     "CharsetEncoder",
     "Component",
+    "CsvAssembler",
     "Decoder",
     "Disassembler",
     "Encoder",
+    "FlatFileAssembler",
     "Gzip",
     "GzipEncoder",
     "JsonAssembler",

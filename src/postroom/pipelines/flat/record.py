@@ -114,27 +114,32 @@ class RecordReader:
         position = self._layout.names.index(name)
         if isinstance(self._layout, Positional):
             text = row.fields[0] or ""
-            (start, end), field = self._spans[position], self._layout.fields[position]
-            width = end - start
-            filled = value.rjust(width, field.pad) if field.justify == "right" else value.ljust(width, field.pad)
-            return text[:start] + filled + text[end:]
+            start, end = self._spans[position]
+            return text[:start] + pad_field(self._layout.fields[position], value) + text[end:]
         fields = list(row.fields)
         fields[position + (self._layout.tag is not None)] = value
-        return self._layout.delimiter.join(map(self._write_field, fields))
-
-    def _write_field(self, field: str | None) -> str:
         layout = self._layout
-        assert isinstance(layout, Delimited)
-        text = field or ""
-        marks = [mark for mark in (layout.delimiter, layout.quote, layout.escape, "\r", "\n") if mark]
-        if not any(mark in text for mark in marks):
-            return text
-        if layout.escape is not None:
-            for mark in (layout.escape, layout.quote, layout.delimiter):
-                text = text.replace(mark, layout.escape + mark) if mark else text
-        elif layout.quote is not None:
-            text = text.replace(layout.quote, layout.quote * 2)
-        return text if layout.quote is None else f"{layout.quote}{text}{layout.quote}"
+        return layout.delimiter.join(quote_field(layout, field or "") for field in fields)
+
+
+def pad_field(field: Field, text: str) -> str:
+    """Return the text of a positional field in its width."""
+    width = field.width or 0
+    return text.rjust(width, field.pad) if field.justify == "right" else text.ljust(width, field.pad)
+
+
+def quote_field(layout: Delimited, text: str, *, end: str = "\n") -> str:
+    """Return the text of a delimited field, quoted and escaped if it contains marks."""
+    # Also a part of a delimiter is marked: together with the delimiter after it, it could be read as another one.
+    marks = dict.fromkeys((layout.escape or "") + (layout.quote or "") + layout.delimiter)
+    if not any(mark in text for mark in (*marks, "\r", "\n", end)):
+        return text
+    if layout.escape is not None:
+        for mark in marks:
+            text = text.replace(mark, layout.escape + mark)
+    elif layout.quote is not None:
+        text = text.replace(layout.quote, layout.quote * 2)
+    return text if layout.quote is None else f"{layout.quote}{text}{layout.quote}"
 
 
 class FlatPromotion:
