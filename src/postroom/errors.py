@@ -21,6 +21,7 @@
     │   │   └── MissingReference   a row that it refers to does not exist
     │   ├── MessageGone        parts of it are missing in the MessageBox
     │   ├── DeliveryFailure    a send port could not transmit it this time
+    │   ├── MessageExpired     it was not sent in time
     │   └── DeliveryRefused    a send port can never transmit it
     │       └── AddressRefused     a dynamic send port cannot, or may not, send to its address
     ├── ChangesNotTaken        changes are deployed, but running processes still use the previous definitions
@@ -50,10 +51,10 @@ from __future__ import annotations
 
 import errno
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class Fault(Enum):
@@ -270,11 +271,25 @@ class MessageGone(MessageFailure):
 
 
 class DeliveryFailure(MessageFailure):
-    """A send port could not transmit the message this time."""
+    """A send port could not transmit the message this time.
+
+    ``properties_to_update`` are values by Property that the adapter wants to find in the context of the next attempt
+    (SND-09). They are kept with the queue row. The stored context does not change.
+    """
 
     code = "DELIVERY"
     fault = Fault.ENVIRONMENT
     transient = True
+
+    def __init__(self, what: str, *, properties_to_update: Mapping[Any, object] | None = None, **texts: str) -> None:
+        super().__init__(what, **texts)
+        self.properties_to_update = properties_to_update or {}
+
+
+class MessageExpired(MessageFailure):
+    """The message was not sent in time: the limit of its send port, or its own expiration time, has passed."""
+
+    code = "EXPIRED"
 
 
 class DeliveryRefused(MessageFailure):

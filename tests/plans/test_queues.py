@@ -33,6 +33,8 @@ _TIDY = "VACUUM ANALYZE spool, parts, default_q"
 
 CLAIMED, UNCLAIMED, STALE = "the others are claimed", "nothing is claimed", "statistics are of an empty queue"
 
+_NOTHING = (None, None, None, None, None, None, None, None, None)
+
 
 @pytest.fixture(scope="module", params=[CLAIMED, UNCLAIMED, STALE])
 def full(request: pytest.FixtureRequest, databases: Databases) -> Iterator[Box]:
@@ -82,7 +84,7 @@ def test_outcomes_find_their_rows_by_the_claim(full: Box, outcome: str) -> None:
             message_id = full.one(
                 "SELECT message_id FROM default_q WHERE claim_id = %s AND seq = %s", claim_id, seqs[0]
             )
-            claimed = ClaimedMessage(claim_id, 0, seqs[0], message_id, None, message_id, *(1, 0), *[None] * 9)
+            claimed = ClaimedMessage(claim_id, 0, seqs[0], message_id, None, message_id, 1, 0, *_NOTHING)
             with reads(full.connection) as read:
                 match outcome:
                     case "complete":

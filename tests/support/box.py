@@ -103,15 +103,24 @@ class Box:
         route_failures: bool = False,
         service_window: Schedule | None = None,
         backup: dict[str, Any] | None = None,
+        expire_seconds: float | None = None,
     ) -> None:
         """Add a send port. ``backup`` has the settings of a backup transport that differ from BACKUP."""
         self.connection.execute(
             "INSERT INTO send_ports (application_id, host_id, name, adapter, uri, filter, retry_count, retry_interval,"
-            " priority, route_failures, service_window, backup, backup_adapter)"
-            " VALUES (%s, %s, %s, %s, 'null://', %s, %s, %s * interval '1 second', %s, %s, %s, %s, %s)",
+            " priority, route_failures, service_window, expire_after, backup, backup_adapter)"
+            " VALUES (%s, %s, %s, %s, 'null://', %s, %s, %s * interval '1 second', %s, %s, %s,"
+            " %s * interval '1 second', %s, %s)",
             (
                 *(self._application, self.host(host).host_id, name, Jsonb(adapter or {"kind": "null"}), filter),
-                *(retry_count, retry_seconds, priority, route_failures, schedule_to_json(service_window)),
+                *(
+                    retry_count,
+                    retry_seconds,
+                    priority,
+                    route_failures,
+                    schedule_to_json(service_window),
+                    expire_seconds,
+                ),
                 *((None, None) if backup is None else (Jsonb({**BACKUP, **backup}), Jsonb({"kind": "null"}))),
             ),
         )

@@ -173,6 +173,7 @@ SET_BY = {
     "[the document is suspended](../how-to/maps.md#failures)",
     "BTS.SourceParty": _FILE_NAME,
     "BTS.SourcePartyQualifier": _FILE_NAME,
+    "BTS.ExpirationTime": "a publisher: it is [not sent](../explanation/sending.md#expiration) after this time",
     "BTS.DestinationParty": _FILE_NAME,
     "BTS.DestinationPartyQualifier": _FILE_NAME,
     "FILE.ReceivedFileName": "messages from files, written",

@@ -34,6 +34,7 @@ FAILURE_CODES = {
     "BAD_VALUE": "0xe0000007",
     "MAP": "0xe0000008",
     "STORAGE": "0xe0000009",
+    "EXPIRED": "0xe000000a",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -140,6 +141,7 @@ class Application(Declarations):
         pipeline: Send | None = None,
         service_window: Schedule | None = None,
         backup: BackupTransport | None = None,
+        expire_after: timedelta | float | None = None,
         two_way: bool = False,
         receive_pipeline: ReceivePipeline | None = None,
         response_maps: Sequence[Map] = (),
@@ -151,8 +153,9 @@ class Application(Declarations):
         ``priority`` is from 1 (first) to 10. With ``route_failures`` a message that cannot be sent is published as an
         error message instead of being suspended. ``maps`` run before the adapter, each for one message type, and after
         them the ``pipeline``: ``pipelines.Send(...)``. The port sends nothing outside its
-        ``service_window``. ``backup`` sends what the port could not send after all retries. ``renamed_from`` is the old
-        name of the port, which keeps its messages and its state.
+        ``service_window``. ``backup`` sends what the port could not send after all retries. A message that
+        waits longer than ``expire_after`` seconds, or a timedelta, is not sent. ``renamed_from`` is the old name of the
+        port, which keeps its messages and its state.
 
         A ``two_way`` port is a solicit-response port: the response of the receiver goes through ``receive_pipeline``
         and ``response_maps``, and is published. It goes to the caller of the request, and to every other subscriber."""
@@ -170,6 +173,7 @@ class Application(Declarations):
             pipeline=pipeline,
             service_window=service_window,
             backup=backup,
+            expire_after=expire_after,
             two_way=two_way,
             receive_pipeline=receive_pipeline,
             response_maps=response_maps,
@@ -196,6 +200,7 @@ class Application(Declarations):
         maps: Sequence[Map] = (),
         pipeline: Send | None = None,
         service_window: Schedule | None = None,
+        expire_after: timedelta | float | None = None,
         renamed_from: str | None = None,
     ) -> DeclaredSendPort:
         """Declare a dynamic send port: the address is in each message, in BTS.OutboundTransportLocation.
@@ -219,6 +224,7 @@ class Application(Declarations):
             pipeline=pipeline,
             service_window=service_window,
             backup=None,
+            expire_after=expire_after,
             renamed_from=renamed_from,
             position=get_caller_position(),
         )

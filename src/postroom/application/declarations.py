@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from postroom.adapters import PortAdapter, ReceiveAdapter
 from postroom.application.backup_transport import BackupTransport
@@ -64,6 +65,7 @@ class DeclaredSendPort:
     pipeline: Send | None
     service_window: Schedule | None
     backup: BackupTransport | None
+    expire_after: timedelta | float | None
     two_way: bool = False
     receive_pipeline: ReceivePipeline | None = None
     response_maps: Sequence[Map] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from postroom.adapters import SparkReader
 from postroom.application.checks.problems import as_values, find_declaration_problems
 from postroom.application.checks.properties import list_known_properties, list_own_properties
+from postroom.application.checks.transports import to_timedelta
 from postroom.application.declarations import (
     Declarations,
     DeclaredHost,
@@ -135,6 +136,7 @@ def _send_port_definition(
         pipeline=(port.pipeline or PASS_THRU_TRANSMIT).pack(port.position.folder),
         service_window=port.service_window,
         backup=port.backup,
+        expire_after=None if port.expire_after is None else to_timedelta(port.expire_after),
         two_way=port.two_way,
         receive_pipeline=_receive_pipeline(port),
         response_maps=PortMaps.pack(port.response_maps, port.position.folder),

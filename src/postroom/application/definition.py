@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -127,6 +128,8 @@ class SendPortDefinition(_Positioned):
     service_window: Schedule | None = None
     """When the port sends. None: at any time."""
     backup: BackupTransport | None = None
+    expire_after: timedelta | None = None
+    """Messages that have waited for so long are not sent. None: messages wait without a limit."""
     two_way: bool = False
     receive_pipeline: StoredPipeline | None = None
     response_maps: PortMaps = NO_MAPS

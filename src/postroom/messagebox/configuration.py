@@ -195,6 +195,8 @@ class SendPort(Transport):
     """True if failures are published instead of suspended."""
     description: str = ""
     pipeline_json: dict[str, Any] = field(default_factory=dict)
+    expire_after: timedelta | None = None
+    """Messages that have waited for so long are not sent. None: messages wait without a limit."""
     backup: Transport | None = None
     """Sends what the primary transport could not send."""
 
@@ -334,7 +336,7 @@ def read_send_ports(
     names = (
         *("port_id", "name", "host_id", "transport_id", "adapter_json", "uri", "filter", "priority", "retry_count"),
         *("retry_interval", "state", "subscription_id", "route_failures", "description", "maps_json", "pipeline_json"),
-        *("response_json", "service_window", "backup", "backup_adapter_json"),
+        *("response_json", "service_window", "backup", "backup_adapter_json", "expire_after"),
     )
     return [_to_send_port(dict(zip(names, row, strict=True))) for row in rows]
 

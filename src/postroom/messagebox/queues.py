@@ -12,6 +12,7 @@ void.
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
@@ -47,7 +48,8 @@ class ClaimedMessage(NamedTuple):
     ``originator_sid`` and ``originator_pid`` are the authenticated originator, independently of the context.
     ``group`` is the send port group that the message is routed through, if any. ``attempt`` counts the attempts before
     this one. If the backup transport of a send port sends the message, ``primary_attempts`` are those of the primary
-    transport; otherwise it is None.
+    transport; otherwise it is None. ``properties`` are context properties that the adapter has updated in earlier
+    attempts, as JSON. ``age`` is the time in seconds between the queueing, or the resuming, and the claim.
     """
 
     claim_id: uuid.UUID
@@ -69,6 +71,8 @@ class ClaimedMessage(NamedTuple):
     originator_pid: str | None
     group: str | None = None
     primary_attempts: int | None = None
+    properties: str | None = None
+    age: float = 0.0
 
     @property
     def originator(self) -> tuple[str, str] | None:
@@ -102,6 +106,8 @@ class ScheduledRetry:
     code: str
     description: str
     to_backup: bool = False
+    properties: Mapping[str, Any] | None = None
+    """Context properties that the adapter updates, as JSON values by key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +126,8 @@ class Suspension:
     adapter: str | None = None
     uri: str | None = None
     resumable: bool = True
+    properties: Mapping[str, Any] | None = None
+    """Context properties that the adapter updates, as JSON values by key."""
 
 
 class HostQueues:
@@ -130,9 +138,9 @@ class HostQueues:
         self._dequeue = f"SELECT * FROM dequeue_messages_{host}($1, $2, $3, $4, coalesce($5, now()), $6)".encode()
         self._in_order = f"SELECT * FROM dequeue_in_order_{host}($1, $2, $3, $4, coalesce($5, now()), $6)".encode()
         self._complete = f"complete_messages_{host}"
-        self._retry = f"SELECT retry_messages_{host}(%s, %s::bigint[], %s, %s, %s, %s, coalesce(%s, now()))"
-        self._postpone = f"SELECT postpone_messages_{host}(%s, %s::bigint[], %s, coalesce(%s, now()))"
-        self._suspend = f"SELECT suspend_messages_{host}(%s, %s::bigint[], %s, %s, %s, %s, %s, coalesce(%s, now()))"
+        self._retry = _format_call(f"retry_messages_{host}", "%s, %s, %s, %s, %s::jsonb[]")
+        self._postpone = _format_call(f"postpone_messages_{host}", "%s")
+        self._suspend = _format_call(f"suspend_messages_{host}", "%s, %s, %s, %s, %s, %s::jsonb[]")
         self._insert_error = f"SELECT insert_error_message_{host}(%s, %s, %s, %s::jsonb)"
         self._release = f"SELECT release_messages_{host}(%s, %s::bigint[])"
         self._release_claims = f"SELECT release_claims_{host}(%s, %s::bigint[])"
@@ -218,6 +226,7 @@ class HostQueues:
                 [to_storable_text(retry.code) for retry in values],
                 [to_storable_text(retry.description) for retry in values],
                 [retry.to_backup for retry in values],
+                _format_properties(values),
                 now,
             ),
         )
@@ -253,6 +262,7 @@ class HostQueues:
                 [suspension.adapter for suspension in values],
                 [suspension.uri for suspension in values],
                 [suspension.resumable for suspension in values],
+                _format_properties(values),
                 now,
             ),
         )
@@ -316,6 +326,11 @@ def call_blocking(connection: Connection, command: bytes, *arguments: object) ->
     return result
 
 
+def _format_call(function: str, arguments: str) -> str:
+    """Return the call of a function that moves rows of a claim: with the claim, their numbers, and the present time."""
+    return f"SELECT {function}(%s, %s::bigint[], {arguments}, coalesce(%s, now()))"
+
+
 def _count(connection: Connection, call: str, arguments: tuple[object, ...]) -> int:
     return int(read_value(connection, call, *arguments))
 
@@ -323,6 +338,10 @@ def _count(connection: Connection, call: str, arguments: tuple[object, ...]) -> 
 def _format_array(seqs: Iterable[int]) -> str:
     """Format an array as text, because the driver inspects every number of a list to choose its type."""
     return f"{{{','.join(map(str, seqs))}}}"
+
+
+def _format_properties(outcomes: Iterable[ScheduledRetry | Suspension]) -> list[str | None]:
+    return [None if outcome.properties is None else json.dumps(outcome.properties) for outcome in outcomes]
 
 
 def to_storable_text(text: str) -> str:

@@ -4,6 +4,7 @@ sentence."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 from postroom.adapters import AdapterDefinition, PortAdapter
 from postroom.application.backup_transport import BackupTransport
@@ -11,6 +12,8 @@ from postroom.application.checks.fields import adapter_problems
 from postroom.application.declarations import DeclaredSendPort
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
+
+_LONGEST_WAIT = timedelta(days=3650)
 
 
 def transport_problems(port: DeclaredSendPort) -> Iterator[str]:
@@ -20,6 +23,9 @@ def transport_problems(port: DeclaredSendPort) -> Iterator[str]:
     is_sink = isinstance(port.adapter, AdapterDefinition) and port.adapter.is_sink
     if is_sink and port.service_window is not None:
         yield "a sink has no service_window: Spark writes its batches at any time."
+    yield from _expiration_problems(port.expire_after)
+    if is_sink and port.expire_after is not None:
+        yield "a sink has no expire_after: Spark writes every message."
     if port.backup is None:
         return
     if not isinstance(port.backup, BackupTransport):
@@ -28,6 +34,20 @@ def transport_problems(port: DeclaredSendPort) -> Iterator[str]:
     if is_sink:
         yield "a sink has no backup transport: Spark repeats a batch until it is written."
     yield from (f"backup: {text}" for text in _backup_problems(port.backup))
+
+
+def to_timedelta(given: timedelta | float) -> timedelta:
+    """Return a time that is given in seconds or as a timedelta."""
+    return given if isinstance(given, timedelta) else timedelta(seconds=given)
+
+
+def _expiration_problems(given: object) -> Iterator[str]:
+    if given is None:
+        return
+    if isinstance(given, bool) or not isinstance(given, int | float | timedelta):
+        yield f"expire_after is {given!r}, but must be a number of seconds or a timedelta."
+    elif not timedelta(0) < to_timedelta(given) <= _LONGEST_WAIT:
+        yield f"expire_after is {given}, but must be more than 0 and at most {_LONGEST_WAIT.days} days."
 
 
 def _backup_problems(backup: BackupTransport) -> Iterator[str]:

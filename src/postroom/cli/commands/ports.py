@@ -186,6 +186,7 @@ def _to_row(listing: PortListing) -> dict[str, Any]:
         "retry_count": port.retry_count,
         "retry_interval_seconds": port.retry_interval.total_seconds(),
         "service_window": None if port.service_window is None else str(port.service_window),
+        "expire_after_seconds": None if port.expire_after is None else port.expire_after.total_seconds(),
         "backup": None if port.backup is None else _to_backup(port.backup),
         "route_failures": port.route_failures,
         "waiting": listing.waiting,

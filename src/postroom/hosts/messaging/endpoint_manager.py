@@ -19,7 +19,7 @@ from postroom.hosts.messaging.open_send_ports import OpenSendPort, OpenSendPorts
 from postroom.hosts.messaging.responses import ResponseDelivery
 from postroom.hosts.messaging.sent_messages import retry_while_unavailable
 from postroom.hosts.messaging.solicits import Solicits
-from postroom.hosts.messaging.transports import wait_for_service_window
+from postroom.hosts.messaging.transports import check_expiration, wait_for_service_window
 from postroom.message import Message
 from postroom.messagebox.configuration import Host, SendPort, read_removed_name
 from postroom.messagebox.connection import Connection
@@ -127,8 +127,9 @@ class EndpointManager:
     ) -> _PreparedSend | Postponement | Suspension:
         """Return the message as its adapter sends it, or an outcome if it is not sent now."""
         transport = port.choose_transport(claimed)
-        window = transport.settings.service_window
-        if window is not None and (waiting := wait_for_service_window(window, port.port.name, self._clock())):
+        now = self._clock()
+        check_expiration(port.port, claimed, now)
+        if (waiting := wait_for_service_window(port.port, claimed, now)) is not None:
             return waiting
         message = build_message(claimed, connections, transport.get_context_values(claimed))
         attempt = Attempt(instance_id=claimed.instance_id, number=claimed.attempt + 1, group=claimed.group)

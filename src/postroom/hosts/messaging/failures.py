@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from postroom.adapters.dynamic.addresses import Endpoint, get_endpoint
 from postroom.agent.acknowledgements import SentMessage
@@ -15,14 +16,15 @@ from postroom.agent.failed_messages import FailedMessages
 from postroom.agent.failure_properties import is_suspended_as_non_resumable
 from postroom.agent.routing_failure_reports import Unroutable
 from postroom.clock import Clock
-from postroom.errors import ClaimLost, PostroomError, Unavailable, is_environment_error
+from postroom.errors import ClaimLost, DeliveryFailure, PostroomError, Unavailable, is_environment_error
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
 from postroom.hosts.messaging.acknowledgements import Acknowledgements
-from postroom.hosts.messaging.transports import choose_transport, count_remaining_retries
+from postroom.hosts.messaging.transports import choose_transport, count_remaining_retries, limit_to_expiration
 from postroom.messagebox.configuration import ReceiveLocation, SendPort, Transport, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, ScheduledRetry, Suspension
 from postroom.messagebox.storage.stored_messages import StoredContext
+from postroom.values import value_to_json
 
 _log = logging.getLogger(__name__)
 
@@ -148,13 +150,31 @@ def _retry_or_suspend(port: SendPort, claimed: ClaimedMessage, error: Exception)
     """Retry if the error allows it and a transport of the port has attempts left. Otherwise suspend."""
     code, description = _describe_error(error, f"send port {port.name}")
     transport = choose_transport(port, claimed)
+    properties = _get_updated_properties(error)
     if not isinstance(error, PostroomError) or error.can_retry:
         if count_remaining_retries(transport, claimed):
-            return ScheduledRetry(delay=transport.retry_interval, code=code, description=description)
+            delay = limit_to_expiration(transport.retry_interval, port, claimed)
+            return ScheduledRetry(delay=delay, code=code, description=description, properties=properties)
         if port.backup is not None and transport is not port.backup:
-            return ScheduledRetry(delay=timedelta(0), code=code, description=description, to_backup=True)
+            return ScheduledRetry(
+                delay=timedelta(0), code=code, description=description, to_backup=True, properties=properties
+            )
     adapter, uri = _get_endpoint(transport, claimed.context)
-    return Suspension(code=code, description=description, adapter=adapter, uri=uri, resumable=_is_resumable(claimed))
+    return Suspension(
+        code=code,
+        description=description,
+        adapter=adapter,
+        uri=uri,
+        resumable=_is_resumable(claimed),
+        properties=properties,
+    )
+
+
+def _get_updated_properties(error: Exception) -> dict[str, Any] | None:
+    """Return the context properties that the adapter updates, as they are stored."""
+    if not isinstance(error, DeliveryFailure) or not error.properties_to_update:
+        return None
+    return {prop.key: value_to_json(prop.check(value)) for prop, value in error.properties_to_update.items()}
 
 
 def _get_endpoint(transport: Transport, context: str | None) -> Endpoint:

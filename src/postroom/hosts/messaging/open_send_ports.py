@@ -5,6 +5,7 @@ The adapter of a transport is opened at its first message. The ports are read ag
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import uuid
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from postroom.adapters import PortAdapter, SendAdapter, build
 from postroom.hosts.messaging.transports import count_remaining_retries, get_transport_index
@@ -67,13 +69,14 @@ class OpenTransport:
             self._values[BTS.OutboundTransportType.key] = settings.adapter_type.transport_type
         self._by_remaining: dict[int, dict[str, str | int]] = {}
 
-    def get_context_values(self, claimed: ClaimedMessage) -> dict[str, str | int]:
-        """Return the properties that are written to the context of a message for its next attempt, by key."""
+    def get_context_values(self, claimed: ClaimedMessage) -> dict[str, Any]:
+        """Return the properties that are written to the context of a message for its next attempt, by key. Those that
+        the adapter updated in an earlier attempt are the last."""
         remaining = count_remaining_retries(self.settings, claimed)
         values = self._by_remaining.get(remaining)
         if values is None:
             values = self._by_remaining[remaining] = {**self._values, BTS.RetryCount.key: remaining}
-        return values
+        return values if claimed.properties is None else {**values, **json.loads(claimed.properties)}
 
 
 class OpenSendPort:

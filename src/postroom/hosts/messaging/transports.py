@@ -1,12 +1,17 @@
-"""The transports of a send port: the remaining retries of each, and their service windows (SND-05, 06, 10)."""
+"""The transports of a send port: the remaining retries of each, their service windows, and the expiration of messages
+(SND-05, 06, 10)."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from postroom.application import Schedule
+from postroom.errors import MessageExpired
 from postroom.messagebox.configuration import SendPort, Transport
 from postroom.messagebox.queues import ClaimedMessage, Postponement, Suspension
+from postroom.messagebox.storage.stored_messages import StoredContext
+from postroom.system_properties import BTS
+
+_EXPIRATION_TIME = BTS.ExpirationTime.key
 
 
 def get_transport_index(claimed: ClaimedMessage) -> int:
@@ -27,16 +32,42 @@ def count_remaining_retries(transport: Transport, claimed: ClaimedMessage) -> in
     return max(0, transport.retry_count - (claimed.attempt - (claimed.primary_attempts or 0)))
 
 
-def wait_for_service_window(window: Schedule, port: str, now: datetime) -> Postponement | Suspension | None:
-    """Return None inside a service window. Outside, return a postponement until it opens, or a suspension if it never
+def check_expiration(port: SendPort, claimed: ClaimedMessage, now: datetime) -> None:
+    """Raise MessageExpired if the message has waited for too long, or its own expiration time has passed."""
+    if port.expire_after is not None and claimed.age >= port.expire_after.total_seconds():
+        raise MessageExpired(
+            f"The message has waited for {timedelta(seconds=int(claimed.age))}, and send port {port.name} sends no "
+            f"message after {port.expire_after}.",
+            hint="Resume the instance to send it nevertheless, or terminate it.",
+        )
+    if claimed.context is None or _EXPIRATION_TIME not in claimed.context:
+        return
+    expires = StoredContext(claimed.context, {}).get(BTS.ExpirationTime)
+    if expires is not None and expires <= now:
+        raise MessageExpired(
+            f"The message expired at {expires:%Y-%m-%d %H:%M:%S %Z}, its BTS.ExpirationTime.",
+            hint="Terminate the instance. If the message is still needed, publish it again.",
+        )
+
+
+def limit_to_expiration(delay: timedelta, port: SendPort, claimed: ClaimedMessage) -> timedelta:
+    """Return the delay, or the time until the message expires in the send port if that comes first."""
+    if port.expire_after is None:
+        return delay
+    return min(delay, max(timedelta(0), port.expire_after - timedelta(seconds=claimed.age)))
+
+
+def wait_for_service_window(port: SendPort, claimed: ClaimedMessage, now: datetime) -> Postponement | Suspension | None:
+    """Return None inside the service window. Outside, return a postponement until it opens, or a suspension if it never
     does."""
-    if window.is_open(now):
+    window = choose_transport(port, claimed).service_window
+    if window is None or window.is_open(now):
         return None
     opens = window.next_opening(now)
     if opens is not None:
-        return Postponement(delay=opens - now)
+        return Postponement(delay=limit_to_expiration(opens - now, port, claimed))
     return Suspension(
         code="SERVICE_WINDOW",
-        description=f"The service window of send port {port} ({window}) does not open again.\n"
+        description=f"The service window of send port {port.name} ({window}) does not open again.\n"
         "Correct service_window= of the port, apply the application, and resume the instance.",
     )

@@ -10,16 +10,17 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management,
         DELETE FROM suspended_queue q WHERE q.instance_id = ANY (p_instance_ids) AND q.resumable RETURNING q.*
     ), ready AS (
         INSERT INTO work_queue AS w (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
-                                     priority, task, attempt, enqueued_at, counted_in)
+                                     priority, task, attempt, properties, enqueued_at, counted_in)
         SELECT seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task, 0,
-               p_now, counted_in
+               properties, p_now, counted_in
           FROM resumed WHERE (valid_from > p_now) IS NOT TRUE ORDER BY seq
         RETURNING w.instance_id, w.host_id
     ), waiting AS (
         INSERT INTO scheduled_queue AS w (seq, host_id, message_id, subscription_id, service_class, service_id,
-                                          instance_id, priority, task, attempt, enqueued_at, counted_in, valid_from)
+                                          instance_id, priority, task, attempt, properties, enqueued_at, counted_in,
+                                          valid_from)
         SELECT seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task, 0,
-               p_now, counted_in, valid_from
+               properties, p_now, counted_in, valid_from
           FROM resumed WHERE valid_from > p_now
         RETURNING w.instance_id, w.host_id
     )

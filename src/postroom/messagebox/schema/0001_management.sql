@@ -128,6 +128,7 @@ CREATE TABLE management.send_ports (
     priority         smallint NOT NULL DEFAULT 5 CHECK (priority BETWEEN 1 AND 10),
     retry_count      integer NOT NULL DEFAULT 3 CHECK (retry_count BETWEEN 0 AND 1000),
     retry_interval   interval NOT NULL DEFAULT '5 min' CHECK (retry_interval >= '0'),
+    expire_after     interval CHECK (expire_after > '0'),           -- messages that wait longer are not sent; null: never
     service_window   jsonb,                                         -- the schedule of the primary transport; null: always
     backup           jsonb,                                         -- the backup transport without its adapter; null: none
     backup_adapter   jsonb,                                         -- its adapter, which may contain secrets

@@ -19,6 +19,7 @@ CREATE TABLE messagebox.work_queue (
     task             smallint NOT NULL DEFAULT 1,
     attempt          integer NOT NULL DEFAULT 0,         -- attempts before, by both transports of a send port
     primary_attempts integer,                            -- those of the primary transport, on the backup transport; else null
+    properties       jsonb,                              -- context properties that the adapter has updated (SND-09)
     enqueued_at      timestamptz NOT NULL DEFAULT now(),
     counted_in       xid8 NOT NULL DEFAULT pg_current_xact_id(),  -- the transaction that counted the reference (0005)
     claim_id         uuid,                               -- null: not claimed
@@ -56,6 +57,7 @@ CREATE TABLE messagebox.scheduled_queue (
     task               smallint NOT NULL DEFAULT 1,
     attempt            integer NOT NULL DEFAULT 0,
     primary_attempts   integer,
+    properties         jsonb,
     enqueued_at        timestamptz NOT NULL,
     counted_in         xid8 NOT NULL DEFAULT pg_current_xact_id(),
     valid_from         timestamptz NOT NULL,             -- when it is due
@@ -82,6 +84,7 @@ CREATE TABLE messagebox.suspended_queue (
     priority             smallint NOT NULL,
     task                 smallint NOT NULL DEFAULT 1,
     attempt              integer NOT NULL DEFAULT 0,
+    properties           jsonb,
     enqueued_at          timestamptz NOT NULL DEFAULT now(),
     counted_in           xid8 NOT NULL DEFAULT pg_current_xact_id(),  -- the transaction that counted the reference (0005)
     suspended_at         timestamptz NOT NULL DEFAULT now(),

@@ -35,12 +35,12 @@ Originator = tuple[str, str]
 class StoredContext(Context):
     """A context that is decoded from its stored text at its first use. Many adapters need only the body.
 
-    ``added`` (text and numbers, by property key) and ``originator`` replace stored values.
+    ``added`` (JSON values, by property key) and ``originator`` replace stored values.
     """
 
     __slots__ = ("_added", "_originator", "_raw", "_text")
 
-    def __init__(self, text: str, added: Mapping[str, str | int], originator: Originator | None = None) -> None:
+    def __init__(self, text: str, added: Mapping[str, object], originator: Originator | None = None) -> None:
         # The slots of the base class stay empty until __getattr__ is called for them.
         self._text = text
         self._added = added
@@ -90,7 +90,7 @@ def _values(encoded: _Encoded) -> dict[str, Value]:
     }
 
 
-_NOTHING: Mapping[str, str | int] = MappingProxyType({})
+_NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class ClaimReader(Protocol):
@@ -127,10 +127,10 @@ class FragmentedBody:
                 yield body
 
 
-def build_message(claimed: ClaimedMessage, reader: ClaimReader, added: Mapping[str, str | int] = _NOTHING) -> Message:
+def build_message(claimed: ClaimedMessage, reader: ClaimReader, added: Mapping[str, object] = _NOTHING) -> Message:
     """Return the message of a claimed row. A message with one small part needs no further query.
 
-    ``added`` (text and numbers, by property key) replace values of the context.
+    ``added`` (JSON values, by property key) replace values of the context.
     """
     if claimed.context is None:
         raise MessageGone(

@@ -55,7 +55,7 @@ _ID_NAMESPACE = uuid.UUID("6f1d8a4e-30a5-4c1c-9d43-6f6a2b7a9d10")
 #: The fields of a port that its subscriptions depend on.
 _SUBSCRIPTION_FIELDS = {"host", "filter", "priority", TWO_WAY}
 #: The fields that decide when postponed messages are sent.
-_WINDOW_FIELDS = {"service window", "backup service window"}
+_WINDOW_FIELDS = {"service window", "backup service window", "expire after"}
 
 
 class Deployment:
@@ -256,6 +256,7 @@ class Deployment:
                 "description": fields["description"],
                 "maps": Jsonb(fields["maps"]),
                 "pipeline": Jsonb(fields["pipeline"]),
+                "expire_after": port.expire_after,
                 "service_window": schedule_to_json(port.service_window),
                 "backup": None if port.backup is None else Jsonb(_backup_to_json(port.backup, self._home)),
                 "backup_adapter": Jsonb(fields[BACKUP_ADAPTER]) if port.backup else None,

@@ -67,6 +67,8 @@ def get_advice(instance: Instance) -> str | None:
             return f"Correct the port and apply it, then: {resume}\nOr correct the message: {correct}\nOr: {terminate}"
         case "ADDRESS":
             return f"Widen folders= or urls= of the port and apply it, then: {resume}\nOr: {terminate}"
+        case "EXPIRED":
+            return f"Send it nevertheless, unless it has an expiration time of its own: {resume}\nOr: {terminate}"
         case "SERVICE_WINDOW":
             return f"Correct service_window= of the port and apply it, then: {resume}\nOr: {terminate}"
         case "PORT_STOPPED":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import timedelta
 from typing import Any
 
 from postroom import Application, BackupTransport, Property, Retry, Schedule, adapters
@@ -43,20 +44,20 @@ def test_transports_are_stored_and_an_unchanged_port_is_no_change(connection: Co
     backup = BackupTransport(
         adapters.File("out/late"), retry=Retry(count=1, interval=60), service_window=Schedule(weekdays=["sun"])
     )
-    deploy(connection, orders(service_window=EVENING, backup=backup))
+    deploy(connection, orders(service_window=EVENING, backup=backup, expire_after=3600))
     (port,) = read_send_ports(connection)
-    assert port.service_window == EVENING
+    assert (port.service_window, port.expire_after) == (EVENING, timedelta(hours=1))
     assert port.backup is not None
     assert port.backup.adapter == backup.adapter
     assert (port.backup.retry_count, port.backup.retry_interval.total_seconds()) == (1, 60)
     assert port.backup.service_window == backup.service_window
     assert port.backup.uri == "file:///srv/orders/out/late"
-    assert deploy(connection, orders(service_window=EVENING, backup=backup)).changes == ()
+    assert deploy(connection, orders(service_window=EVENING, backup=backup, expire_after=3600)).changes == ()
 
 
 def test_a_plan_describes_a_changed_backup_transport_without_its_secrets(connection: Connection) -> None:
     deploy(connection, orders())
-    secret = adapters.Http("https://backup.example.com/", headers={"Authorization": "Bearer t0p"})
+    secret = adapters.Http("https://backup.example.com/", headers={"X-Tenant": "t0p"})
     done = deploy(connection, orders(backup=BackupTransport(secret), service_window=EVENING))
     (step,) = (step for step in done.changes if step.name == "Europe")
     described = {difference.field: (difference.before, difference.after) for difference in step.differences}

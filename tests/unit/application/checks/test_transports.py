@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -31,18 +32,19 @@ def list_texts(app: Application) -> list[str]:
 
 
 def test_transports_are_part_of_the_stored_definition() -> None:
-    definition = declare(service_window=Schedule(window=("08:00", "18:00")), backup=LATE).definition()
+    window = Schedule(window=("08:00", "18:00"))
+    definition = declare(service_window=window, backup=LATE, expire_after=90).definition()
     (port,) = definition.send_ports
-    assert port.backup == LATE
+    assert (port.backup, port.expire_after) == (LATE, timedelta(seconds=90))
     assert ApplicationDefinition.from_stored(definition.to_stored()) == definition
 
 
 def test_a_definition_without_transports_is_read_as_before() -> None:
     stored = declare().definition().to_stored()
-    for port in stored["send_ports"]:
-        del port["service_window"], port["backup"]
+    for stored_port in stored["send_ports"]:
+        del stored_port["service_window"], stored_port["backup"], stored_port["expire_after"]
     (port,) = ApplicationDefinition.from_stored(stored).send_ports
-    assert (port.service_window, port.backup) == (None, None)
+    assert (port.service_window, port.backup, port.expire_after) == (None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +52,8 @@ def test_a_definition_without_transports_is_read_as_before() -> None:
     [
         ({"service_window": "08:00-18:00"}, "service_window is '08:00-18:00', but must be something like Schedule("),
         ({"service_window": Schedule(zone="Mars/Base")}, "service_window: there is no time zone 'Mars/Base'"),
+        ({"expire_after": "soon"}, "expire_after is 'soon', but must be a number of seconds or a timedelta"),
+        ({"expire_after": 0}, "expire_after is 0, but must be more than 0"),
         ({"backup": adapters.File("late")}, "must be something like BackupTransport(adapters.File('out/late'))"),
         ({"backup": BackupTransport(adapters.File(""))}, "backup: adapter: path is empty"),
         ({"backup": BackupTransport(adapters.Null(), retry=Retry(count=-1))}, "backup: retry: count is -1"),
@@ -64,11 +68,12 @@ def test_a_wrong_transport_is_a_problem(settings: dict[str, Any], text: str) -> 
     assert any(text in found for found in list_texts(declare(**settings))), list_texts(declare(**settings))
 
 
-def test_a_sink_has_neither_a_service_window_nor_a_backup_transport() -> None:
+def test_a_sink_has_no_service_window_no_expiration_and_no_backup_transport() -> None:
     sink = adapters.SparkSink("parquet", "lake")
-    found = list_texts(declare(sink, service_window=Schedule(window=("08:00", "18:00")), backup=LATE))
+    found = list_texts(declare(sink, service_window=Schedule(window=("08:00", "18:00")), backup=LATE, expire_after=60))
     assert found == [
         "send port 'Europe': a sink has no service_window: Spark writes its batches at any time.",
+        "send port 'Europe': a sink has no expire_after: Spark writes every message.",
         "send port 'Europe': a sink has no backup transport: Spark repeats a batch until it is written.",
     ]
 

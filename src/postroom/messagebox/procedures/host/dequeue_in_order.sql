@@ -12,7 +12,7 @@ CREATE OR REPLACE FUNCTION messagebox.dequeue_in_order___HOST__(
     routing_version bigint, seq bigint, message_id uuid, service bytea, instance_id uuid, task smallint,
     attempt integer, context text, part_count integer, body_part_id uuid, body_part_name text, content_type text,
     charset text, body bytea, originator_sid text, originator_pid text, group_name text,
-    primary_attempts integer)
+    primary_attempts integer, properties text, age double precision)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
@@ -46,7 +46,7 @@ BEGIN
     SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task, c.attempt, s.context::text,
            cardinality(s.part_ids), s.body_part_id, s.body_part_name, p.content_type, p.charset, p.body,
            coalesce(s.originator_sid, s.published_by), coalesce(s.originator_pid, 'Guest'), u.group_name,
-           c.primary_attempts
+           c.primary_attempts, c.properties::text, extract(epoch FROM p_now - c.enqueued_at)::double precision
       FROM __HOST___q c
      CROSS JOIN routing_version v
       LEFT JOIN spool s ON s.message_id = c.message_id

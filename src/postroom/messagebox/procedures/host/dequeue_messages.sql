@@ -21,7 +21,7 @@ CREATE OR REPLACE FUNCTION messagebox.dequeue_messages___HOST__(
     routing_version bigint, seq bigint, message_id uuid, service bytea, instance_id uuid, task smallint,
     attempt integer, context text, part_count integer, body_part_id uuid, body_part_name text, content_type text,
     charset text, body bytea, originator_sid text, originator_pid text, group_name text,
-    primary_attempts integer)
+    primary_attempts integer, properties text, age double precision)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
@@ -38,12 +38,12 @@ BEGIN
                   AND (w.for_host_instance = p_host_instance) IS NOT FALSE
                 ORDER BY w.priority, w.seq LIMIT p_limit FOR UPDATE SKIP LOCKED))
      RETURNING q.seq, q.message_id, q.subscription_id, q.service_id, q.instance_id, q.task, q.attempt, q.priority,
-               q.primary_attempts
+               q.primary_attempts, q.properties, q.enqueued_at
     )
     SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task, c.attempt, s.context::text,
            cardinality(s.part_ids), s.body_part_id, s.body_part_name, p.content_type, p.charset, p.body,
            coalesce(s.originator_sid, s.published_by), coalesce(s.originator_pid, 'Guest'), u.group_name,
-           c.primary_attempts
+           c.primary_attempts, c.properties::text, extract(epoch FROM p_now - c.enqueued_at)::double precision
       FROM claimed c
      CROSS JOIN routing_version v
       LEFT JOIN spool s ON s.message_id = c.message_id

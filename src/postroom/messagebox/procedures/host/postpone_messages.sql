@@ -14,10 +14,10 @@ BEGIN
         DELETE FROM __HOST___q WHERE claim_id = p_claim_id AND seq = ANY (p_seqs) RETURNING *
     )
     INSERT INTO __HOST___q_scheduled (seq, host_id, message_id, subscription_id, service_class, service_id,
-                                      instance_id, priority, task, attempt, primary_attempts, enqueued_at, counted_in,
-                                      valid_from, state)
+                                      instance_id, priority, task, attempt, primary_attempts, properties, enqueued_at,
+                                      counted_in, valid_from, state)
     SELECT f.seq, f.host_id, f.message_id, f.subscription_id, f.service_class, f.service_id, f.instance_id, f.priority,
-           f.task, f.attempt, f.primary_attempts, f.enqueued_at, f.counted_in, p_now + r.delay, 256
+           f.task, f.attempt, f.primary_attempts, f.properties, f.enqueued_at, f.counted_in, p_now + r.delay, 256
       FROM postponed f
       JOIN unnest(p_seqs, p_delays) AS r (seq, delay) ON r.seq = f.seq;
     GET DIAGNOSTICS moved = ROW_COUNT;

@@ -16,9 +16,9 @@ BEGIN
      RETURNING *
     )
     INSERT INTO __HOST___q (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
-                            priority, task, attempt, primary_attempts, enqueued_at, counted_in)
+                            priority, task, attempt, primary_attempts, properties, enqueued_at, counted_in)
     SELECT seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task, attempt,
-           primary_attempts, enqueued_at, counted_in
+           primary_attempts, properties, enqueued_at, counted_in
       FROM due;
     GET DIAGNOSTICS released = ROW_COUNT;
     RETURN released;
