@@ -115,7 +115,7 @@ def test_another_process_receives_the_interchanges_of_a_frozen_one(box: Box, log
     ):
         # A sender without an answer repeats the request with the same idempotency key.
         for interchange_id, content in interrupted_receiver.CONTENTS.items():
-            if not inbox.is_known(host, interchange_id):
+            if not inbox.check_if_known(host, interchange_id):
                 inbox.store_in_inbox(host, location.location_id, interchange_id, Context(), [content])
         numbering = InboxNumbering(pipeline, location)
 

@@ -236,7 +236,9 @@ def test_streams_are_started_one_after_the_other(
     process._apply_configuration()
     running = list(process._running.values())
     try:
-        wait_until(lambda: all(location._active.is_set() for location in running), what="the intake of both locations")
+        wait_until(
+            lambda: all(location._is_served_here.is_set() for location in running), what="the intake of both locations"
+        )
         seen = set()
 
         def all_answered() -> bool:

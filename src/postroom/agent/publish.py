@@ -84,7 +84,7 @@ class PublishBatch(ABC):
         """Insert the receipts of chunks, which contain results of ``match``. Raise if a chunk is published already."""
         return
 
-    def insert(self, connection: Connection) -> bool:
+    def insert_one_by_one(self, connection: Connection) -> bool:
         """Write everything with one call per message, which takes the lock and compares the version. Return False
         without writing if COPY is faster."""
         return False
@@ -109,7 +109,7 @@ def publish(connection: Connection, batch: PublishBatch) -> None:
     if version is None:
         return
     batch.insert_receipts(connection)
-    if batch.insert(connection):
+    if batch.insert_one_by_one(connection):
         return
     batch.write_messages(connection)
     batch.write_routes(connection, lock_current(connection, version))

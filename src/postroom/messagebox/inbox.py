@@ -82,7 +82,7 @@ def store_in_inbox(
     return True
 
 
-def is_known(connection: Connection, interchange_id: uuid.UUID, *, digest: bytes | None = None) -> bool:
+def check_if_known(connection: Connection, interchange_id: uuid.UUID, *, digest: bytes | None = None) -> bool:
     """Return True if an interchange is in the inbox, or was published and its receipt still exists.
 
     Raise KeyReused if it has another digest: its idempotency key came with another body."""

@@ -142,7 +142,7 @@ class PipelineProcess:
         within ten seconds. On a busy machine none would, if all started together."""
         for running in self._running.values():
             starting = sum(location.is_starting for location in self._running.values())
-            running.check(may_start=starting < _STARTING_AT_ONCE)
+            running.supervise(may_start=starting < _STARTING_AT_ONCE)
 
     def _check_sinks(self) -> None:
         if self._connection is None:

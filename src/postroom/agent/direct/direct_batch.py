@@ -106,7 +106,7 @@ class DirectBatch(PublishBatch):
             return False
         self.prepare(connection)
         self.match(connection)
-        return not self._routed.routes.has_convoys and self.insert(connection)
+        return not self._routed.routes.has_convoys and self.insert_one_by_one(connection)
 
     def prepare(self, connection: Connection) -> bool:
         if len({message.message_id for message in self._messages}) != len(self._messages):
@@ -185,7 +185,7 @@ class DirectBatch(PublishBatch):
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def insert(self, connection: Connection) -> bool:
+    def insert_one_by_one(self, connection: Connection) -> bool:
         if len(self._messages) > MAX_CALLS or self._suspended:
             return False
         routes = self._routed.routes

@@ -241,13 +241,13 @@ def _store(
 ) -> None:
     """Store an interchange, unless the same request was stored before. Raise KeyReused if its key came with another
     body."""
-    if digest is not None and inbox.is_known(connection, interchange_id, digest=digest):
+    if digest is not None and inbox.check_if_known(connection, interchange_id, digest=digest):
         return
     is_stored = inbox.store_in_inbox(
         connection, location.location_id, interchange_id, context, body.chunks(), digest=digest
     )
     if not is_stored:  # another request with the same key was faster
-        inbox.is_known(connection, interchange_id, digest=digest)
+        inbox.check_if_known(connection, interchange_id, digest=digest)
 
 
 async def read_body(request: Request, max_bytes: int, digest: hashlib.blake2b | None, workers: WorkerPool) -> Body:

@@ -63,7 +63,7 @@ class EndpointManager:
             return self._deliver(claimed, connections)
         if claimed.task == QueueTask.JOIN_INSTANCE:
             return self._responses.deliver(claimed, connections)
-        return self._receive(claimed, connections)
+        return self._publish_resumed(claimed, connections)
 
     def close(self) -> None:
         self._ports.close()
@@ -164,7 +164,9 @@ class EndpointManager:
 
         return retry_while_unavailable(complete)
 
-    def _receive(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
+    def _publish_resumed(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
+        """Publish a received message that was resumed, or a message that is rerouted."""
+
         def complete(connection: Connection) -> None:
             if self._queues.complete(connection, claimed.claim_id, [claimed.seq]) != 1:
                 raise ClaimLost("Another host instance has taken over the message.")

@@ -1,5 +1,6 @@
--- First call for a message: route it (see route_message), store context and metadata in the spool and the body part in
--- parts. The originator is accepted from a trusted login only. Returns the number of references.
+-- Publish a message: route it (see route_message), store context and metadata in the spool and the body part in parts.
+-- insert_part stores its other parts. The originator is accepted from a trusted login only. Returns the number of
+-- references.
 -- Locks: advisory (7001, 0) shared, until commit.
 CREATE OR REPLACE FUNCTION messagebox.insert_message(
     p_batch_id uuid, p_version bigint, p_message_id uuid, p_context jsonb, p_subscription_ids bigint[],

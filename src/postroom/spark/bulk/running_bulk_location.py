@@ -60,7 +60,7 @@ class RunningBulkLocation(RunningLocation):
         self._jobs.start()
         _log.info("%s: receiving", self.location.name)
 
-    def check(self, *, may_start: bool = True) -> None:
+    def supervise(self, *, may_start: bool = True) -> None:
         """Log the progress. A location that has stopped because of bad rows claims no more files."""
         if self._files.stopped_by and not self._intake_loop.stopping:
             self._stop_intake()
@@ -107,7 +107,7 @@ class RunningBulkLocation(RunningLocation):
         """Return True while another process serves the location, or while receiving is throttled."""
         throttle = self.throttle
         throttled = throttle is not None and time.monotonic() < self._file_at + throttle.delay
-        return throttled or not self._active.is_set()
+        return throttled or not self._is_served_here.is_set()
 
     # -- the jobs ----------------------------------------------------------------------------------------------
 

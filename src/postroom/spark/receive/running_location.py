@@ -71,7 +71,8 @@ class RunningLocation:
         self._trigger = trigger
         self._drain_stopped = threading.Event()
         self._intake_stopped = threading.Event()
-        self._active = threading.Event()
+        #: Set while this process serves the location, and no other one.
+        self._is_served_here = threading.Event()
         self._intake_loop = BackgroundLoop(f"intake of {location.name}", self._run_intake, backoff=_INTAKE_BACKOFF)
         self._intake_connection = LazyConnection(partial(login.connect, "claims"))
         self._intake: Intake | None = None
@@ -104,12 +105,12 @@ class RunningLocation:
         definition."""
         return not self._intake_stopped.is_set()
 
-    def check(self, *, may_start: bool = True) -> None:
+    def supervise(self, *, may_start: bool = True) -> None:
         """Start the query if it may start, restart it after a failure, and read its progress."""
         self._read_progress()
         if self._query is not None and not self._query.isActive:
             self._handle_query_end()
-        if not self._active.is_set():
+        if not self._is_served_here.is_set():
             self._stop_query()  # another process serves the location
         elif self._query is None and may_start and time.monotonic() >= self._start_at:
             self._has_answered = self._is_warm = False
@@ -227,7 +228,7 @@ class RunningLocation:
         try:
             if self._intake is None:
                 if not is_served_as_configured(connection, self.location, self._clock):
-                    self._active.clear()
+                    self._is_served_here.clear()
                     return _STANDBY_SECONDS  # it is about to be replaced
                 self._intake = make_intake(connection, self.location, self._home, self._clock)
             scan = self._intake.scan()
@@ -239,9 +240,9 @@ class RunningLocation:
             raise
         self._intake_failure = None
         if not scan.active:
-            self._active.clear()
+            self._is_served_here.clear()
             return _STANDBY_SECONDS
-        self._active.set()
+        self._is_served_here.set()
         self._report.store(connection, self._progress())
         return max(self._intake.next_scan_in(_SCAN_INTERVAL).total_seconds(), _MIN_WAIT_SECONDS)
 

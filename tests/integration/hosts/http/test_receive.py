@@ -229,17 +229,17 @@ def test_a_request_is_rejected_if_another_with_its_key_is_published_before_it_is
     """The host may be frozen between the check of the key and the insert."""
     box.add_port("Everything", "exists(Region)")
     first = b'{"region": "EU", "note": "%s"}' % (b"x" * size)
-    is_known = inbox.is_known
+    check_if_known = inbox.check_if_known
     with serve(box, location) as http:
 
         def publish_another(*arguments: Any, **named: Any) -> bool:
             monkeypatch.undo()
-            found = is_known(*arguments, **named)
+            found = check_if_known(*arguments, **named)
             send_request(http, first, Idempotency_Key="order-1")
             publish(box, location)
             return found
 
-        monkeypatch.setattr(inbox, "is_known", publish_another)
+        monkeypatch.setattr(inbox, "check_if_known", publish_another)
         answer, _ = send_request(http, first.replace(b"EU", b"US"), Idempotency_Key="order-1")
         assert answer.status == 422
         assert send_request(http, first, Idempotency_Key="order-1")[0].status == 202

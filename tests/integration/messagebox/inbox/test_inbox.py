@@ -172,14 +172,14 @@ def test_a_repeated_interchange_is_detected_before_and_after_the_publish(
     task: ReceiveTask,
 ) -> None:
     one = uuid.uuid4()
-    assert not inbox.is_known(box.connection, one)
+    assert not inbox.check_if_known(box.connection, one)
     store_interchange(interchange_id=one)
-    assert inbox.is_known(box.connection, one)
+    assert inbox.check_if_known(box.connection, one)
     store_interchange(interchange_id=one)
     assert box.count("inbox") == 1
     numbering.scan()
     task.receive(rows_of(one))
-    assert inbox.is_known(box.connection, one)
+    assert inbox.check_if_known(box.connection, one)
     # A repeat that was checked just before the commit of the publish goes through the stream and publishes nothing.
     store_interchange(interchange_id=one)
     numbering.scan()

@@ -24,7 +24,7 @@ def test_after_a_restart_everything_is_published_once(
     connection = connect_as_host()
     # A sender without an answer repeats the request with the same idempotency key.
     for interchange_id, content in CONTENTS.items():
-        if not inbox.is_known(connection, interchange_id):
+        if not inbox.check_if_known(connection, interchange_id):
             inbox.store_in_inbox(connection, location.location_id, interchange_id, Context(), [content])
     numbering = InboxNumbering(connect_as_host(), location)
     wait_until(lambda: numbering.scan().active, what="the end of the killed process's session")

@@ -75,7 +75,7 @@ def test_a_stream_that_cannot_be_started_is_reported_and_retried(box: Box, login
     try:
 
         def tries() -> int:
-            running.check()
+            running.supervise()
             return running.starts
 
         wait_until(lambda: tries() >= 2, what="a second try")
@@ -203,7 +203,7 @@ class SlowLocation:
 
     def start(self) -> None: ...
 
-    def check(self, *, may_start: bool = True) -> None:
+    def supervise(self, *, may_start: bool = True) -> None:
         self.checks += 1
 
     def stop(self, *, drain: bool = False) -> None:
