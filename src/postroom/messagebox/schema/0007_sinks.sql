@@ -10,8 +10,10 @@ CREATE TABLE messagebox.sink_batches (
     sink       jsonb NOT NULL,                           -- adapter of the port when the batch was opened
     attempt    integer NOT NULL DEFAULT 1,               -- a writer with a lower number no longer owns the batch
     opened_at  timestamptz NOT NULL DEFAULT now(),
-    UNIQUE (host_id, port_id)                            -- a port has one batch at a time
+    written    boolean NOT NULL DEFAULT false            -- all its messages are written, and are to be completed
 );
+-- A port writes one batch at a time. A written one may be completed meanwhile.
+CREATE UNIQUE INDEX sink_batches_port ON messagebox.sink_batches (host_id, port_id) WHERE NOT written;
 
 -- Poison-message guard: the messages of a batch that a task has started to process alone, after a failed task, and not finished.
 -- A message that kills its worker is detected by its attempts and removed from the batch.

@@ -45,6 +45,14 @@ class SinkBatch:
     """The number of earlier attempts of each message."""
 
 
+class WrittenBatch(NamedTuple):
+    """A batch that is written and has to be completed."""
+
+    batch_id: uuid.UUID
+    number: int
+    attempt: int
+
+
 class SeqRange(NamedTuple):
     """A range of message numbers. Both ends belong to it."""
 
@@ -87,6 +95,8 @@ class SinkQueue:
         simple = "part_count = 1 AND body IS NOT NULL AND coalesce(lower(charset), 'utf-8') = 'utf-8'"
         self._rows = f"SELECT seq, {simple}, message_id::text, context, body, published_at FROM {read}"
         self._rows_without_body = f"SELECT seq, {simple}, message_id::text, context, NULL, published_at FROM {read}"
+        self._written = f"SELECT * FROM written_sink_batches_{host}(%s)"
+        self._set_written = f"SELECT set_sink_batch_written_{host}(%s, %s)"
         self._complete = f"SELECT complete_sink_batch_{host}(%s, %s)"
         self._close = f"SELECT close_sink_batch_{host}(%s, %s)"
         self._lock = f"SELECT lock_sink_batch_{host}(%s, %s)"
@@ -164,16 +174,18 @@ class SinkQueue:
         row = connection.execute(self._count, (batch.batch_id,)).fetchone()
         return int(row[0]) if row else 0
 
-    def complete(self, connection: Connection, batch: SinkBatch) -> int:
+    def set_written(self, connection: Connection, batch: SinkBatch) -> int:
+        """Record that a batch is written, so that the next one can be opened before this one is completed. Return the
+        number of its messages."""
+        return transaction(connection, lambda connection: self._end(connection, self._set_written, batch))
+
+    def find_written(self, connection: Connection, port_id: uuid.UUID) -> list[WrittenBatch]:
+        """Return the batches of a sink that are written and not completed."""
+        return [WrittenBatch(*row) for row in connection.execute(self._written, (port_id,))]
+
+    def complete(self, connection: Connection, batch: SinkBatch | WrittenBatch) -> int:
         """Complete the messages of a written batch, and delete the batch. Return the number of messages."""
-
-        def work(connection: Connection) -> int:
-            completed = read_value(connection, self._complete, batch.batch_id, batch.attempt)
-            if completed is None:
-                raise _taken_over_error(batch)
-            return int(completed)
-
-        return transaction(connection, work)
+        return transaction(connection, lambda connection: self._end(connection, self._complete, batch))
 
     def fail(
         self,
@@ -185,17 +197,16 @@ class SinkQueue:
         """End a batch that was not written. Return the numbers of retried and of suspended messages."""
 
         def work(connection: Connection) -> tuple[int, int]:
-            self._close_batch(connection, batch)
+            self._end(connection, self._close, batch)
             retried = self.queues.retry(connection, batch.batch_id, retries) if retries else 0
             suspended = self.queues.suspend(connection, batch.batch_id, suspensions) if suspensions else 0
             return retried, suspended
 
         return transaction(connection, work)
 
-    def _close_batch(self, connection: Connection, batch: SinkBatch) -> None:
-        if not read_value(connection, self._close, batch.batch_id, batch.attempt):
-            raise _taken_over_error(batch)
-
-
-def _taken_over_error(batch: SinkBatch) -> ClaimLost:
-    return ClaimLost(f"Another process has taken over batch {batch.number}.")
+    def _end(self, connection: Connection, call: str, batch: SinkBatch | WrittenBatch) -> int:
+        """Call a procedure that returns null or false if the batch was taken over."""
+        result = read_value(connection, call, batch.batch_id, batch.attempt)
+        if result is None or result is False:
+            raise ClaimLost(f"Another process has taken over batch {batch.number}.")
+        return int(result)

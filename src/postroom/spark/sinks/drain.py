@@ -6,7 +6,8 @@
 | suspend or route a message without a row | it is in the batch, or removed | it was removed before |
 | write the batch | files that readers ignore, or rows that are merged later | the same rows |
 | publish the batch (files) | the directory exists, or not | an existing directory stays |
-| complete the batch | the batch is opened again and found written | the batch was removed before |
+| record that the batch is written | the batch is opened again and found written | it is recorded already |
+| complete the batch (while the next is written) | the next process completes it | the batch was removed before |
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from postroom.messagebox.queues import MAX_DESCRIPTION, ScheduledRetry, Suspensi
 from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
 from postroom.messagebox.streams.sink_progress import SinkReport
 from postroom.spark.error_reasons import format_reason
+from postroom.spark.sinks.completion import Completion
 from postroom.spark.sinks.file_sink import FileSinkTarget
 from postroom.spark.sinks.row_format import RowFormat
 from postroom.spark.sinks.task import SinkPort, SinkTask
@@ -87,28 +89,36 @@ class Drain:
         that arrive meanwhile are left for the next call."""
         last = self.queue.find_last_number(connection)
         total = Drained(messages=0, written=0)
-        while not stopping.is_set():
-            drained = self.drain_once(connection, port_id)
-            if drained is None:
-                break
-            if drained.searching:
-                continue
-            total = replace(
-                drained, messages=total.messages + drained.messages, written=total.written + drained.written
-            )
-            if drained.failure is not None or drained.last_seq >= last:
-                break
+        with self.open_completion() as completion:
+            while not stopping.is_set():
+                drained = self.drain_once(connection, port_id, completion)
+                if drained is None:
+                    break
+                if drained.searching:
+                    continue
+                total = replace(
+                    drained, messages=total.messages + drained.messages, written=total.written + drained.written
+                )
+                if drained.failure is not None or drained.last_seq >= last:
+                    break
         return total
 
-    def drain_once(self, connection: Connection, port_id: uuid.UUID) -> Drained | None:
-        """Write one batch. Return None if no message waits.
+    def open_completion(self) -> Completion:
+        """Return a completion for the calls of ``drain_once`` for one sink."""
+        return Completion(self._login, self.queue)
+
+    def drain_once(
+        self, connection: Connection, port_id: uuid.UUID, completion: Completion | None = None
+    ) -> Drained | None:
+        """Write one batch. Return None if no message waits. A full batch is completed while the caller writes the next
+        one, if a completion is given.
 
         Raise if the batch has to be opened again unchanged, because the MessageBox or Spark does not answer, or because
         it is unknown whether the batch was written."""
         report = self._reports.setdefault(port_id, SinkReport(port_id))
         report.store_writing(connection)
         try:
-            drained = self._drain_one(connection, port_id)
+            drained = self._drain_one(connection, port_id, completion)
         except Exception as error:
             report.store_failure(connection, format_reason(error))
             raise
@@ -136,7 +146,10 @@ class Drain:
             if (report := self._reports.get(port.port_id)) is not None:
                 report.store_waiting(connection)
 
-    def _drain_one(self, connection: Connection, port_id: uuid.UUID) -> Drained | None:
+    def _drain_one(self, connection: Connection, port_id: uuid.UUID, completion: Completion | None) -> Drained | None:
+        if completion is None or not completion.is_running:
+            for left in self.queue.find_written(connection, port_id):
+                self.queue.complete(connection, left)
         port = next(iter(read_send_ports(connection, ids=[port_id])), None)
         configured = port.adapter if port else None
         limit = configured.max_messages if isinstance(configured, AnySink) else _DELETED_PORT_BATCH_SIZE
@@ -168,7 +181,10 @@ class Drain:
                 raise
             failure = self._fail(connection, batch, sink, port, error)
             return Drained(messages=len(batch.seqs), written=0, failure=failure)
-        written = self.queue.complete(connection, batch)
+        if completion is not None and len(batch.seqs) >= limit:
+            written = completion.start(connection, batch)
+        else:
+            written = self.queue.complete(connection, batch)
         return Drained(messages=len(batch.seqs), written=written, last_seq=last_seq)
 
     def _write(self, sink: AnySink, batch: SinkBatch, port: SendPort | None) -> None:

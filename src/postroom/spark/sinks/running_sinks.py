@@ -22,6 +22,7 @@ from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.heartbeat import keep_alive
 from postroom.messagebox.streams.sink_progress import lock_sinks_served
 from postroom.spark.error_reasons import format_reason
+from postroom.spark.sinks.completion import Completion
 from postroom.spark.sinks.drain import Drain
 from postroom.spark.sinks.writer import SparkWriter
 
@@ -141,18 +142,19 @@ class Sinks:
                 if not _lock(connection, port_id):
                     self._start_at[port_id] = time.monotonic() + _STANDBY_SECONDS
                     return
-                while not self._stopping.is_set() and self._drain_batch(connection, port_id):
-                    pass
+                with self._drain.open_completion() as completion:
+                    while not self._stopping.is_set() and self._drain_batch(connection, port_id, completion):
+                        pass
         except Exception as error:
             self._pause_after_failure(port_id)
             expected = isinstance(error, PostroomError)
             _log.warning("sink %s: %s", port_id, format_reason(error), exc_info=None if expected else error)
 
-    def _drain_batch(self, connection: Connection, port_id: uuid.UUID) -> bool:
+    def _drain_batch(self, connection: Connection, port_id: uuid.UUID, completion: Completion) -> bool:
         """Write one batch. Return False if the next one has to wait, or if there is none."""
         started = time.monotonic()
         port = next(iter(read_send_ports(connection, ids=[port_id])), None)
-        drained = self._drain.drain_once(connection, port_id)
+        drained = self._drain.drain_once(connection, port_id, completion)
         if drained is None:
             return False
         if drained.searching:

@@ -1,9 +1,9 @@
--- Return the batch that a sink of this host must write next: an unfinished one with the next attempt number, or a new
+-- Return the batch that a sink of this host must write next: an unwritten one with the next attempt number, or a new
 -- one of up to p_limit waiting messages, best priority and lowest number first. From its commit on the batch is fixed:
 -- its messages are claimed by its id, and only the process with its latest attempt number can end it. No row if nothing
 -- waits. Returns for each message its number and its attempts, by number, and the definition of the sink when the batch
 -- was created, '{}' if the port was removed by then.
--- Index: sink_batches (host_id, port_id), work_queue_sinks, work_queue_claimed; see dequeue_messages for the settings.
+-- Index: sink_batches_port, work_queue_sinks, work_queue_claimed; see dequeue_messages for the settings.
 -- Locks: the batch, or the claimed rows, until commit.
 DROP FUNCTION IF EXISTS messagebox.open_sink_batch___HOST__(uuid, uuid, integer, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.open_sink_batch___HOST__(
@@ -16,7 +16,7 @@ DECLARE
     opened sink_batches;
 BEGIN
     UPDATE sink_batches b SET attempt = b.attempt + 1
-     WHERE b.host_id = __HOST_ID__ AND b.port_id = p_port_id
+     WHERE b.host_id = __HOST_ID__ AND b.port_id = p_port_id AND NOT b.written
     RETURNING b.* INTO opened;
     IF NOT FOUND THEN
         UPDATE __HOST___q q SET claim_id = p_batch_id, claimed_by = NULL
