@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 def open_messagebox(options: CommandOptions, *, create: bool = False) -> Iterator[Connection]:
     """Connect to the MessageBox that the options name. With ``create``, create or upgrade it first."""
     from postroom.messagebox.migrate import connect_to_messagebox, migrate
+    from postroom.operations.audit import set_reason
 
     with options.messagebox(create=create) as url:
         with _add_source_of_address(options):
@@ -24,6 +25,8 @@ def open_messagebox(options: CommandOptions, *, create: bool = False) -> Iterato
                 migrate(url)
             messagebox = connect_to_messagebox(url, application_name="postroom command line")
         with messagebox as connection:
+            if options.reason is not None:
+                set_reason(connection, options.reason)
             yield connection
 
 

@@ -74,6 +74,7 @@ COMMANDS: dict[str, LazyCommand] = {
         "postroom.cli.commands.backup:restore",
         "Restore a backup into a home folder without a MessageBox, or into an empty database.",
     ),
+    "audit": LazyCommand("postroom.cli.commands.audit:audit", "List what operators have done, when and why."),
     "role": LazyCommand("postroom.cli.commands.roles:role", "List, grant and revoke roles."),
     "application": LazyCommand(
         "postroom.cli.commands.applications:application", "List and remove the deployed applications."

@@ -38,6 +38,8 @@ class CommandOptions:
     database_from: str = field(default="--database", compare=False)
     """The option or environment variable that gave the address of the database."""
     output: Format = Format.TABLE
+    reason: str | None = None
+    """Why the command changes something, for the audit."""
 
     @property
     def has_messagebox(self) -> bool:
@@ -162,6 +164,15 @@ def property_options(command: Command) -> Command:
         command = option(command)
     return command
 
+
+#: Why the command changes something. The audit shows it.
+reason_option = click.option(
+    "--reason",
+    metavar="TEXT",
+    help="Why, for the audit.",
+    callback=_store_option,
+    expose_value=False,
+)
 
 #: The names of the objects that a command changes.
 names_argument = click.argument("names", nargs=-1, required=True, metavar="NAME...")

@@ -9,6 +9,7 @@ Reference counts are rebuilt from the queues. Rows that no statement reads any m
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -32,16 +33,27 @@ class Repair:
     examples: tuple[str, ...] = ()
 
 
-def repair_messagebox(connection: Connection, *, wait: timedelta = timedelta(seconds=60)) -> list[Repair]:
-    """Repair the MessageBox in one transaction. Return what was changed.
+def repair_messagebox(
+    connection: Connection,
+    *,
+    wait: timedelta = timedelta(seconds=60),
+    record: Callable[[Connection, list[Repair]], None] = lambda _connection, _repairs: None,
+) -> list[Repair]:
+    """Repair the MessageBox in one transaction, which also calls ``record``. Return what was changed.
 
     Hosts and publishers may run at the same time: they wait until the transaction ends. Jobs are locked. A message that
     is in a queue is never deleted.
     """
+
+    def work(connection: Connection) -> list[Repair]:
+        repairs = _repair(connection)
+        record(connection, repairs)
+        return repairs
+
     with lock_jobs(connection, wait):
         for _ in range(_MAX_ATTEMPTS):
             try:
-                return transaction(connection, _repair)
+                return transaction(connection, work)
             except LockTimeout:
                 continue
     raise Unavailable(

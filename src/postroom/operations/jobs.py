@@ -9,7 +9,9 @@ from postroom.messagebox.check import Violation, check
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.jobs import JobRun, build_jobs, run_all_jobs_once
 from postroom.messagebox.missing_secrets import find_missing_secrets
-from postroom.messagebox.repair import Repair, repair_messagebox
+from postroom.messagebox.repair import Repair
+from postroom.messagebox.repair import repair_messagebox as repair_unrecorded
+from postroom.operations.audit import record_action
 
 __all__ = [
     "JobListing",
@@ -57,3 +59,13 @@ def list_jobs(connection: Connection) -> list[JobListing]:
 def run_jobs(connection: Connection) -> list[JobRun]:
     """Run every job once, after waiting for a round that another host is running."""
     return run_all_jobs_once(connection)
+
+
+def repair_messagebox(connection: Connection) -> list[Repair]:
+    """Repair the MessageBox and record it in the audit. Return what was changed."""
+
+    def record(connection: Connection, repairs: list[Repair]) -> None:
+        after = {repair.what: f"{repair.count} {repair.problem}" for repair in repairs}
+        record_action(connection, "messagebox.repair", "messagebox", after=after)
+
+    return repair_unrecorded(connection, record=record)

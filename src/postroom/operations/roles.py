@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from postroom.errors import NotFound, nearest
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.statements import statement
+from postroom.operations.audit import record_action
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +37,13 @@ def revoke_role(connection: Connection, role: str, login: str) -> None:
 
 def _call(connection: Connection, function: str, role: str, login: str) -> None:
     role_name = _find_role(connection, role).role_name
+
+    def work(connection: Connection) -> None:
+        connection.execute(f"SELECT {function}(%s, %s)", (role_name, login))
+        record_action(connection, f"role.{function.removesuffix('_role')}", login, after={"role": role})
+
     try:
-        operator_transaction(connection, lambda c: c.execute(f"SELECT {function}(%s, %s)", (role_name, login)))
+        operator_transaction(connection, work)
     except NotFound as error:
         raise NotFound(
             f"There is no login {login!r}.",

@@ -153,6 +153,7 @@ def shown(run: Run, app: Path, tmp_path: Path) -> dict[str, list[Any]]:
     run_json("jobs run")
     run_json("jobs list")
     run_json("check")
+    run_json("audit list", "--action", "port")
     run_json("version")
     run_json("application stop", "orders")
     run_json("application start", "orders")

@@ -358,3 +358,14 @@ def test_check_reports_what_a_repair_cannot_rebuild(suspended: Run, database: st
     result = suspended("check", "--repair", "-o", "json")
     assert result.code == ExitCode.FAILED
     assert [violation["invariant"] for violation in result.json["violations"]] == ["messages_without_part"]
+
+
+def test_the_audit_lists_actions_with_their_reasons(applied: Run) -> None:
+    assert applied("port", "stop", "Europe", "--reason", "maintenance").code == ExitCode.OK
+    [entry] = applied("audit", "list", "--target", "Europe", "--action", "port.stop", "-o", "json").json
+    assert (entry["action"], entry["reason"]) == ("port.stop", "maintenance")
+    assert (entry["before"], entry["after"]) == ({"state": "started"}, {"state": "stopped"})
+    table = applied("audit", "list", "--action", "port")
+    assert "state: stopped" in table.out
+    assert "maintenance" in table.out
+    assert "No actions." in applied("audit", "list", "--until", "2020-01-01").out

@@ -13,7 +13,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.confirmation import confirm
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, backlog_option, common_options, pass_options, to_backlog
+from postroom.cli.options import CommandOptions, backlog_option, common_options, pass_options, reason_option, to_backlog
 from postroom.cli.rendering.output import Format, show_rows, to_json
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def plan(options: CommandOptions, app: Path, everything: bool, backlog: str | No
 @_ALL
 @backlog_option
 @_NO_WAIT
+@reason_option
 @common_options
 @pass_options
 def apply(options: CommandOptions, app: Path, everything: bool, backlog: str | None, no_wait: bool) -> None:
@@ -124,6 +125,7 @@ def list_(options: CommandOptions) -> None:
 
 @application.command()
 @click.argument("name")
+@reason_option
 @common_options
 @pass_options
 def start(options: CommandOptions, name: str) -> None:
@@ -145,6 +147,7 @@ def start(options: CommandOptions, name: str) -> None:
 @click.argument("name")
 @click.option("--receiving-only", is_flag=True, help="Disable the receive locations, and let the ports go on sending.")
 @click.option("--unenlist", is_flag=True, help="Also remove the subscriptions of the ports. Their instances stay.")
+@reason_option
 @common_options
 @pass_options
 def stop(options: CommandOptions, name: str, receiving_only: bool, unenlist: bool) -> None:
@@ -171,6 +174,7 @@ def stop(options: CommandOptions, name: str, receiving_only: bool, unenlist: boo
 @backlog_option
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @_NO_WAIT
+@reason_option
 @common_options
 @pass_options
 def remove(options: CommandOptions, name: str, backlog: str | None, yes: bool, no_wait: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import ID, CommandOptions, common_options, pass_options
+from postroom.cli.options import ID, CommandOptions, common_options, pass_options, reason_option
 from postroom.cli.rendering.output import Format, to_json
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def save_rows(options: CommandOptions, instance_id: ShortId, file: Path) -> None
 
 @click.command("resume-rows")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@reason_option
 @common_options
 @pass_options
 def resume_rows(options: CommandOptions, file: Path) -> None:

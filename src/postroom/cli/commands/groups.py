@@ -9,7 +9,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.commands.ports import change_states
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, names_argument, pass_options
+from postroom.cli.options import CommandOptions, common_options, names_argument, pass_options, reason_option
 from postroom.cli.rendering.output import Format, show_record, show_rows, to_json
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ def show(options: CommandOptions, name: str) -> None:
 
 @group.command()
 @names_argument
+@reason_option
 @common_options
 @pass_options
 def enlist(options: CommandOptions, names: tuple[str, ...]) -> None:
@@ -102,6 +103,7 @@ def enlist(options: CommandOptions, names: tuple[str, ...]) -> None:
 
 @group.command()
 @names_argument
+@reason_option
 @common_options
 @pass_options
 def start(options: CommandOptions, names: tuple[str, ...]) -> None:
@@ -118,6 +120,7 @@ def start(options: CommandOptions, names: tuple[str, ...]) -> None:
 
 @group.command()
 @names_argument
+@reason_option
 @common_options
 @pass_options
 def stop(options: CommandOptions, names: tuple[str, ...]) -> None:
@@ -134,6 +137,7 @@ def stop(options: CommandOptions, names: tuple[str, ...]) -> None:
 
 @group.command()
 @names_argument
+@reason_option
 @common_options
 @pass_options
 def unenlist(options: CommandOptions, names: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ from postroom.cli.commands.bad_rows import resume_rows, save_rows
 from postroom.cli.commands.instance_conditions import build_query, condition_options
 from postroom.cli.confirmation import confirm
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import ID, CommandOptions, common_options, pass_options
+from postroom.cli.options import ID, CommandOptions, common_options, pass_options, reason_option
 from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows, to_json
 
 if TYPE_CHECKING:
@@ -129,6 +129,7 @@ def show(options: CommandOptions, instance_id: ShortId) -> None:
 @_ALL
 @condition_options
 @_YES
+@reason_option
 @common_options
 @pass_options
 def resume(
@@ -180,6 +181,7 @@ def resume(
 @_ALL
 @condition_options
 @_YES
+@reason_option
 @common_options
 @pass_options
 def suspend(
@@ -208,6 +210,7 @@ def suspend(
 @_ALL
 @condition_options
 @_YES
+@reason_option
 @common_options
 @pass_options
 def reroute(
@@ -241,6 +244,7 @@ def reroute(
 @_ALL
 @condition_options
 @_YES
+@reason_option
 @common_options
 @pass_options
 def terminate(

@@ -6,7 +6,7 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import CommandOptions, common_options, pass_options, reason_option
 from postroom.cli.rendering.output import Format, show_rows, to_json
 
 
@@ -72,6 +72,7 @@ def run(options: CommandOptions) -> None:
 
 @click.command()
 @click.option("--repair", is_flag=True, help="Rebuild the reference counts from the queues, and delete unused rows.")
+@reason_option
 @common_options
 @pass_options
 def check(options: CommandOptions, repair: bool) -> None:

@@ -8,7 +8,7 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, names_argument, pass_options
+from postroom.cli.options import CommandOptions, common_options, names_argument, pass_options, reason_option
 from postroom.cli.rendering.output import show_paragraphs, show_rows
 from postroom.errors import DefinitionError
 
@@ -57,6 +57,7 @@ def list_(options: CommandOptions) -> None:
 
 @location.command()
 @names_argument
+@reason_option
 @common_options
 @pass_options
 def enable(options: CommandOptions, names: tuple[str, ...]) -> None:
@@ -73,6 +74,7 @@ def enable(options: CommandOptions, names: tuple[str, ...]) -> None:
 
 @location.command()
 @names_argument
+@reason_option
 @common_options
 @pass_options
 def disable(options: CommandOptions, names: tuple[str, ...]) -> None:
@@ -89,6 +91,7 @@ def disable(options: CommandOptions, names: tuple[str, ...]) -> None:
 
 @location.command("reset-stream")
 @names_argument
+@reason_option
 @common_options
 @pass_options
 def reset_stream(options: CommandOptions, names: tuple[str, ...]) -> None:
@@ -119,6 +122,7 @@ def reset_stream(options: CommandOptions, names: tuple[str, ...]) -> None:
 @click.option("--month-weekdays", metavar="DAYS", help="Weekdays of the month, such as 'first mon,last fri'.")
 @click.option("--months", metavar="MONTHS", help="Only in these months, such as 1,4,7,10.")
 @click.option("--always", is_flag=True, help="Remove the schedule.")
+@reason_option
 @common_options
 @pass_options
 def schedule(options: CommandOptions, /, names: tuple[str, ...], always: bool, **fields: str | int | None) -> None:

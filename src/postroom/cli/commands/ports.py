@@ -8,7 +8,7 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, names_argument, pass_options
+from postroom.cli.options import CommandOptions, common_options, names_argument, pass_options, reason_option
 from postroom.cli.rendering.output import Format, show_record, show_rows
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def show(options: CommandOptions, name: str) -> None:
 
 @port.command()
 @names_argument
+@reason_option
 @common_options
 @pass_options
 def enlist(options: CommandOptions, names: tuple[str, ...]) -> None:
@@ -101,6 +102,7 @@ def enlist(options: CommandOptions, names: tuple[str, ...]) -> None:
 
 @port.command()
 @names_argument
+@reason_option
 @common_options
 @pass_options
 def start(options: CommandOptions, names: tuple[str, ...]) -> None:
@@ -117,6 +119,7 @@ def start(options: CommandOptions, names: tuple[str, ...]) -> None:
 
 @port.command()
 @names_argument
+@reason_option
 @common_options
 @pass_options
 def stop(options: CommandOptions, names: tuple[str, ...]) -> None:
@@ -133,6 +136,7 @@ def stop(options: CommandOptions, names: tuple[str, ...]) -> None:
 
 @port.command()
 @names_argument
+@reason_option
 @common_options
 @pass_options
 def unenlist(options: CommandOptions, names: tuple[str, ...]) -> None:

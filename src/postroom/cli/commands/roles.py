@@ -6,7 +6,7 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import CommandOptions, common_options, pass_options, reason_option
 from postroom.cli.rendering.output import show_rows
 
 _ROLE = click.argument("role", metavar="ROLE")
@@ -49,6 +49,7 @@ def list_(options: CommandOptions) -> None:
 @role.command()
 @_ROLE
 @_LOGIN
+@reason_option
 @common_options
 @pass_options
 def grant(options: CommandOptions, role: str, login: str) -> None:
@@ -70,6 +71,7 @@ def grant(options: CommandOptions, role: str, login: str) -> None:
 @role.command()
 @_ROLE
 @_LOGIN
+@reason_option
 @common_options
 @pass_options
 def revoke(options: CommandOptions, role: str, login: str) -> None:

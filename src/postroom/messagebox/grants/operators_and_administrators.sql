@@ -17,6 +17,9 @@ GRANT UPDATE (throttle_messages, throttle_spool_multiplier, throttle_longest_del
     TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (polling_interval, dequeue_threads) ON management.service_classes TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (group_id, group_name) ON messagebox.subscriptions TO __ADMINISTRATORS_ROLE__;
+-- The audit is append-only. PostgreSQL fills the login, the time and the reason.
+GRANT INSERT (os_user, action, target, before, after) ON management.audit TO __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
+GRANT SELECT ON management.audit TO __OPERATORS_ROLE__;
 GRANT UPDATE (reset_requested) ON messagebox.streams TO __ADMINISTRATORS_ROLE__;
 -- An administrator's process publishes and receives like a host, for every location, and may name the originator.
 GRANT INSERT (message_id, part_ids, body_part_id, body_part_name, context, originator_sid, originator_pid)

@@ -182,3 +182,18 @@ CREATE TABLE management.job_runs (
     rows_total   bigint NOT NULL DEFAULT 0,
     error        text                                               -- of the last run; null: the run succeeded
 );
+
+-- The audit: what operators have done. Operators and administrators may add and read rows, but not change or delete them.
+CREATE TABLE management.audit (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    recorded_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    login        text NOT NULL DEFAULT session_user,                -- not in the grants: PostgreSQL fills it
+    os_user      text,                                              -- the user of the command, as the command reports it
+    action       text NOT NULL,                                     -- such as port.start
+    target       text NOT NULL,                                     -- a name or an id
+    reason       text DEFAULT nullif(current_setting('postroom.reason', true), ''),
+    before       jsonb,
+    after        jsonb
+);
+-- The history of one object.
+CREATE INDEX audit_target ON management.audit (target, id);

@@ -21,6 +21,7 @@ from postroom.application import ApplicationDefinition
 from postroom.errors import LockTimeout, Problem
 from postroom.messagebox.connection import Connection, operator_transaction, transaction
 from postroom.messagebox.statements import statement
+from postroom.operations.audit import record_action
 from postroom.operations.deployment.applications import check_application
 from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.compare import compare, find_problems
@@ -31,7 +32,7 @@ from postroom.operations.deployment.deployed import (
     read_deployed_for,
 )
 from postroom.operations.deployment.execute import Deployment
-from postroom.operations.deployment.plan import Plan
+from postroom.operations.deployment.plan import Action, ChangeKind, Plan
 from postroom.operations.deployment.removals import (
     find_backlog_problems,
     find_removal_problems,
@@ -136,9 +137,23 @@ def _deploy(
         if planned.changes:
             connection.execute("SELECT change_routing()")
             Deployment(connection, definition, deployed, planned, home, backlog or Backlog.KEEP).execute()
+            _record(connection, planned)
         return planned
 
     return operator_transaction(connection, work)
+
+
+def _record(connection: Connection, planned: Plan) -> None:
+    """Record the executed steps in the audit. The differences contain no secrets."""
+    removes = any(planned.select(ChangeKind.APPLICATION, Action.REMOVE))
+    before: dict[str, dict[str, str]] = {}
+    after: dict[str, dict[str, str]] = {}
+    for step in planned.changes:
+        name = f"{step.kind} {step.name}"
+        before[name] = {difference.field: difference.before for difference in step.differences}
+        after[name] = {"action": step.action, **{difference.field: difference.after for difference in step.differences}}
+    action = "application.remove" if removes else "application.apply"
+    record_action(connection, action, planned.application, before={k: v for k, v in before.items() if v}, after=after)
 
 
 def _is_same(deployed: Deployed, compared: Deployed) -> bool:

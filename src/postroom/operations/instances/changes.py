@@ -21,12 +21,14 @@ from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.queues import WakeUp
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask, write_part
+from postroom.operations.audit import record_action
 from postroom.operations.instances.listing import (
     Instance,
     InstanceQuery,
     InstanceState,
     get_instance,
     iterate_batches,
+    list_instances,
 )
 
 _SUSPENDED = (InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE)
@@ -34,6 +36,16 @@ _CAN_BE_SUSPENDED = (InstanceState.READY_TO_RUN, InstanceState.DEHYDRATED, Insta
 _CAN_BE_TERMINATED = (*_CAN_BE_SUSPENDED, *_SUSPENDED)
 #: A message that a pipeline has to read first, or that joined an instance, cannot be rerouted.
 _CAN_BE_REROUTED = (QueueTask.DELIVER, QueueTask.PUBLISH, QueueTask.REROUTE)
+
+
+#: The states after an operation, for the audit.
+_STATES_AFTER = {
+    "resume": "ready to run",
+    "resume-with-body": "ready to run",
+    "reroute": "ready to run",
+    "suspend": "suspended",
+    "terminate": "terminated",
+}
 
 
 class _Requeue(Protocol):
@@ -49,6 +61,7 @@ def resume(connection: Connection, instance_id: uuid.UUID, *, body: bytes | Body
     with the same context and the new body (RCV-15)."""
 
     def work(connection: Connection) -> list[str]:
+        before = get_instance(connection, instance_id)
         if body is not None and not _replace_body(
             connection, instance_id, Bytes(body) if isinstance(body, bytes) else body
         ):
@@ -56,6 +69,7 @@ def resume(connection: Connection, instance_id: uuid.UUID, *, body: bytes | Body
         hosts = _resume(connection, [instance_id])
         if not hosts:
             raise _build_state_error(get_instance(connection, instance_id), "resumed")
+        _record(connection, "resume" if body is None else "resume-with-body", instance_id, before)
         return list(hosts.values())
 
     WakeUp(connection).send(operator_transaction(connection, work))
@@ -69,7 +83,9 @@ def resume_with_bodies(connection: Connection, bodies: Mapping[uuid.UUID, bytes]
         found = [
             instance_id for instance_id, body in bodies.items() if _replace_body(connection, instance_id, Bytes(body))
         ]
-        return _resume(connection, found)
+        resumed = _resume(connection, found)
+        _record_many(connection, "resume-with-body", resumed)
+        return resumed
 
     hosts = operator_transaction(connection, work)
     WakeUp(connection).send(set(hosts.values()))
@@ -78,7 +94,7 @@ def resume_with_bodies(connection: Connection, bodies: Mapping[uuid.UUID, bytes]
 
 def resume_all(connection: Connection, query: InstanceQuery) -> int:
     """Resume every instance that matches the query and can be resumed. Return their number."""
-    return _requeue_all(connection, restrict_to_resumable(query), _resume).total()
+    return _requeue_all(connection, restrict_to_resumable(query), _resume, "resume").total()
 
 
 def reroute(connection: Connection, instance_id: uuid.UUID) -> str:
@@ -89,9 +105,11 @@ def reroute(connection: Connection, instance_id: uuid.UUID) -> str:
     host suspends the instance again. Raise StateError if the instance cannot be rerouted."""
 
     def work(connection: Connection) -> str:
+        before = get_instance(connection, instance_id)
         hosts = _reroute(connection, [instance_id])
         if not hosts:
-            raise _build_state_error(get_instance(connection, instance_id), "rerouted")
+            raise _build_state_error(before, "rerouted")
+        _record(connection, "reroute", instance_id, before)
         return hosts[instance_id]
 
     host = operator_transaction(connection, work)
@@ -101,7 +119,7 @@ def reroute(connection: Connection, instance_id: uuid.UUID) -> str:
 
 def reroute_all(connection: Connection, query: InstanceQuery) -> Counter[str]:
     """Reroute every suspended instance that matches the query and can be rerouted. Return their number by host."""
-    return _requeue_all(connection, restrict_to_reroutable(query), _reroute)
+    return _requeue_all(connection, restrict_to_reroutable(query), _reroute, "reroute")
 
 
 def reroute_deliveries(connection: Connection, query: InstanceQuery) -> Counter[str]:
@@ -114,31 +132,29 @@ def reroute_deliveries(connection: Connection, query: InstanceQuery) -> Counter[
 
     states = [*_CAN_BE_SUSPENDED, InstanceState.SUSPENDED]
     deliveries = replace(_restrict_states(query, states), tasks=[QueueTask.DELIVER])
-    return _requeue_all(connection, deliveries, suspend_and_reroute)
+    return _requeue_all(connection, deliveries, suspend_and_reroute, "reroute")
 
 
 def suspend(connection: Connection, instance_id: uuid.UUID) -> None:
     """Suspend an instance that is ready to run or waits for its next attempt or its service window."""
-    if not _call(connection, "suspend_instances", [instance_id]):
-        raise _build_state_error(get_instance(connection, instance_id), "suspended")
+    _change_one(connection, "suspend", instance_id, "suspended")
 
 
 def suspend_all(connection: Connection, query: InstanceQuery) -> int:
     """Suspend every instance that matches the query and is not active. Return their number."""
     batches = iterate_batches(connection, restrict_to_suspendable(query))
-    return sum(_call(connection, "suspend_instances", ids) for ids in batches)
+    return sum(_change_many(connection, "suspend", ids) for ids in batches)
 
 
 def terminate(connection: Connection, instance_id: uuid.UUID) -> None:
     """Delete the instance and its subscriptions. Its messages are deleted unless another instance refers to them."""
-    if not _call(connection, "terminate_instances", [instance_id]):
-        raise _build_state_error(get_instance(connection, instance_id), "terminated")
+    _change_one(connection, "terminate", instance_id, "terminated")
 
 
 def terminate_all(connection: Connection, query: InstanceQuery) -> int:
     """Terminate every instance that matches the query and is not active. Return their number."""
     batches = iterate_batches(connection, restrict_to_terminable(query))
-    return sum(_call(connection, "terminate_instances", ids) for ids in batches)
+    return sum(_change_many(connection, "terminate", ids) for ids in batches)
 
 
 # -- queries -------------------------------------------------------------------------------------------------------
@@ -176,13 +192,20 @@ def _requeue_all(
     connection: Connection,
     query: InstanceQuery,
     requeue: _Requeue,
+    action: str,
 ) -> Counter[str]:
     """Move the instances that match the query into the work queues, a batch in each transaction. Return their number
     by host."""
     wake_up = WakeUp(connection)
     moved: Counter[str] = Counter()
+
+    def work(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:
+        hosts = requeue(connection, ids)
+        _record_many(connection, action, hosts)
+        return hosts
+
     for ids in iterate_batches(connection, query):
-        hosts = operator_transaction(connection, partial(requeue, ids=ids))
+        hosts = operator_transaction(connection, partial(work, ids=ids))
         moved.update(hosts.values())
         wake_up.send(set(hosts.values()))
     return moved
@@ -208,11 +231,49 @@ def _reroute(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, st
     return dict(rows.fetchall())
 
 
-def _call(connection: Connection, procedure: str, ids: list[uuid.UUID]) -> int:
-    """Call a procedure and return the number of changed instances. The procedure returns a row per message."""
-    return operator_transaction(
-        connection, lambda it: len(set(it.execute(f"SELECT {procedure}(%s)", (ids,)).fetchall()))
-    )
+def _change_one(connection: Connection, action: str, instance_id: uuid.UUID, done: str) -> None:
+    """Suspend or terminate an instance. Raise StateError if its state does not allow that."""
+
+    def work(connection: Connection) -> None:
+        # An instance that only waits for messages is in no queue.
+        before = next(iter(list_instances(connection, InstanceQuery(ids=[instance_id], limit=1))), None)
+        if not _call(connection, action, [instance_id]):
+            raise _build_state_error(get_instance(connection, instance_id), done)
+        _record(connection, action, instance_id, before)
+
+    operator_transaction(connection, work)
+
+
+def _change_many(connection: Connection, action: str, ids: list[uuid.UUID]) -> int:
+    """Suspend or terminate instances. Return the number of changed instances."""
+
+    def work(connection: Connection) -> int:
+        changed = _call(connection, action, ids)
+        _record_many(connection, action, changed)
+        return len(changed)
+
+    return operator_transaction(connection, work)
+
+
+def _call(connection: Connection, action: str, ids: list[uuid.UUID]) -> set[uuid.UUID]:
+    """Call the procedure of an action. Return the changed instances. The procedure returns a row per message."""
+    return {changed for (changed,) in connection.execute(f"SELECT {action}_instances(%s)", (ids,))}
+
+
+def _record(connection: Connection, action: str, instance_id: uuid.UUID, before: Instance | None) -> None:
+    old = None
+    if before is not None:
+        old = {"state": before.state.label, "service": before.display_name, "error_code": before.error_code}
+    new = {"state": _STATES_AFTER[action]}
+    record_action(connection, f"instance.{action}", str(instance_id), before=old, after=new)
+
+
+def _record_many(connection: Connection, action: str, changed: Collection[uuid.UUID]) -> None:
+    """Record the changed instances of one transaction, if there are any."""
+    if changed:
+        ids = sorted(map(str, changed))
+        after = {"instances": len(ids), "state": _STATES_AFTER[action], "ids": ids}
+        record_action(connection, f"instance.{action}", f"{len(ids):,} instances", after=after)
 
 
 def _replace_body(connection: Connection, instance_id: uuid.UUID, body: Body) -> bool:

@@ -15,7 +15,7 @@ from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.queues import WakeUp
 from postroom.messagebox.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.operations.ports.enlistment import enlist_group, start_group, stop_group, unenlist_group
-from postroom.operations.ports.states import StateChange, check_transition
+from postroom.operations.ports.states import StateChange, check_transition, record_state_change
 
 
 def list_groups(connection: Connection, *, application: str | None = None) -> list[SendPortGroup]:
@@ -68,6 +68,7 @@ def _change(connection: Connection, name: str, operation: str, step: _Step) -> S
         group = get_group(connection, name)
         check_transition(operation, f"Send port group {name!r}", group.state)
         after, resumed = step(connection, group)
+        record_state_change(connection, f"group.{operation}", name, group.state, after.state)
         return StateChange(name=name, before=group.state, after=after.state, resumed=sum(resumed.values()))
 
     change = operator_transaction(connection, work)

@@ -23,6 +23,7 @@ from postroom.messagebox.configuration import (
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.statements import statement
 from postroom.messagebox.streams.location_progress import LocationState
+from postroom.operations.audit import record_action
 from postroom.safe_files import make_folder
 from postroom.spark.intake.location_lock import LOCATION_LOCK, lock_number
 
@@ -155,9 +156,11 @@ def set_schedule(connection: Connection, name: str, schedule: Schedule | None) -
 
     def work(connection: Connection) -> None:
         connection.execute("SELECT change_routing()")
-        _is_enabled(connection, name)
+        before = get_schedule(connection, name)
         stored = schedule_to_json(schedule)
         connection.execute("UPDATE receive_locations SET schedule = %s WHERE name = %s", (stored, name))
+        old, new = ({"schedule": str(one or "always")} for one in (before, schedule))
+        record_action(connection, "location.schedule", name, before=old, after=new)
 
     operator_transaction(connection, work)
 
@@ -175,6 +178,7 @@ def reset_stream(connection: Connection, name: str) -> None:
                 f"Receive location {name!r} has no stream that was started.",
                 hint="Only a location over a source with offsets, such as Kafka, has one.",
             )
+        record_action(connection, "location.reset-stream", name)
 
     operator_transaction(connection, work)
 
@@ -206,5 +210,7 @@ def _set_enabled(connection: Connection, name: str, *, enabled: bool) -> None:
             state = "enabled" if enabled else "disabled"
             raise StateError(f"Receive location {name!r} is already {state}.", hint="There is nothing to do.")
         connection.execute("UPDATE receive_locations SET enabled = %s WHERE name = %s", (enabled, name))
+        action = "location.enable" if enabled else "location.disable"
+        record_action(connection, action, name, before={"enabled": not enabled}, after={"enabled": enabled})
 
     operator_transaction(connection, work)

@@ -18,7 +18,7 @@ from postroom.messagebox.send_port_groups import read_send_port_groups
 from postroom.messagebox.statements import statement
 from postroom.operations.describe import describe_value
 from postroom.operations.ports.enlistment import enlist_port, get_port_host, start_port, stop_port, unenlist_port
-from postroom.operations.ports.states import StateChange, check_transition
+from postroom.operations.ports.states import StateChange, check_transition, record_state_change
 from postroom.pipelines import Send
 
 
@@ -122,6 +122,7 @@ def _change(connection: Connection, name: str, operation: str, step: _Step) -> S
         port = get_send_port(connection, name)
         check_transition(operation, f"Port {name!r}", port.state)
         after, resumed = step(connection, port)
+        record_state_change(connection, f"port.{operation}", name, port.state, after.state)
         return StateChange(name=port.name, before=port.state, after=after.state, resumed=resumed)
 
     return operator_transaction(connection, work)

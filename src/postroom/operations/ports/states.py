@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from postroom.errors import StateError
 from postroom.messagebox.configuration import PortState
+from postroom.messagebox.connection import Connection
+from postroom.operations.audit import record_action
 
 #: The operations that are allowed in each state.
 _TRANSITIONS = {
@@ -44,3 +46,8 @@ def check_transition(operation: str, what: str, state: PortState) -> None:
         name = state.name.lower()
         problem = f"is already {name}" if _TARGETS[operation] is state else f"is {name} and cannot {operation}"
         raise StateError(f"{what} {problem}.", hint=f"Possible operations: {allowed}.")
+
+
+def record_state_change(connection: Connection, action: str, name: str, before: PortState, after: PortState) -> None:
+    """Record the new state of a port or group in the audit."""
+    record_action(connection, action, name, before={"state": before.name.lower()}, after={"state": after.name.lower()})

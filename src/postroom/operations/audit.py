@@ -1,0 +1,82 @@
+"""The audit: what operators have done, when and why. Rows are added in the transaction of the action and never change.
+
+record_action(connection, "port.start", "Europe", before={"state": "stopped"}, after={"state": "started"})
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.statements import statement
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditEntry:
+    """One action. ``login`` is that of the database. ``os_user`` is the user of the command, which is not verified."""
+
+    entry_id: int
+    recorded_at: datetime
+    login: str
+    os_user: str | None
+    action: str
+    target: str
+    reason: str | None
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+
+
+def record_action(
+    connection: Connection,
+    action: str,
+    target: str,
+    *,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+) -> None:
+    """Record an action in the transaction that does it. PostgreSQL adds the time, the login and the reason."""
+    connection.execute(
+        "INSERT INTO management.audit (os_user, action, target, before, after) VALUES (%s, %s, %s, %s, %s)",
+        (_get_os_user(), action, target, _to_jsonb(before), _to_jsonb(after)),
+    )
+
+
+def set_reason(connection: Connection, reason: str) -> None:
+    """Set the reason of all actions on this connection."""
+    connection.execute("SELECT set_config('postroom.reason', %s, false)", (reason,))
+
+
+def list_audit(
+    connection: Connection,
+    *,
+    action: str | None = None,
+    target: str | None = None,
+    login: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: int | None = None,
+) -> list[AuditEntry]:
+    """Return the recorded actions, the latest first. ``action`` is ``port.start``, or ``port`` for all of ports."""
+    rows = connection.execute(
+        statement("queries/list_audit"),
+        {"action": action, "target": target, "login": login, "since": since, "until": until, "limit": limit},
+    )
+    names = ("entry_id", "recorded_at", "login", "os_user", "action", "target", "reason", "before", "after")
+    return [AuditEntry(**dict(zip(names, row, strict=True))) for row in rows]
+
+
+def _get_os_user() -> str | None:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # the account has no name
+        return None
+
+
+def _to_jsonb(value: Mapping[str, Any] | None) -> Jsonb | None:
+    return None if value is None else Jsonb(dict(value))
