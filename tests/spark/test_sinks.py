@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import threading
 import uuid
@@ -27,6 +29,7 @@ from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
 from postroom.messagebox.streams.throttle import store_thresholds
 from postroom.operations.deployment.apply import apply
+from postroom.pipelines import Send, components
 from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.sinks.file_sink import HadoopTarget, LocalTarget, format_name
@@ -258,6 +261,21 @@ def to_row(message: Message) -> bytes:
         os._exit(3)
     return message.data
 """
+
+
+def test_a_send_pipeline_runs_in_the_workers(session: SparkSession, box: Box, login: Login, tmp_path: Path) -> None:
+    """The same definition runs in hosts. Its files are shipped with the port."""
+    (tmp_path / "own.py").write_text("def shout(message):\n    return message.data.upper()\n")
+    shout = run_path(str(tmp_path / "own.py"), run_name="own")["shout"]
+    pipeline = Send(pre_assemble=[shout], encode=[components.GzipEncoder(), components.Base64Encoder(line_length=0)])
+    add_sink(box, SparkSink("parquet", "lake", body="text"))
+    stored = pipeline.pack(tmp_path).model_dump(mode="json")
+    box.connection.execute("UPDATE send_ports SET pipeline = %s", (Jsonb(stored),))
+    (tmp_path / "own.py").unlink()
+    box.agent().publish([Message.of(body, promoted={Region: "EU"}) for body in (b"a", b"b")])
+    assert drain(session, box, login, tmp_path) == 2
+    rows = session.read.parquet(str(tmp_path / "lake")).collect()
+    assert sorted(gzip.decompress(base64.b64decode(row["body"])) for row in rows) == [b"A", b"B"]
 
 
 def test_a_message_that_kills_its_worker_is_suspended_alone(

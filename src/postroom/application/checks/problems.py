@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, get_args
 
-from postroom.adapters import AnySink, PortAdapter, ReceiveAdapter
+from postroom.adapters import PortAdapter, ReceiveAdapter
 from postroom.application.checks.bulk import bulk_map_problems, bulk_problems
 from postroom.application.checks.fields import (
     adapter_problems,
@@ -188,8 +188,6 @@ def _send_port_problems(port: DeclaredSendPort, hosts: Collection[str], known: l
     if isinstance(port.pipeline, Send):
         texts = port.pipeline.problems() or port.pipeline.packing_problems(port.position.folder)
         yield from (f"pipeline: {text}" for text in texts)
-        if port.pipeline and isinstance(port.adapter, AnySink):
-            yield "pipeline: a sink writes the bodies of messages as they are; it cannot have a send pipeline."
     elif port.pipeline is not None:
         yield f"{port.pipeline!r} is not a send pipeline; write pipelines.Send(...)."
     yield from two_way_send_problems(port)

@@ -29,6 +29,7 @@ from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.queues import MAX_DESCRIPTION, ScheduledRetry, Suspension
 from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
 from postroom.messagebox.streams.sink_progress import SinkReport
+from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.sinks.completion import Completion
 from postroom.spark.sinks.file_sink import FileSinkTarget
@@ -199,6 +200,7 @@ class Drain:
                     uri=sink.address(self._home),
                     route_failures=port is not None and port.route_failures,
                     maps=port.maps if port else NO_MAPS,
+                    pipeline=port.pipeline if port else PASS_THRU_TRANSMIT,
                 ),
                 batch_id=batch.batch_id,
                 attempt=batch.attempt,

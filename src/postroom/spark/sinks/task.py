@@ -27,6 +27,7 @@ from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueu
 from postroom.messagebox.storage.stored_messages import build_message
 from postroom.messagebox.streams.sink_batches import CHUNK_MESSAGES, SeqRange, SinkMessage, SinkQueue
 from postroom.pipelines.definition import FORMAT_SECONDS
+from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT, Send
 from postroom.spark.sinks.row_columns import convert_rows, has_simple_columns
 from postroom.spark.sinks.row_format import RowFormat, to_row_failure
 from postroom.spark.worker import GRACE, attempt_alone, guard_worker, worker_death_failure
@@ -46,6 +47,20 @@ class SinkPort:
     uri: str
     route_failures: bool
     maps: PortMaps = NO_MAPS
+    pipeline: Send = PASS_THRU_TRANSMIT
+
+    @property
+    def changes_messages(self) -> bool:
+        return bool(self.maps) or bool(self.pipeline)
+
+    @property
+    def longest_seconds(self) -> float:
+        """The longest time limit of a call for one message."""
+        return max(self.maps.longest_seconds, self.pipeline.seconds if self.pipeline else 0.0) or FORMAT_SECONDS
+
+    def process(self, message: Message) -> Message | None:
+        """Apply the maps and the send pipeline. Return None if the pipeline consumed the message."""
+        return self.pipeline.run(self.maps.running.map_message(message))
 
 
 class RowChunk(NamedTuple):
@@ -72,7 +87,7 @@ class SinkTask:
 
     def read_chunks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Connection, RowChunk]]:
         """Yield the task's connection and the rows of each chunk. The task connects at its first range."""
-        with guard_worker((self.port.maps.longest_seconds or FORMAT_SECONDS) + GRACE) as is_retry:
+        with guard_worker(self.port.longest_seconds + GRACE) as is_retry:
             # A batch that was opened before may have killed the worker or the process that had it.
             isolated = is_retry or self.attempt > 1
             connection: Connection | None = None
@@ -92,7 +107,8 @@ class SinkTask:
         ``isolated`` is for a retry, because one of the messages may have killed the worker."""
         limit = CHUNK_MESSAGES
         first = seqs.first
-        read = self._read_simple if not (isolated or self.port.maps) and has_simple_columns(self.rows) else self._read
+        is_simple = not (isolated or self.port.changes_messages) and has_simple_columns(self.rows)
+        read = self._read_simple if is_simple else self._read
         while True:
             found, chunk = read(connection, SeqRange(first, seqs.last), limit, isolated)
             if found:
@@ -139,7 +155,7 @@ class SinkTask:
         seq = message.claimed.seq
 
         def suspend() -> RowChunk:
-            hint = "Correct the message or the map, and resume the instance."
+            hint = "Correct the message, the map or the pipeline, and resume the instance."
             self.suspend_or_route(connection, message.claimed, worker_death_failure(DeliveryRefused, hint=hint))
             return self._to_rows(connection, [])
 
@@ -158,8 +174,9 @@ class SinkTask:
         mapped: list[tuple[SinkMessage, Message]] = []
         for batch_message in messages:
             try:
-                message = build_message(batch_message.claimed, reader)
-                mapped.append((batch_message, self.port.maps.running.map_message(message)))
+                outgoing = self.port.process(build_message(batch_message.claimed, reader))
+                if outgoing is not None:
+                    mapped.append((batch_message, outgoing))
             except Exception as error:
                 self.suspend_or_route(connection, batch_message.claimed, to_row_failure(error))
         rows, refused = self.rows.convert([(message, batch_message.published_at) for batch_message, message in mapped])

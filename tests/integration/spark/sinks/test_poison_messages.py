@@ -22,7 +22,9 @@ from postroom.messagebox.check import check
 from postroom.messagebox.connection import Login
 from postroom.messagebox.streams.sink_batches import SeqRange, SinkBatch, SinkQueue, SinkRow
 from postroom.operations.instances import changes as instance_changes
+from postroom.pipelines import Send, components
 from postroom.pipelines.definition import FORMAT_SECONDS
+from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
 from postroom.spark.sinks import drain, task
 from postroom.spark.sinks.row_columns import convert_rows
 from postroom.spark.sinks.row_format import RowFormat
@@ -194,9 +196,21 @@ def test_a_task_that_lost_its_batch_records_no_attempt_and_suspends_nothing(
     assert (attempts_in(box), box.suspended(), box.count("work_queue")) == ([], [], 2)
 
 
-@pytest.mark.parametrize(("seconds", "longest"), [((), FORMAT_SECONDS), ((5.0, 120.0), 120.0)])
-def test_the_timeout_of_the_worker_is_that_of_the_slowest_map_plus_a_grace_period(
-    box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: tuple[float, ...], longest: float
+@pytest.mark.parametrize(
+    ("seconds", "pipeline", "longest"),
+    [
+        ((), PASS_THRU_TRANSMIT, FORMAT_SECONDS),
+        ((5.0, 120.0), PASS_THRU_TRANSMIT, 120.0),
+        ((5.0,), Send(encode=[components.GzipEncoder()], seconds=90), 90.0),
+    ],
+)
+def test_the_timeout_of_the_worker_is_that_of_the_slowest_call_plus_a_grace_period(
+    box: Box,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: tuple[float, ...],
+    pipeline: Send,
+    longest: float,
 ) -> None:
     (tmp_path / "map.xslt").write_text('<a xsl:version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform"/>')
     maps = [Xslt("map.xslt", source=f"{n}", target="a", seconds=each) for n, each in enumerate(seconds)]
@@ -213,6 +227,7 @@ def test_the_timeout_of_the_worker_is_that_of_the_slowest_map_plus_a_grace_perio
         uri="lake",
         route_failures=False,
         maps=PortMaps.pack(maps, tmp_path),
+        pipeline=pipeline,
     )
     _, given = opened(box, tmp_path)
     assert list(replace(given, port=port).read_chunks(iter(()))) == []

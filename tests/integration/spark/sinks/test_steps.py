@@ -24,6 +24,7 @@ from postroom.maps.running import RunningMaps
 from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
+from postroom.pipelines import Send, components
 from postroom.spark.sinks.file_sink import LocalTarget
 from postroom.spark.sinks.jdbc import merge_statement
 from postroom.spark.sinks.postgres_table import Table
@@ -272,6 +273,10 @@ def test_a_message_that_cannot_be_converted_is_routed_if_the_port_routes_failure
     assert box.suspended() == []
 
 
+def consume_empty(message: Message) -> Message | None:
+    return None if message.data == b'{"region":"EU"}' else message
+
+
 def add_map(box: Box, home: Path) -> None:
     """Add a map of orders to invoices to all send ports."""
     (home / "map.xslt").write_text(
@@ -292,6 +297,21 @@ def test_rows_are_made_from_the_output_of_the_port_maps(box: Box, tmp_path: Path
     [row] = read_lake(tmp_path / "lake")
     assert (row["body"], row["MessageType"]) == ('<?xml version="1.0"?>\n<invoice>5</invoice>\n', "invoice")
     assert box.suspended() == [("MAP", True)]
+
+
+def test_rows_are_made_from_the_output_of_the_send_pipeline(box: Box, tmp_path: Path) -> None:
+    """A message that the pipeline consumes is completed without a row, and one that fails is suspended alone (SND-02,
+    SND-03)."""
+    add_sink(box, SparkSink("parquet", "lake", body="text"))
+    pipeline = Send(assemble=components.JsonAssembler(demote={Region: "region"}), encode=[consume_empty])
+    box.connection.execute("UPDATE send_ports SET pipeline = %s", (Jsonb(pipeline.model_dump(mode="json")),))
+    good, _, _ = publish(box, b'{"n": 1}', b"{}", b"no JSON")
+    assert drain_batch(make_drain(box, tmp_path), box) == 2
+    rows = read_lake(tmp_path / "lake")
+    assert [(row["message_id"], row["body"]) for row in rows] == [(good, '{"n":1,"region":"EU"}')]
+    assert box.suspended() == [("PIPELINE", True)]
+    assert (box.count("work_queue"), box.count("sink_batches")) == (0, 0)
+    assert check(box.connection) == []
 
 
 def test_a_large_body_is_read_from_its_fragments(box: Box, tmp_path: Path) -> None:
