@@ -44,6 +44,9 @@ COMMANDS: dict[str, LazyCommand] = {
         "postroom.cli.commands.pipeline:pipeline",
         "Run and inspect the receive locations and sinks of a host, on Spark.",
     ),
+    "service-class": LazyCommand(
+        "postroom.cli.commands.service_classes:service_class", "Show and change how all hosts dequeue."
+    ),
     "port": LazyCommand("postroom.cli.commands.ports:port", "List, enlist, start, stop and unenlist send ports."),
     "group": LazyCommand(
         "postroom.cli.commands.groups:group", "List, enlist, start, stop and unenlist send port groups."
@@ -77,7 +80,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "audit": LazyCommand("postroom.cli.commands.audit:audit", "List what operators have done, when and why."),
     "role": LazyCommand("postroom.cli.commands.roles:role", "List, grant and revoke roles."),
     "application": LazyCommand(
-        "postroom.cli.commands.applications:application", "List and remove the deployed applications."
+        "postroom.cli.commands.applications:application", "Start, stop, list and remove applications."
     ),
     "version": LazyCommand(
         "postroom.cli.commands.version:version",

@@ -8,7 +8,7 @@ import resource
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -20,7 +20,8 @@ from postroom.adapters import build
 from postroom.agent.resuming import ResumedInbound
 from postroom.background_loop import BackgroundLoop
 from postroom.clock import Clock, system_clock
-from postroom.hosts.dequeue.service import BuildService, ServiceContext
+from postroom.hosts.configuration_watch import ConfigurationWatch
+from postroom.hosts.dequeue.service import BuildService, Service, ServiceContext
 from postroom.hosts.dequeue.subservice import Subservice
 from postroom.hosts.http.locations import HttpLocations
 from postroom.hosts.messaging.callers import Callers
@@ -30,8 +31,15 @@ from postroom.hosts.messaging.requests import RequestReceiver
 from postroom.hosts.messaging.responses import ResponseDelivery
 from postroom.hosts.registration import LOCK_SOCKET, Registration
 from postroom.hosts.session_watchdog import SessionWatchdog
-from postroom.messagebox.configuration import ServiceClass, check_login_of_host, find_host, read_dequeuing
-from postroom.messagebox.connection import IDLE_TIMEOUTS, Connect, LazyConnection, connect
+from postroom.messagebox.configuration import (
+    Dequeuing,
+    ServiceClass,
+    check_login_of_host,
+    find_host,
+    read_dequeuing,
+    read_receive_locations,
+)
+from postroom.messagebox.connection import IDLE_TIMEOUTS, Connect, Connection, LazyConnection, connect
 from postroom.messagebox.heartbeat import HEARTBEAT_SECONDS
 from postroom.messagebox.jobs import JobSettings, build_jobs, run_due_jobs
 from postroom.messagebox.missing_secrets import find_missing_secrets
@@ -61,8 +69,6 @@ class HostSettings:
     #: How often a statement is sent on the connection that holds the lock. PostgreSQL ends the session after 8 s
     #: without one.
     heartbeat: timedelta = timedelta(seconds=HEARTBEAT_SECONDS)
-    #: The configuration is read again after this time, even if the routing version has not changed.
-    configuration_age: timedelta = timedelta(seconds=60)
     #: True if this instance runs housekeeping jobs.
     runs_jobs: bool = True
     jobs: JobSettings = field(default_factory=JobSettings)
@@ -118,7 +124,10 @@ class HostInstance:
         self._build_adapter = build_adapter
         self._settings = settings or HostSettings()
         self._clock = clock
-        self._subservices: list[Subservice] = []
+        self._subservices: dict[Dequeuing, Subservice] = {}
+        # The counts of subservices that were replaced.
+        self._earlier_counts: Counter[str] = Counter()
+        self._configuration: ConfigurationWatch | None = None
         self._registration: Registration | None = None
         self._jobs: JobLoop | None = None
         self._watchdog: SessionWatchdog | None = None
@@ -129,8 +138,8 @@ class HostInstance:
         """Register and start to work. Raise NotFound, NotAllowed or Unavailable if that is not possible."""
         with connect(self._url, application_name="postroom host") as connection:
             host = find_host(connection, self._host_name)
-            messaging = read_dequeuing(connection, ServiceClass.MESSAGING_IN_PROCESS)
-            others = {service_class: read_dequeuing(connection, service_class) for service_class in self._services}
+            classes = (ServiceClass.MESSAGING_IN_PROCESS, *self._services)
+            dequeued = [read_dequeuing(connection, service_class) for service_class in classes]
         user = host.role_name if self._as_role else None
         open_connection = partial(connect, self._url, user=user, application_name=f"postroom host {host.name}")
         with open_connection() as connection:
@@ -147,70 +156,66 @@ class HostInstance:
         )
         host_instance = registration.register()
         self._registration = registration
-        ports = OpenSendPorts(
-            home=self._home, max_age=self._settings.configuration_age, build_adapter=self._build_adapter
-        )
         subscriptions = ServiceSubscriptions(host, ServiceClass.MESSAGING_IN_PROCESS)
         callers = Callers(connect=open_connection, subscriptions=subscriptions)
         self._callers = callers
-        self._subservices = [
-            Subservice(
+
+        def build_messaging(context: ServiceContext) -> Service:
+            return EndpointManager(
+                host=host,
+                ports=OpenSendPorts(home=self._home, build_adapter=self._build_adapter),
+                queues=queues,
+                resumed=ResumedInbound(host.name),
+                responses=ResponseDelivery(callers=callers, queues=queues, subscriptions=subscriptions),
+                clock=self._clock or system_clock,
+            )
+
+        def build_subservice(dequeuing: Dequeuing) -> Subservice:
+            service_class = dequeuing.service_class
+            context = ServiceContext(
+                host=host,
+                queues=queues,
+                subscriptions=ServiceSubscriptions(host, service_class),
+                connect=open_connection,
+            )
+            build_service = self._services.get(service_class, build_messaging)
+            return Subservice(
                 connect=open_connection,
                 queues=queues,
                 host_instance=host_instance,
-                dequeuing=messaging,
-                service=EndpointManager(
-                    host=host,
-                    ports=ports,
-                    queues=queues,
-                    resumed=ResumedInbound(host.name),
-                    responses=ResponseDelivery(callers=callers, queues=queues, subscriptions=subscriptions),
-                    clock=self._clock or system_clock,
-                ),
+                dequeuing=dequeuing,
+                service=build_service(context),
                 memory_queue=self._settings.memory_queue,
+                in_order=service_class in self._services,
                 clock=self._clock,
-            ),
-            *(
-                Subservice(
-                    connect=open_connection,
-                    queues=queues,
-                    host_instance=host_instance,
-                    dequeuing=others[service_class],
-                    service=build_service(
-                        ServiceContext(
-                            host=host,
-                            queues=queues,
-                            subscriptions=ServiceSubscriptions(host, service_class),
-                            connect=open_connection,
-                        )
-                    ),
-                    memory_queue=self._settings.memory_queue,
-                    in_order=True,
-                    clock=self._clock,
-                )
-                for service_class, build_service in self._services.items()
-            ),
-        ]
+            )
+
+        self._subservices = {dequeuing: build_subservice(dequeuing) for dequeuing in dequeued}
         callers.loop.start()
-        for subservice in self._subservices:
+        for subservice in self._subservices.values():
             subservice.start()
-        registration.subservices = self._subservices
+            registration.add(subservice)
         registration.loop.start()
-        for subservice in self._subservices:
-            subservice.unpause()
         if self._settings.runs_jobs:
             self._jobs = JobLoop(connect=open_connection, settings=self._settings.jobs)
             self._jobs.loop.start()
         self._watchdog = SessionWatchdog(open_connection)
         self._watchdog.loop.start()
-        self._http = HttpLocations(
+        http = self._http = HttpLocations(
             connect=open_connection,
             host_id=host.host_id,
-            host_instance=host_instance,
             home=self._home,
             receiver=RequestReceiver(host=host, host_instance=host_instance, callers=callers, queues=queues),
         )
-        self._http.loop.start()
+
+        def apply_configuration(connection: Connection) -> bool:
+            for dequeuing in [read_dequeuing(connection, service_class) for service_class in classes]:
+                self._change_dequeuing(registration, dequeuing, build_subservice)
+            return http.serve(read_receive_locations(connection, host_id=host.host_id))
+
+        self._configuration = ConfigurationWatch(open_connection, host_instance, apply_configuration)
+        registration.on_configuration_change = self._configuration.loop.wake
+        self._configuration.loop.start()
         _log.info("host instance %d of %s has started", host_instance, host.name)
 
     def stop(self) -> None:
@@ -220,16 +225,18 @@ class HostInstance:
         deadline = time.monotonic() + self._settings.stop_within.total_seconds()
         if self._jobs is not None:
             self._jobs.loop.stop()
+        if self._configuration is not None:
+            self._configuration.loop.stop()
+            self._configuration.loop.join(max(1.0, deadline - time.monotonic()))
+            self._configuration.close()
         if self._http is not None:
-            self._http.loop.stop()
-            self._http.loop.join(max(1.0, deadline - time.monotonic()))
             self._http.close(max(1.0, deadline - time.monotonic()))
             self._http = None
         if self._callers is not None:
             self._callers.loop.stop()
             self._callers.loop.join(max(1.0, deadline - time.monotonic()))
             self._callers.close()
-        for subservice in self._subservices:
+        for subservice in self._subservices.values():
             subservice.stop(deadline)
         if self._jobs is not None:
             self._jobs.loop.join(max(1.0, deadline - time.monotonic()))
@@ -243,6 +250,28 @@ class HostInstance:
         self._registration.deregister()
         self._registration = None
         _log.info("host instance of %s has stopped", self._host_name)
+
+    def _change_dequeuing(
+        self, registration: Registration, dequeuing: Dequeuing, build: Callable[[Dequeuing], Subservice]
+    ) -> None:
+        """Replace the subservice of a service class whose settings have changed. The old one finishes its messages."""
+        [before] = [known for known in self._subservices if known.service_class is dequeuing.service_class]
+        if before == dequeuing:
+            return
+        subservice = build(dequeuing)
+        subservice.start()
+        registration.add(subservice)
+        old = self._subservices[before]
+        self._subservices[dequeuing] = subservice
+        old.stop(time.monotonic() + self._settings.stop_within.total_seconds())
+        registration.remove(old)
+        self._earlier_counts += self._subservices.pop(before).counts
+        _log.info(
+            "%s: polling every %g s with %d threads",
+            dequeuing.service_class.name.lower(),
+            dequeuing.polling_interval.total_seconds(),
+            dequeuing.dequeue_threads,
+        )
 
     @property
     def host_instance(self) -> int:
@@ -269,7 +298,7 @@ class HostInstance:
     @property
     def counts(self) -> Counter[str]:
         """The number of messages by outcome: completed, finished, released, retried, suspended, discarded."""
-        return sum((subservice.counts for subservice in self._subservices), Counter())
+        return sum((subservice.counts for subservice in self._subservices.values()), self._earlier_counts)
 
     def __enter__(self) -> Self:
         self.start()

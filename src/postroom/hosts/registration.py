@@ -13,8 +13,9 @@ import logging
 import os
 import select
 import socket
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -27,7 +28,13 @@ from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connect, Connection, read_value
 from postroom.messagebox.postgres_errors import translate_errors
 from postroom.messagebox.queues import HostQueues, wake_up_channel
-from postroom.messagebox.running_processes import PROCESS_LOCK, ProcessKind, deregister_process, register_process
+from postroom.messagebox.running_processes import (
+    CONFIGURATION_CHANNEL,
+    PROCESS_LOCK,
+    ProcessKind,
+    deregister_process,
+    register_process,
+)
 from postroom.messagebox.statements import statement
 
 _log = logging.getLogger(__name__)
@@ -62,6 +69,9 @@ class Registration:
         self._heartbeat = heartbeat.total_seconds()
         #: Wake-ups go to them, and they are paused while the lock is lost. Set before the loop starts.
         self.subservices: Sequence[Subservice] = ()
+        #: Called after a change of the configuration, and when changes may have been missed.
+        self.on_configuration_change: Callable[[], None] = lambda: None
+        self._pausing = threading.Lock()
         self._connection: Connection | None = None
         self._session = 0
         self._heartbeat_at = 0.0
@@ -105,15 +115,18 @@ class Registration:
         if self._connection is None:
             self._register_again()
             self.regained_locks += 1
-            for subservice in self.subservices:
-                subservice.unpause()
+            with self._pausing:
+                for subservice in self.subservices:
+                    subservice.unpause()
+            self.on_configuration_change()
         try:
             self._watch(self._connection)
             return 0.0
         except BaseException:
-            for subservice in self.subservices:
-                subservice.pause()
-            connection, self._connection = self._connection, None
+            with self._pausing:
+                for subservice in self.subservices:
+                    subservice.pause()
+                connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
             raise
@@ -128,11 +141,29 @@ class Registration:
         if connection.fileno() in ready:
             with translate_errors():
                 connection.pgconn.consume_input()
-            while connection.pgconn.notifies():
-                wake_all(self.subservices)
+            while notification := connection.pgconn.notifies():
+                self._handle(notification.relname.decode())
         if time.monotonic() >= self._heartbeat_at:
             check_session(connection, self._session)
             self._heartbeat_at = time.monotonic() + self._heartbeat
+
+    def _handle(self, channel: str) -> None:
+        if channel == CONFIGURATION_CHANNEL:
+            self.on_configuration_change()
+        else:
+            wake_all(self.subservices)
+
+    def add(self, subservice: Subservice) -> None:
+        """Add a subservice that has started. It works as long as the instance has its lock."""
+        with self._pausing:
+            self.subservices = [*self.subservices, subservice]
+            if self._connection is not None:
+                subservice.unpause()
+
+    def remove(self, subservice: Subservice) -> None:
+        """Remove a subservice that has stopped."""
+        with self._pausing:
+            self.subservices = [other for other in self.subservices if other is not subservice]
 
     def _register_again(self) -> None:
         connection = self._connect()
@@ -154,8 +185,9 @@ class Registration:
 
     def _listen(self, connection: Connection) -> None:
         # Without a handler, wake-ups that arrive with the answer to a statement would stay in the driver's buffer.
-        connection.add_notify_handler(lambda _: wake_all(self.subservices))
-        connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(wake_up_channel(self._host.name))))
+        connection.add_notify_handler(lambda notification: self._handle(notification.channel))
+        for channel in (wake_up_channel(self._host.name), CONFIGURATION_CHANNEL):
+            connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
         self._session = get_backend_pid(connection)
         self._connection = connection
 

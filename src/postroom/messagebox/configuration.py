@@ -39,6 +39,10 @@ class ServiceClass(IntEnum):
     PROGRAMS = 256
 
 
+#: The service classes that hosts dequeue.
+DEQUEUED_CLASSES = (ServiceClass.MESSAGING_IN_PROCESS, ServiceClass.ORCHESTRATIONS)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Dequeuing:
     """The settings of a service class: the polling interval for an empty queue and the number of dequeue threads."""

@@ -1,21 +1,32 @@
-"""List hosts and host instances."""
+"""List hosts and host instances. Change how hosts dequeue."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from psycopg.rows import class_row, dict_row
 
 from postroom.adapters.url_logins import HIDDEN
-from postroom.errors import StateError
+from postroom.errors import BadValue, NotFound, StateError, nearest
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
-from postroom.messagebox.configuration import Host, find_host, read_application_properties, read_hosts
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.configuration import (
+    DEQUEUED_CLASSES,
+    Dequeuing,
+    Host,
+    find_host,
+    read_application_properties,
+    read_dequeuing,
+    read_hosts,
+)
+from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.statements import statement
 from postroom.operations.redaction import read_sensitive_keys
 from postroom.properties import dotted_name, split_key
+
+_MAX_POLLING_INTERVAL = timedelta(seconds=60)
+_MAX_DEQUEUE_THREADS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +95,37 @@ def list_host_instances(connection: Connection, name: str) -> list[HostInstanceL
             " WHERE host_id = %s AND kind = 'host' ORDER BY id",
             (host.host_id,),
         ).fetchall()
+
+
+def list_service_classes(connection: Connection) -> list[Dequeuing]:
+    """Return the service classes that hosts dequeue, with their settings."""
+    return [read_dequeuing(connection, service_class) for service_class in DEQUEUED_CLASSES]
+
+
+def set_service_class(
+    connection: Connection, name: str, *, polling_interval: timedelta | None, dequeue_threads: int | None
+) -> Dequeuing:
+    """Change the settings of a service class for all hosts. Running hosts take the change within a second. None leaves
+    a setting as it is."""
+    by_name = {service_class.name.lower(): service_class for service_class in DEQUEUED_CLASSES}
+    if name not in by_name:
+        raise NotFound(f"There is no service class {name!r}.", hint=nearest(name, by_name, "The service classes are"))
+    if polling_interval is not None and not timedelta() < polling_interval <= _MAX_POLLING_INTERVAL:
+        raise BadValue("A polling interval is more than 0 and at most 60 seconds.")
+    if dequeue_threads is not None and not 1 <= dequeue_threads <= _MAX_DEQUEUE_THREADS:
+        raise BadValue(f"A service class has 1 to {_MAX_DEQUEUE_THREADS} dequeue threads.")
+
+    def work(connection: Connection) -> Dequeuing:
+        # Routing does not change, but running processes detect configuration changes by its version.
+        connection.execute("SELECT change_routing()")
+        connection.execute(
+            "UPDATE service_classes SET polling_interval = coalesce(%s, polling_interval),"
+            " dequeue_threads = coalesce(%s, dequeue_threads) WHERE id = %s",
+            (polling_interval, dequeue_threads, int(by_name[name])),
+        )
+        return read_dequeuing(connection, by_name[name])
+
+    return operator_transaction(connection, work)
 
 
 def get_publishing_host(connection: Connection, name: str | None) -> Host:

@@ -155,6 +155,8 @@ def shown(run: Run, app: Path, tmp_path: Path) -> dict[str, list[Any]]:
     run_json("check")
     run_json("audit list", "--action", "port")
     run_json("version")
+    run_json("service-class list")
+    run_json("service-class set", "messaging_in_process", "--threads", "3", "--polling-interval", "0.2")
     run_json("application stop", "orders")
     run_json("application start", "orders")
     run_json("application remove", "orders", "--backlog", "terminate", "--yes")

@@ -97,7 +97,7 @@ def apply(options: CommandOptions, app: Path, everything: bool, backlog: str | N
 
 @click.group(cls=CommandGroup)
 def application() -> None:
-    """List and remove the deployed applications.
+    """Start, stop, list and remove applications.
 
     \b
     Example:

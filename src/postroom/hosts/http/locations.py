@@ -12,20 +12,17 @@ from postroom.adapters.http.event_loop import EventLoopThread, WorkerPool
 from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.adapters.http.server import HttpServer
 from postroom.adapters.http.tls import TlsFiles
-from postroom.background_loop import BackgroundLoop
 from postroom.errors import DefinitionError
 from postroom.hosts.http.requests import HttpRequests, Locations
 from postroom.hosts.http.shared_connections import SharedConnections
 from postroom.hosts.http.two_way import TwoWayRequests
 from postroom.hosts.messaging.requests import RequestReceiver
-from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
-from postroom.messagebox.connection import Connect, LazyConnection
-from postroom.messagebox.running_processes import read_routing_version, report_configuration
+from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.connection import Connect
 from postroom.messagebox.streams.throttle import ThrottleWatch
 
 _log = logging.getLogger(__name__)
 
-_POLL_SECONDS = 1.0
 #: Each worker thread uses one connection to the MessageBox at a time.
 _CONNECTIONS = 10
 _MAX_WAITING_CALLS = 1_000
@@ -66,47 +63,31 @@ class HttpLocations:
     A disabled location responds with 503, so that its senders retry later.
     """
 
-    def __init__(
-        self, *, connect: Connect, host_id: int, host_instance: int, home: Path, receiver: RequestReceiver
-    ) -> None:
-        self._host_id = host_id
-        self._host_instance = host_instance
+    def __init__(self, *, connect: Connect, host_id: int, home: Path, receiver: RequestReceiver) -> None:
         self._home = home
         self._throttle = ThrottleWatch(host_id)
-        self._configuration = LazyConnection(connect)
         self._connections = SharedConnections(connect, _CONNECTIONS)
         self._two_way = TwoWayRequests(self._connections, receiver)
         self._event_loop = EventLoopThread()
         self._workers = WorkerPool(threads=_CONNECTIONS, max_waiting=_MAX_WAITING_CALLS)
         self._open: dict[Listener, _OpenListener] = {}
         self._problems: dict[Listener | str, str] = {}
-        self.loop = BackgroundLoop("http locations", self._step)
 
     def close(self, within: float) -> None:
-        """Close every listener after its requests in progress. Call this after the loop has ended."""
+        """Close every listener after its requests in progress."""
         for listener in list(self._open):
             self._close(listener, within)
         self._event_loop.close()
         self._workers.close()
         self._connections.close()
-        self._configuration.close()
 
     @property
     def ports(self) -> list[int]:
         """The ports that the host listens on now."""
         return sorted(opened.server.port for opened in self._open.values())
 
-    def _step(self) -> float:
-        connection = self._configuration.get()
-        version = read_routing_version(connection)
-        self.serve(read_receive_locations(connection, host_id=self._host_id))
-        # The send ports of the host need no report: they are read again with the first message that is claimed after
-        # a change.
-        report_configuration(connection, self._host_instance, version)
-        return _POLL_SECONDS
-
-    def serve(self, deployed: list[ReceiveLocation]) -> None:
-        """Serve these locations from now on."""
+    def serve(self, deployed: list[ReceiveLocation]) -> bool:
+        """Serve these locations from now on. Return False if a port cannot be opened now."""
         ports: defaultdict[tuple[str, int], list[tuple[HttpReceive, ReceiveLocation]]] = defaultdict(list)
         for location in deployed:
             try:
@@ -131,6 +112,7 @@ class HttpLocations:
                 self._reload_tls(listener, opened)
             else:
                 self._listen(listener, locations)
+        return self._open.keys() == listeners.keys()
 
     def _listen(self, listener: Listener, locations: Locations) -> None:
         requests = HttpRequests(self._connections, self._throttle, self._workers, self._two_way)

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -101,20 +99,18 @@ class OpenSendPort:
 class OpenSendPorts:
     """The open send ports of a host instance. ``borrow`` a port, use its adapter, ``release`` it."""
 
-    def __init__(self, *, home: Path, max_age: timedelta, build_adapter: BuildAdapter = build) -> None:
+    def __init__(self, *, home: Path, build_adapter: BuildAdapter = build) -> None:
         self._home = home
-        self._max_age = max_age.total_seconds()
         self._build = build_adapter
         self._lock = threading.Lock()
         # By the bytes of the port id, which are hashed faster than a UUID.
         self._ports: dict[bytes, OpenSendPort] = {}
         self._version = -1
-        self._read_at = 0.0
 
     def refresh(self, connection: Connection, routing_version: int, services: Iterable[bytes]) -> None:
-        """Read the ports that are not known, and all ports if the routing version changed or they are too old."""
+        """Read the ports that are not known, and all ports if the routing version has changed."""
         unknown = {service for service in services if service not in self._ports}
-        stale = routing_version != self._version or time.monotonic() - self._read_at > self._max_age
+        stale = routing_version != self._version
         if not unknown and not stale:
             return
         to_read = unknown | self._ports.keys() if stale else unknown
@@ -123,7 +119,7 @@ class OpenSendPorts:
         with self._lock:
             unused = [shared for service in to_read for shared in self._set(service, found.get(service))]
             if stale:
-                self._version, self._read_at = routing_version, time.monotonic()
+                self._version = routing_version
         for shared in unused:
             shared.close()
 

@@ -10,5 +10,7 @@ BEGIN
     -- Until this transaction ends, it sees a version that no other transaction sees, and that may be rolled back.
     PERFORM set_config('postroom.routing_changed', 'yes', true);
     UPDATE routing_version SET version = version + 1 RETURNING version INTO new_version;
+    -- Sent at the commit. All processes read their configuration again.
+    PERFORM pg_notify('postroom_configuration', '');
     RETURN new_version;
 END $$;

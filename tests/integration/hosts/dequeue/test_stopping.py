@@ -33,7 +33,7 @@ def test_stop_finishes_messages_in_progress_and_releases_the_others(box: Box, st
     wait_until(lambda: len(recorder.attempts) == 5)
     stopping = threading.Thread(target=instance.stop)
     stopping.start()
-    wait_until(lambda: instance._subservices[0].poller.stopping)
+    wait_until(lambda: next(iter(instance._subservices.values())).poller.stopping)
     blocked.released.set()
     stopping.join(PATIENCE)
     assert not stopping.is_alive()

@@ -57,7 +57,7 @@ def serve(box: Box, *served: ReceiveLocation, url: str | None = None) -> Iterato
     host = box.host()
     callers = Callers(connect=login, subscriptions=ServiceSubscriptions(host, ServiceClass.MESSAGING_IN_PROCESS))
     receiver = RequestReceiver(host=host, host_instance=0, callers=callers, queues=HostQueues(host.name))
-    http = HttpLocations(connect=login, host_id=host.host_id, host_instance=0, home=Path("/nowhere"), receiver=receiver)
+    http = HttpLocations(connect=login, host_id=host.host_id, home=Path("/nowhere"), receiver=receiver)
     http.serve(list(served))
     try:
         yield http

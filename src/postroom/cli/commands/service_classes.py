@@ -1,0 +1,77 @@
+"""`postroom service-class`: how hosts dequeue."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom.cli.command_groups import CommandGroup
+from postroom.cli.connection import open_messagebox
+from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.rendering.output import show_rows
+
+if TYPE_CHECKING:
+    from postroom.messagebox.configuration import Dequeuing
+
+_COLUMNS = ["name", "polling_interval_seconds", "dequeue_threads"]
+
+
+@click.group("service-class", cls=CommandGroup)
+def service_class() -> None:
+    """Show and change how all hosts dequeue.
+
+    \b
+    Example:
+      postroom service-class set messaging_in_process --threads 10
+    """
+
+
+@service_class.command("list")
+@common_options
+@pass_options
+def list_(options: CommandOptions) -> None:
+    """List the service classes with their settings.
+
+    \b
+    Example:
+      postroom service-class list -o json
+    """
+    from postroom.operations.hosts import list_service_classes
+
+    with open_messagebox(options) as connection:
+        rows = [_to_row(dequeuing) for dequeuing in list_service_classes(connection)]
+    show_rows(rows, _COLUMNS, options.output)
+
+
+@service_class.command("set")
+@click.argument("name")
+@click.option("--polling-interval", type=float, metavar="SECONDS", help="How often a host looks into an empty queue.")
+@click.option("--threads", type=int, metavar="COUNT", help="The number of dequeue threads of each host instance.")
+@common_options
+@pass_options
+def set_(options: CommandOptions, name: str, polling_interval: float | None, threads: int | None) -> None:
+    """Change the settings of a service class. Running hosts take the change within a second.
+
+    \b
+    Examples:
+      postroom service-class set messaging_in_process --threads 10
+      postroom service-class set messaging_in_process --polling-interval 0.1
+    """
+    from postroom.operations.hosts import set_service_class
+
+    if polling_interval is None and threads is None:
+        raise click.UsageError("Give --polling-interval or --threads.")
+    interval = None if polling_interval is None else timedelta(seconds=polling_interval)
+    with open_messagebox(options) as connection:
+        changed = set_service_class(connection, name, polling_interval=interval, dequeue_threads=threads)
+    show_rows([_to_row(changed)], _COLUMNS, options.output)
+
+
+def _to_row(dequeuing: Dequeuing) -> dict[str, Any]:
+    return {
+        "name": dequeuing.service_class.name.lower(),
+        "polling_interval_seconds": dequeuing.polling_interval.total_seconds(),
+        "dequeue_threads": dequeuing.dequeue_threads,
+    }

@@ -1,0 +1,96 @@
+"""A running host instance takes changes of the configuration within a second."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+
+from postroom.errors import BadValue, NotFound
+from postroom.messagebox.running_processes import read_routing_version
+from postroom.operations.hosts import list_service_classes, set_service_class
+from tests.integration.hosts.conftest import StartHost
+from tests.integration.hosts.messaging.test_failed_message_routing import order
+from tests.support.box import Box
+from tests.support.recording_adapter import RecordingAdapter
+from tests.support.waiting import wait_until
+
+MESSAGING = "messaging_in_process"
+
+
+def count_threads() -> int:
+    return sum(thread.name.startswith(f"{MESSAGING} ") for thread in threading.enumerate())
+
+
+def is_taken(box: Box) -> bool:
+    version = read_routing_version(box.connection)
+    return bool(box.one(f"SELECT bool_and(routing_version = {version}) FROM management.host_instances"))
+
+
+@pytest.mark.parametrize("threads", [2, 9])
+def test_a_running_host_changes_its_number_of_threads(box: Box, start_host: StartHost, threads: int) -> None:
+    box.add_port("Web", "Orders.Region == 'EU'")
+    recorder = RecordingAdapter()
+    instance = start_host(recorder)
+    wait_until(lambda: count_threads() == 5)
+    box.agent().publish([order()])
+    wait_until(lambda: instance.counts["completed"] == 1)
+    set_service_class(box.connection, MESSAGING, polling_interval=None, dequeue_threads=threads)
+    wait_until(lambda: count_threads() == threads)
+    box.agent().publish([order()])
+    wait_until(lambda: instance.counts["completed"] == 2)
+    assert len(recorder.sent) == 2
+
+
+def test_a_message_in_progress_is_finished_by_the_old_threads(box: Box, start_host: StartHost) -> None:
+    box.add_port("Web", "Orders.Region == 'EU'")
+    entered, leave = threading.Event(), threading.Event()
+
+    def wait(*_: object) -> None:
+        entered.set()
+        leave.wait()
+
+    recorder = RecordingAdapter(wait)
+    instance = start_host(recorder)
+    box.agent().publish([order()])
+    entered.wait()
+    set_service_class(box.connection, MESSAGING, polling_interval=timedelta(seconds=1), dequeue_threads=2)
+    wait_until(lambda: count_threads() == 7)
+    leave.set()
+    wait_until(lambda: count_threads() == 2)
+    wait_until(lambda: instance.counts["completed"] == 1)
+    assert len(recorder.attempts) == 1
+
+
+def test_a_change_is_taken_within_a_second(box: Box, start_host: StartHost) -> None:
+    start_host(RecordingAdapter())
+    wait_until(lambda: is_taken(box))
+    box.connection.execute("SELECT change_routing()")
+    changed_at = time.monotonic()
+    wait_until(lambda: is_taken(box))
+    assert time.monotonic() - changed_at < 4, "without a notification it takes up to 5 s"
+
+
+def test_a_change_during_a_lost_connection_is_taken_afterwards(box: Box, start_host: StartHost) -> None:
+    instance = start_host(RecordingAdapter())
+    wait_until(lambda: is_taken(box))
+    box.connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'postroom host%%'"
+        " AND datname = current_database()"
+    )
+    box.connection.execute("SELECT change_routing()")
+    wait_until(lambda: instance.regained_locks == 1)
+    wait_until(lambda: is_taken(box))
+
+
+def test_wrong_settings_are_refused(box: Box) -> None:
+    with pytest.raises(NotFound, match="no service class 'messaging'"):
+        set_service_class(box.connection, "messaging", polling_interval=None, dequeue_threads=1)
+    for threads in (0, 101):
+        with pytest.raises(BadValue, match="1 to 100"):
+            set_service_class(box.connection, MESSAGING, polling_interval=None, dequeue_threads=threads)
+    with pytest.raises(BadValue, match="at most 60 seconds"):
+        set_service_class(box.connection, MESSAGING, polling_interval=timedelta(), dequeue_threads=None)
+    assert {dequeuing.dequeue_threads for dequeuing in list_service_classes(box.connection)} == {5}
