@@ -25,8 +25,10 @@ def describe_value(value: Any) -> str:
             return ", ".join(map(describe_value, items))
         case {"name": str(name), "settings": {"source": source, "target": target, **settings}}:
             return f"{source} → {target} by {_find_mapper(settings) or name}"
+        case {"schemas": [*schemas], **others} if not others:
+            return ", ".join(schema["message_type"] for schema in schemas)
         case {"property": str(key), "type": int(value_type), "path": path}:
-            return f"{dotted_name(*split_key(key))} from {path!r} as {format_type(value_type)}"
+            return f"{dotted_name(*split_key(key))} at {path!r} as {format_type(value_type)}"
         case {"name": str(name), "key": str(key), "type": int(value_type)}:
             return f"{name} ({dotted_name(*split_key(key))}, {format_type(value_type)})"
         case {"file": str(file), "name": str(name)}:

@@ -42,6 +42,8 @@ def _find_nested_differences(field: str, before: object, after: object) -> list[
         return find_schema_differences(before, after)
     if field == "pipeline disassemblers":
         return _find_disassembler_differences(field, before or [], after or [])
+    if field == "pipeline assemblers":
+        return _find_assembler_differences(field, before or [], after or [])
     if field == "adapter columns" and isinstance(before, str) and isinstance(after, str):
         columns = split_columns(before), split_columns(after)
         if columns[0] is not None and columns[1] is not None and columns[0] != columns[1]:
@@ -70,6 +72,18 @@ def _find_disassembler_differences(field: str, before: Any, after: Any) -> list[
     if old != new or not found:
         found.append(Difference(field=field, before=describe_value(old), after=describe_value(new)))
     return found
+
+
+def _find_assembler_differences(field: str, before: Any, after: Any) -> list[Difference]:
+    """Return the settings that differ if both pipelines have the same assembler, else the assemblers."""
+    match before, after:
+        case [{"settings": dict(old), **one}], [{"settings": dict(new), **other}] if one == other:
+            found = find_schema_differences(old.get("schemas"), new.get("schemas"))
+            for key in sorted((old.keys() | new.keys()) - {"schemas"}):
+                if old.get(key) != new.get(key):
+                    found += _find_nested_differences(f"pipeline assembler {key}", old.get(key), new.get(key))
+            return found
+    return [Difference(field=field, before=describe_value(before), after=describe_value(after))]
 
 
 def _describe_source(source: Any) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from postroom import adapters, pipelines
+from postroom import Property, adapters, pipelines
 from postroom.application.define import complete_rows
 from postroom.operations.deployment.differences import find_differences
+from postroom.pipelines import components
 from postroom.values import ValueType
 
 
@@ -53,6 +54,32 @@ def test_components_are_described_by_name_and_settings() -> None:
 def test_maps_are_described_by_source_and_target_type() -> None:
     one = {"builtin": "xslt", "name": "Xslt", "settings": {"source": "a", "target": "b", "stylesheet": "a.xsl"}}
     assert describe_differences({"maps": []}, {"maps": [one]}) == [("pipeline maps", "none", "a → b by a.xsl")]
+
+
+def test_a_changed_assembler_is_described_by_its_settings() -> None:
+    region = Property("Orders.Region", str)
+    number = Property("Orders.Number", int)
+
+    def store(**settings: Any) -> dict[str, Any]:
+        return pipelines.Send(assemble=components.XmlAssembler(**settings)).model_dump(mode="json")
+
+    before = store(demote={region: "/a/b", number: "/a/c"}, schemas={"schemas": [schema("urn:o#Order")]})
+    after = store(
+        demote={region: "/a/x", number: "/a/c"}, encoding="utf-16", schemas={"schemas": [schema("urn:o#New")]}
+    )
+    found = {field: (before, after) for field, before, after in describe_differences(before, after)}
+    assert found["pipeline assembler demote Orders.Region"] == ("'/a/b' as str", "'/a/x' as str")
+    assert found["pipeline assembler encoding"] == ("utf-8", "utf-16")
+    assert found.keys() == {
+        "pipeline assembler demote Orders.Region",
+        "pipeline assembler encoding",
+        "message type urn:o#New",
+        "message type urn:o#Order",
+    }
+    [(field, described, none)] = describe_differences(before, pipelines.Send().model_dump(mode="json"))
+    assert (field, none) == ("pipeline assemblers", "none")
+    assert described.startswith("XmlAssembler (demote=Orders.Region at '/a/b' as str, Orders.Number at '/a/c' as int, ")
+    assert "schemas=urn:o#Order, " in described
 
 
 def schema(message_type: str, **fields: Any) -> dict[str, Any]:
