@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from postroom import adapters, maps, pipelines
     from postroom.agent.direct.direct_batch import Published
-    from postroom.application import Application, BackupTransport, Retry, Schedule, Throttling
+    from postroom.application import Application, BackupTransport, CircuitBreaker, Retry, Schedule, Throttling
     from postroom.async_client import AsyncClient, connect_async
     from postroom.client import Client, connect
     from postroom.consumer import Received, Subscription
@@ -44,6 +44,7 @@ __all__ = [
     "BackupTransport",
     "BadFilter",
     "BadValue",
+    "CircuitBreaker",
     "ClaimLost",
     "Client",
     "Context",
@@ -85,6 +86,7 @@ _HOMES = {
     "BadFilter": "postroom.errors",
     "BadValue": "postroom.errors",
     "ClaimLost": "postroom.errors",
+    "CircuitBreaker": "postroom.application",
     "Client": "postroom.client",
     "Context": "postroom.message",
     "DefinitionRefused": "postroom.errors",

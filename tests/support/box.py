@@ -16,7 +16,7 @@ from postroom.agent.receiving.document_batch import ReceiveResult
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
-from postroom.application import Schedule
+from postroom.application import CircuitBreaker, Schedule
 from postroom.message import Bytes, Context
 from postroom.messagebox.configuration import (
     Host,
@@ -104,23 +104,19 @@ class Box:
         service_window: Schedule | None = None,
         backup: dict[str, Any] | None = None,
         expire_seconds: float | None = None,
+        circuit_breaker: CircuitBreaker | None = None,
     ) -> None:
         """Add a send port. ``backup`` has the settings of a backup transport that differ from BACKUP."""
         self.connection.execute(
             "INSERT INTO send_ports (application_id, host_id, name, adapter, uri, filter, retry_count, retry_interval,"
-            " priority, route_failures, service_window, expire_after, backup, backup_adapter)"
+            " priority, route_failures, service_window, expire_after, circuit_breaker, backup, backup_adapter)"
             " VALUES (%s, %s, %s, %s, 'null://', %s, %s, %s * interval '1 second', %s, %s, %s,"
-            " %s * interval '1 second', %s, %s)",
+            " %s * interval '1 second', %s, %s, %s)",
             (
                 *(self._application, self.host(host).host_id, name, Jsonb(adapter or {"kind": "null"}), filter),
-                *(
-                    retry_count,
-                    retry_seconds,
-                    priority,
-                    route_failures,
-                    schedule_to_json(service_window),
-                    expire_seconds,
-                ),
+                *(retry_count, retry_seconds, priority, route_failures),
+                *(schedule_to_json(service_window), expire_seconds),
+                None if circuit_breaker is None else Jsonb(circuit_breaker.model_dump(mode="json")),
                 *((None, None) if backup is None else (Jsonb({**BACKUP, **backup}), Jsonb({"kind": "null"}))),
             ),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from postroom.application.application import Application
 from postroom.application.backup_transport import BackupTransport
 from postroom.application.checks.conflicts import conflicts
+from postroom.application.circuit_breaker import CircuitBreaker
 from postroom.application.definition import (
     DEFAULT_HOST,
     ApplicationDefinition,
@@ -25,6 +26,7 @@ __all__ = [
     "Application",
     "ApplicationDefinition",
     "BackupTransport",
+    "CircuitBreaker",
     "HostDefinition",
     "ReceiveLocationDefinition",
     "ReceivePortDefinition",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from postroom.adapters import PortAdapter
 from postroom.adapters.dynamic.definition import Dynamic
 from postroom.application.backup_transport import BackupTransport
+from postroom.application.circuit_breaker import CircuitBreaker
 from postroom.application.declarations import (
     Declarations,
     DeclaredHost,
@@ -141,6 +142,7 @@ class Application(Declarations):
         pipeline: Send | None = None,
         service_window: Schedule | None = None,
         backup: BackupTransport | None = None,
+        circuit_breaker: CircuitBreaker | None = None,
         expire_after: timedelta | float | None = None,
         two_way: bool = False,
         receive_pipeline: ReceivePipeline | None = None,
@@ -153,9 +155,9 @@ class Application(Declarations):
         ``priority`` is from 1 (first) to 10. With ``route_failures`` a message that cannot be sent is published as an
         error message instead of being suspended. ``maps`` run before the adapter, each for one message type, and after
         them the ``pipeline``: ``pipelines.Send(...)``. The port sends nothing outside its
-        ``service_window``. ``backup`` sends what the port could not send after all retries. A message that
-        waits longer than ``expire_after`` seconds, or a timedelta, is not sent. ``renamed_from`` is the old name of the
-        port, which keeps its messages and its state.
+        ``service_window``. ``backup`` sends what the port could not send after all retries. A ``circuit_breaker``
+        pauses the port while its receiver is dead. A message that waits longer than ``expire_after`` seconds, or a
+        timedelta, is not sent. ``renamed_from`` is the old name of the port, which keeps its messages and its state.
 
         A ``two_way`` port is a solicit-response port: the response of the receiver goes through ``receive_pipeline``
         and ``response_maps``, and is published. It goes to the caller of the request, and to every other subscriber."""
@@ -173,6 +175,7 @@ class Application(Declarations):
             pipeline=pipeline,
             service_window=service_window,
             backup=backup,
+            circuit_breaker=circuit_breaker,
             expire_after=expire_after,
             two_way=two_way,
             receive_pipeline=receive_pipeline,
@@ -224,6 +227,7 @@ class Application(Declarations):
             pipeline=pipeline,
             service_window=service_window,
             backup=None,
+            circuit_breaker=None,
             expire_after=expire_after,
             renamed_from=renamed_from,
             position=get_caller_position(),

@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from postroom.adapters import PortAdapter, ReceiveAdapter
 from postroom.application.backup_transport import BackupTransport
+from postroom.application.circuit_breaker import CircuitBreaker
 from postroom.application.definition import DEFAULT_HOST, Authentication, SendPortState
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
@@ -65,6 +66,7 @@ class DeclaredSendPort:
     pipeline: Send | None
     service_window: Schedule | None
     backup: BackupTransport | None
+    circuit_breaker: CircuitBreaker | None
     expire_after: timedelta | float | None
     two_way: bool = False
     receive_pipeline: ReceivePipeline | None = None

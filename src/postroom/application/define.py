@@ -136,6 +136,7 @@ def _send_port_definition(
         pipeline=(port.pipeline or PASS_THRU_TRANSMIT).pack(port.position.folder),
         service_window=port.service_window,
         backup=port.backup,
+        circuit_breaker=port.circuit_breaker,
         expire_after=None if port.expire_after is None else to_timedelta(port.expire_after),
         two_way=port.two_way,
         receive_pipeline=_receive_pipeline(port),

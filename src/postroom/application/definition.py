@@ -20,6 +20,7 @@ from pydantic import (
 
 from postroom.adapters.kinds import StoredPortAdapter, StoredReceiveAdapter
 from postroom.application.backup_transport import BackupTransport
+from postroom.application.circuit_breaker import CircuitBreaker
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
 from postroom.application.source_position import SourcePosition
@@ -128,6 +129,8 @@ class SendPortDefinition(_Positioned):
     service_window: Schedule | None = None
     """When the port sends. None: at any time."""
     backup: BackupTransport | None = None
+    circuit_breaker: CircuitBreaker | None = None
+    """Pauses the port while its receiver is dead. None: failed messages are suspended."""
     expire_after: timedelta | None = None
     """Messages that have waited for so long are not sent. None: messages wait without a limit."""
     two_way: bool = False

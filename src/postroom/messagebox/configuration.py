@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 
 from postroom.adapters import AdapterDefinition, HttpReceive, PortAdapter, ReceiveAdapter
 from postroom.adapters.kinds import get_adapter_type, load_port_adapter, load_receive_adapter
-from postroom.application import Schedule, Throttling
+from postroom.application import CircuitBreaker, Schedule, Throttling
 from postroom.errors import DefinitionError, NotAllowed, NotFound, nearest
 from postroom.filters.authorisation import ApplicationProperties
 from postroom.maps.port_maps import PortMaps, load_maps
@@ -199,6 +199,8 @@ class SendPort(Transport):
     """True if failures are published instead of suspended."""
     description: str = ""
     pipeline_json: dict[str, Any] = field(default_factory=dict)
+    circuit_breaker: CircuitBreaker | None = None
+    """Pauses the port while its receiver is dead. None: failed messages are suspended."""
     expire_after: timedelta | None = None
     """Messages that have waited for so long are not sent. None: messages wait without a limit."""
     backup: Transport | None = None
@@ -341,6 +343,7 @@ def read_send_ports(
         *("port_id", "name", "host_id", "transport_id", "adapter_json", "uri", "filter", "priority", "retry_count"),
         *("retry_interval", "state", "subscription_id", "route_failures", "description", "maps_json", "pipeline_json"),
         *("response_json", "service_window", "backup", "backup_adapter_json", "expire_after"),
+        "circuit_breaker",
     )
     return [_to_send_port(dict(zip(names, row, strict=True))) for row in rows]
 
@@ -352,6 +355,9 @@ def _to_send_port(stored: dict[str, Any]) -> SendPort:
             **stored,
             "state": PortState(stored["state"]),
             "service_window": schedule_from_json(stored["service_window"]),
+            "circuit_breaker": None
+            if stored["circuit_breaker"] is None
+            else CircuitBreaker(**stored["circuit_breaker"]),
             "backup": None if backup is None else _to_backup(stored["name"], backup, adapter_json),
         }
     )

@@ -112,9 +112,10 @@ class ScheduledRetry:
 
 @dataclass(frozen=True, kw_only=True)
 class Postponement:
-    """Wait for ``delay`` until the service window of the send port opens. No attempt was made."""
+    """Wait for ``delay`` until the service window of the send port opens. Without a delay, wait until the circuit
+    breaker of the send port is closed. No attempt was used up."""
 
-    delay: timedelta
+    delay: timedelta | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from datetime import timedelta
 from postroom.adapters import AdapterDefinition, PortAdapter
 from postroom.application.backup_transport import BackupTransport
 from postroom.application.checks.fields import adapter_problems
+from postroom.application.circuit_breaker import CircuitBreaker
 from postroom.application.declarations import DeclaredSendPort
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
@@ -26,6 +27,7 @@ def transport_problems(port: DeclaredSendPort) -> Iterator[str]:
     yield from _expiration_problems(port.expire_after)
     if is_sink and port.expire_after is not None:
         yield "a sink has no expire_after: Spark writes every message."
+    yield from _circuit_breaker_problems(port)
     if port.backup is None:
         return
     if not isinstance(port.backup, BackupTransport):
@@ -34,6 +36,19 @@ def transport_problems(port: DeclaredSendPort) -> Iterator[str]:
     if is_sink:
         yield "a sink has no backup transport: Spark repeats a batch until it is written."
     yield from (f"backup: {text}" for text in _backup_problems(port.backup))
+
+
+def _circuit_breaker_problems(port: DeclaredSendPort) -> Iterator[str]:
+    if port.circuit_breaker is None:
+        return
+    if not isinstance(port.circuit_breaker, CircuitBreaker):
+        yield f"circuit_breaker is {port.circuit_breaker!r}, but must be something like CircuitBreaker(failures=10)."
+        return
+    yield from (f"circuit_breaker: {text}" for text in port.circuit_breaker.problems())
+    if isinstance(port.adapter, AdapterDefinition) and port.adapter.is_sink:
+        yield "a sink has no circuit_breaker: Spark repeats a batch until it is written."
+    if port.backup is not None:
+        yield "a port has either a circuit_breaker or a backup transport: the backup sends while the receiver is dead."
 
 
 def to_timedelta(given: timedelta | float) -> timedelta:

@@ -48,6 +48,8 @@ def list_(options: CommandOptions, application: str | None) -> None:
         check_application(connection, application)
         rows = [_to_row(port) for port in list_ports(connection, application=application)]
     columns = ["name", "state", "application", "host", "waiting", "retrying", "scheduled", "suspended", "filter", "uri"]
+    if any(row["paused_since"] for row in rows):
+        columns[2:2] = ["paused_since", "paused_because"]
     show_rows(rows, columns, options.output, empty="No send ports. Apply an application: postroom apply APP")
 
 
@@ -191,6 +193,11 @@ def _to_row(listing: PortListing) -> dict[str, Any]:
         "retry_interval_seconds": port.retry_interval.total_seconds(),
         "service_window": None if port.service_window is None else str(port.service_window),
         "expire_after_seconds": None if port.expire_after is None else port.expire_after.total_seconds(),
+        "circuit_breaker": None if port.circuit_breaker is None else str(port.circuit_breaker),
+        "paused_since": None if listing.circuit is None else listing.circuit.opened_at,
+        "paused_by": None if listing.circuit is None else listing.circuit.opened_by,
+        "paused_because": None if listing.circuit is None else listing.circuit.reason,
+        "next_probe_at": None if listing.circuit is None else listing.circuit.next_probe_at,
         "backup": None if port.backup is None else _to_backup(port.backup),
         "route_failures": port.route_failures,
         "waiting": listing.waiting,

@@ -66,7 +66,8 @@ class Completer:
         self.counts += self._write(_group_by_claim(self._batch))
         finished, self._batch = self._batch, []
         self._buffer.finish([claimed.seq for claimed, _ in finished])
-        if delays := [outcome.delay for _, outcome in finished if isinstance(outcome, ScheduledRetry | Postponement)]:
+        scheduled = (outcome.delay for _, outcome in finished if isinstance(outcome, ScheduledRetry | Postponement))
+        if delays := [delay for delay in scheduled if delay is not None]:
             self._on_scheduled(min(delays))
         if self._on_finished is not None:
             self._on_finished()

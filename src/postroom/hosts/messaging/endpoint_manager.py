@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,9 +12,10 @@ from postroom.adapters import Attempt
 from postroom.adapters.contract import BatchSendAdapter, Outgoing
 from postroom.agent.resuming import ResumedInbound
 from postroom.clock import Clock, system_clock
-from postroom.errors import ClaimLost, PostroomError, ReadInterrupted
+from postroom.errors import ClaimLost, PostroomError, ReadInterrupted, Unavailable
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
 from postroom.hosts.messaging.acknowledgements import Acknowledgements
+from postroom.hosts.messaging.circuit_breakers import PAUSED, CircuitBreakers
 from postroom.hosts.messaging.failures import MessagingFailures, describe_sent
 from postroom.hosts.messaging.open_send_ports import OpenSendPort, OpenSendPorts, OpenTransport
 from postroom.hosts.messaging.responses import ResponseDelivery
@@ -27,6 +29,8 @@ from postroom.messagebox.queues import ClaimedMessage, HostQueues, Postponement,
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.messagebox.storage.stored_messages import build_message
 from postroom.system_properties import BTS
+
+_log = logging.getLogger(__name__)
 
 _DELIVER = QueueTask.DELIVER
 _ACK_REQUIRED = BTS.AckRequired.key
@@ -52,11 +56,14 @@ class EndpointManager:
         self._solicits = Solicits(host, queues)
         self._clock = clock
         self._acknowledgements = Acknowledgements(host, queues, clock)
+        self._circuits = CircuitBreakers(host.host_id)
         self._failures = MessagingFailures(queues, self._acknowledgements, clock)
 
     def prepare(self, connection: Connection, claimed: Sequence[ClaimedMessage]) -> None:
         services = {message.service for message in claimed if message.task == _DELIVER and message.service is not None}
         self._ports.refresh(connection, claimed[0].routing_version, services)
+        if guarded := self._ports.find_guarded(services):
+            self._circuits.refresh(connection, guarded)
 
     def handle(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         if claimed.task == _DELIVER:
@@ -90,7 +97,11 @@ class EndpointManager:
                 return prepared
             if port.port.is_two_way:
                 adapter = prepared.transport.shared.get_open()
-                return self._solicits.send(port.port, claimed, adapter, prepared.message, prepared.attempt, connections)
+                outcome = self._solicits.send(
+                    port.port, claimed, adapter, prepared.message, prepared.attempt, connections
+                )
+                self._record_success(port, connections)
+                return outcome
             if prepared.message is not None:
                 prepared.transport.shared.get_open().send(prepared.message, prepared.attempt)
             return self._finish(port, claimed, connections)
@@ -131,12 +142,15 @@ class EndpointManager:
         check_expiration(port.port, claimed, now)
         if (waiting := wait_for_service_window(port.port, claimed, now)) is not None:
             return waiting
+        if port.port.circuit_breaker is not None and self._circuits.is_paused(claimed):
+            return PAUSED
         message = build_message(claimed, connections, transport.get_context_values(claimed))
         attempt = Attempt(instance_id=claimed.instance_id, number=claimed.attempt + 1, group=claimed.group)
         return _PreparedSend(transport, port.process(message), attempt)
 
     def _finish(self, port: OpenSendPort, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         """Return the outcome of a message that was sent."""
+        self._record_success(port, connections)
         if claimed.context and _ACK_REQUIRED in claimed.context:
             return self._acknowledge(port.port, claimed, connections)
         return Disposition.COMPLETE
@@ -149,7 +163,24 @@ class EndpointManager:
             return Disposition.DISCARD
         if isinstance(error, ReadInterrupted):
             return Disposition.RELEASE
+        if port.port.circuit_breaker is not None:
+            try:
+                paused = self._circuits.record_failure(port.port, connections.get_writing(), error)
+            except Unavailable as unavailable:
+                _log.warning("the circuit breaker of send port %s could not be stored: %s", port.port.name, unavailable)
+                paused = None
+            if paused is not None:
+                return paused
         return self._failures.handle_send_failure(port.port, claimed, connections, error)
+
+    def _record_success(self, port: OpenSendPort, connections: ThreadConnections) -> None:
+        """Tell the circuit breaker of the port. Never fail: the message is sent already."""
+        if port.port.circuit_breaker is None:
+            return
+        try:
+            self._circuits.record_success(port.port, connections.get_writing())
+        except Unavailable as error:
+            _log.warning("the circuit breaker of send port %s could not be closed: %s", port.port.name, error)
 
     def _acknowledge(self, port: SendPort, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         """Complete a sent message, with an ACK if its publisher wants one."""

@@ -151,6 +151,11 @@ class OpenSendPorts:
         port = self._ports.get(service) if service is not None else None
         return 1 if port is None else port.batch_limit
 
+    def find_guarded(self, services: Iterable[bytes]) -> list[bytes]:
+        """Return those ports that have a circuit breaker."""
+        ports = ((service, self._ports.get(service)) for service in services)
+        return [service for service, port in ports if port is not None and port.port.circuit_breaker is not None]
+
     def borrow(self, service: bytes | None) -> OpenSendPort | None:
         """Return the port with these id bytes, or None if it does not exist. The caller has to ``release`` it."""
         with self._lock:

@@ -56,7 +56,7 @@ GRANT SELECT ON management.message_box, management.schema_version, management.se
     management.removed_services, management.host_instances, management.job_runs TO __HOSTS_ROLE__;
 GRANT INSERT, UPDATE, DELETE ON management.host_instances TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT, UPDATE, DELETE ON management.running_locations TO __HOSTS_ROLE__;
-GRANT SELECT, INSERT, UPDATE ON management.running_sinks TO __HOSTS_ROLE__;
+GRANT SELECT, INSERT, UPDATE ON management.running_sinks, management.open_circuits TO __HOSTS_ROLE__;
 
 -- Row-level security: a host sees only its own file claims, inbox rows, instances, ports and locations. It sees a fragment
 -- if it sees the inbox row of the fragment.
@@ -83,6 +83,10 @@ DROP POLICY IF EXISTS own_ports ON management.running_sinks;
 CREATE POLICY own_ports ON management.running_sinks TO __HOSTS_ROLE__
     USING (EXISTS (SELECT 1 FROM management.send_ports p WHERE p.id = port_id))
     WITH CHECK (EXISTS (SELECT 1 FROM management.send_ports p WHERE p.id = port_id));
+ALTER TABLE management.open_circuits ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS own_hosts ON management.open_circuits;
+CREATE POLICY own_hosts ON management.open_circuits TO __HOSTS_ROLE__
+    USING (messagebox.runs_host(host_id)) WITH CHECK (messagebox.runs_host(host_id));
 ALTER TABLE management.host_instances ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_instances ON management.host_instances;
 CREATE POLICY own_instances ON management.host_instances TO __HOSTS_ROLE__

@@ -15,7 +15,7 @@ GRANT SELECT ON messagebox.__HOST___q, messagebox.__HOST___q_scheduled, messageb
 REVOKE ALL ON FUNCTION
     messagebox.create_subscription___HOST__, messagebox.insert_predicate___HOST__, messagebox.dequeue_messages___HOST__,
     messagebox.complete_messages___HOST__, messagebox.retry_messages___HOST__, messagebox.suspend_messages___HOST__,
-    messagebox.postpone_messages___HOST__,
+    messagebox.postpone_messages___HOST__, messagebox.release_paused___HOST__,
     messagebox.release_claims___HOST__, messagebox.release_messages___HOST__, messagebox.release_due___HOST__,
     messagebox.read_parts___HOST__, messagebox.read_fragments___HOST__, messagebox.insert_error_message___HOST__,
     messagebox.create_instance_subscription___HOST__, messagebox.remove_instance_subscription___HOST__,
@@ -33,7 +33,7 @@ REVOKE ALL ON FUNCTION
 GRANT EXECUTE ON FUNCTION
     messagebox.create_subscription___HOST__, messagebox.insert_predicate___HOST__, messagebox.dequeue_messages___HOST__,
     messagebox.complete_messages___HOST__, messagebox.retry_messages___HOST__, messagebox.suspend_messages___HOST__,
-    messagebox.postpone_messages___HOST__,
+    messagebox.postpone_messages___HOST__, messagebox.release_paused___HOST__,
     messagebox.release_claims___HOST__, messagebox.release_messages___HOST__, messagebox.release_due___HOST__,
     messagebox.read_parts___HOST__, messagebox.read_fragments___HOST__, messagebox.insert_error_message___HOST__,
     messagebox.create_instance_subscription___HOST__, messagebox.remove_instance_subscription___HOST__,

@@ -31,7 +31,7 @@ GRANT INSERT (part_id, delta) ON messagebox.part_ref_count_log_1, messagebox.par
     TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT, DELETE ON messagebox.message_properties, messagebox.message_predicates TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT, UPDATE, DELETE ON messagebox.file_claims, management.host_instances, management.running_locations,
-    management.running_sinks TO __ADMINISTRATORS_ROLE__;
+    management.running_sinks, management.open_circuits TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT (interchange_id, location_id, context, size, digest, body), DELETE,
     UPDATE (number, problem, size, attempts, attempts_since) ON messagebox.inbox TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT ON messagebox.inbox_fragments TO __ADMINISTRATORS_ROLE__;
@@ -43,7 +43,7 @@ GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.file_claim_number,
 -- configuration of adapters, and the definitions of applications.
 GRANT SELECT ON management.message_box, management.schema_version, management.service_classes, management.hosts,
     management.properties, management.receive_ports, management.send_port_groups, management.send_port_group_members,
-    management.removed_services, management.host_instances, management.job_runs, management.running_locations, management.running_sinks, messagebox.routing_version, messagebox.correlation_types,
+    management.removed_services, management.host_instances, management.job_runs, management.running_locations, management.running_sinks, management.open_circuits, messagebox.routing_version, messagebox.correlation_types,
     messagebox.convoy_sets, messagebox.predicate_groups, messagebox.predicates, messagebox.application_properties, messagebox.file_claims,
     messagebox.work_queue, messagebox.scheduled_queue, messagebox.suspended_queue, messagebox.instances,
     messagebox.program_subscriptions, messagebox.leases
@@ -85,7 +85,7 @@ DECLARE
 BEGIN
     ALTER TABLE management.send_port_groups ENABLE ROW LEVEL SECURITY;
     FOREACH protected IN ARRAY ARRAY['messagebox.file_claims', 'messagebox.inbox', 'messagebox.inbox_fragments',
-                                     'management.running_locations', 'management.running_sinks', 'management.host_instances',
+                                     'management.running_locations', 'management.running_sinks', 'management.open_circuits', 'management.host_instances',
                                      'management.send_ports', 'management.send_port_groups',
                                      'management.receive_locations'] LOOP
         EXECUTE format('DROP POLICY IF EXISTS administrators ON %s', protected);

@@ -129,6 +129,7 @@ CREATE TABLE management.send_ports (
     retry_count      integer NOT NULL DEFAULT 3 CHECK (retry_count BETWEEN 0 AND 1000),
     retry_interval   interval NOT NULL DEFAULT '5 min' CHECK (retry_interval >= '0'),
     expire_after     interval CHECK (expire_after > '0'),           -- messages that wait longer are not sent; null: never
+    circuit_breaker  jsonb,                                         -- when a dead receiver pauses the port; null: never
     service_window   jsonb,                                         -- the schedule of the primary transport; null: always
     backup           jsonb,                                         -- the backup transport without its adapter; null: none
     backup_adapter   jsonb,                                         -- its adapter, which may contain secrets
@@ -136,6 +137,23 @@ CREATE TABLE management.send_ports (
     state            smallint NOT NULL DEFAULT 1 CHECK (state BETWEEN 1 AND 3),   -- 1 bound, 2 stopped, 3 started
     subscription_id  bigint,                                        -- of its own filter; null unless it is enlisted
     former_host_ids  smallint[] NOT NULL DEFAULT '{}'               -- hosts it was moved away from that still have messages of it
+);
+
+-- The open circuit breakers of send ports: their receiver is dead, and their messages wait in the scheduled queue without a time.
+-- At each next_probe_at one of them, probe_seq, is sent. After a success the breaker is closed, and the row is deleted when all
+-- messages are released. A port that was moved has a row for each host that has messages of it.
+CREATE TABLE management.open_circuits (
+    port_id         uuid NOT NULL REFERENCES management.send_ports ON DELETE CASCADE,
+    host_id         smallint NOT NULL REFERENCES management.hosts,
+    opened_at       timestamptz NOT NULL DEFAULT now(),
+    opened_by       text NOT NULL,                                  -- machine and process of the host instance
+    reason          text NOT NULL,                                  -- the error of the last attempt
+    probe_interval  interval NOT NULL,
+    next_probe_at   timestamptz NOT NULL,
+    probe_seq       bigint NOT NULL DEFAULT 0,                      -- the number of the message that is the last probe
+    probes          integer NOT NULL DEFAULT 0,
+    closed_at       timestamptz,                                    -- not null: the waiting messages are being released
+    PRIMARY KEY (port_id, host_id)
 );
 
 -- Send port groups: send ports that receive the same messages. A group itself has no subscription. While a group and a member

@@ -60,7 +60,7 @@ CREATE TABLE messagebox.scheduled_queue (
     properties         jsonb,
     enqueued_at        timestamptz NOT NULL,
     counted_in         xid8 NOT NULL DEFAULT pg_current_xact_id(),
-    valid_from         timestamptz NOT NULL,             -- when it is due
+    valid_from         timestamptz NOT NULL,             -- when it is due; infinity: when the circuit breaker is closed
     state              smallint NOT NULL DEFAULT 8 CHECK (state IN (8, 256)),  -- of the instance: 8 retry, 256 service window
     error_code         text,                             -- of the last attempt
     error_description  text
@@ -69,8 +69,9 @@ CREATE TABLE messagebox.scheduled_queue (
 CREATE INDEX scheduled_queue_due ON messagebox.scheduled_queue (valid_from);
 -- Operating on one instance.
 CREATE INDEX scheduled_queue_instance ON messagebox.scheduled_queue (instance_id);
--- Releasing the messages that wait for the service window of a port, when the window changes.
-CREATE INDEX scheduled_queue_window ON messagebox.scheduled_queue (service_id) WHERE state = 256;
+-- Releasing the messages that wait for the service window of a port, when the window changes, and those that wait until its
+-- circuit breaker is closed.
+CREATE INDEX scheduled_queue_window ON messagebox.scheduled_queue (service_id, seq) WHERE state = 256;
 
 -- The messages that wait for an operator, or for the start of their port.
 CREATE TABLE messagebox.suspended_queue (
@@ -117,7 +118,7 @@ CREATE INDEX suspended_queue_received ON messagebox.suspended_queue (service_id)
 
 -- All service instances, with BizTalk's state codes: 1 ready to run, 2 active, 4 suspended (resumable),
 -- 8 dehydrated (a send port that waits for its next attempt), 32 suspended (not resumable), 256 scheduled (a send port that waits
--- for its service window).
+-- for its service window or its circuit breaker).
 CREATE VIEW messagebox.instances AS
     SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
            CASE WHEN claim_id IS NULL THEN 1 ELSE 2 END::smallint AS state, enqueued_at,
@@ -127,7 +128,7 @@ CREATE VIEW messagebox.instances AS
       FROM messagebox.work_queue
     UNION ALL
     SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
-           state, enqueued_at, valid_from, NULL, NULL, error_code, error_description, NULL, NULL, NULL, NULL,
+           state, enqueued_at, nullif(valid_from, 'infinity'), NULL, NULL, error_code, error_description, NULL, NULL, NULL, NULL,
            counted_in, primary_attempts
       FROM messagebox.scheduled_queue
     UNION ALL

@@ -19,6 +19,7 @@ ROUTE_FAILURES = "route failures"
 AUTHENTICATION = "authentication"
 MAPS = "maps"
 SERVICE_WINDOW = "service window"
+CIRCUIT_BREAKER = "circuit breaker"
 BACKUP_ADAPTER = "backup adapter"
 BACKUP = ("backup uri", "backup retry count", "backup retry interval", "backup service window")
 TWO_WAY = "two-way"
@@ -78,6 +79,7 @@ def send_port_fields(port: SendPortDefinition, home: Path) -> dict[str, Any]:
         "retry count": port.retry.count,
         "retry interval": timedelta(seconds=port.retry.interval),
         SERVICE_WINDOW: port.service_window,
+        CIRCUIT_BREAKER: port.circuit_breaker,
         "expire after": port.expire_after,
         **_backup_fields(port.backup, home),
         ROUTE_FAILURES: port.route_failures,
@@ -109,6 +111,7 @@ def deployed_send_port_fields(port: SendPort, host: str) -> dict[str, Any]:
         "retry count": port.retry_count,
         "retry interval": port.retry_interval,
         SERVICE_WINDOW: port.service_window,
+        CIRCUIT_BREAKER: port.circuit_breaker,
         "expire after": port.expire_after,
         **_deployed_backup_fields(port.backup),
         ROUTE_FAILURES: port.route_failures,

@@ -28,6 +28,7 @@ from postroom.operations.deployment.compare import resolve_host_settings
 from postroom.operations.deployment.compare_groups import group_fields
 from postroom.operations.deployment.declared_fields import (
     BACKUP_ADAPTER,
+    CIRCUIT_BREAKER,
     TWO_WAY,
     location_fields,
     response_fields,
@@ -55,7 +56,7 @@ _ID_NAMESPACE = uuid.UUID("6f1d8a4e-30a5-4c1c-9d43-6f6a2b7a9d10")
 #: The fields of a port that its subscriptions depend on.
 _SUBSCRIPTION_FIELDS = {"host", "filter", "priority", TWO_WAY}
 #: The fields that decide when postponed messages are sent.
-_WINDOW_FIELDS = {"service window", "backup service window", "expire after"}
+_WINDOW_FIELDS = {"service window", "backup service window", "expire after", CIRCUIT_BREAKER}
 
 
 class Deployment:
@@ -233,6 +234,8 @@ class Deployment:
                 self._set_initial_state(stored, port)
             elif _SUBSCRIPTION_FIELDS & fields:
                 resubscribe_port(self._connection, stored)
+            if CIRCUIT_BREAKER in fields:
+                self._connection.execute("DELETE FROM open_circuits WHERE port_id = %s", (stored.port_id,))
             if _WINDOW_FIELDS & fields:
                 self._connection.execute("SELECT release_postponed(%s)", (stored.port_id,))
 
@@ -257,6 +260,9 @@ class Deployment:
                 "maps": Jsonb(fields["maps"]),
                 "pipeline": Jsonb(fields["pipeline"]),
                 "expire_after": port.expire_after,
+                "circuit_breaker": None
+                if port.circuit_breaker is None
+                else Jsonb(port.circuit_breaker.model_dump(mode="json")),
                 "service_window": schedule_to_json(port.service_window),
                 "backup": None if port.backup is None else Jsonb(_backup_to_json(port.backup, self._home)),
                 "backup_adapter": Jsonb(fields[BACKUP_ADAPTER]) if port.backup else None,

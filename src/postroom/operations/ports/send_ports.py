@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from postroom.errors import NotFound, StateError, nearest
+from postroom.messagebox.circuits import OpenCircuit, read_open_circuits
 from postroom.messagebox.configuration import PortState, SendPort, read_send_ports
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.queues import WakeUp
@@ -37,6 +38,8 @@ class PortListing:
     next_attempt_at: datetime | None
     """When the first of the waiting instances is due."""
     suspended: int
+    circuit: OpenCircuit | None = None
+    """The circuit breaker, if it is open."""
     groups: tuple[str, ...] = ()
     """The send port groups that the port is a member of."""
 
@@ -45,6 +48,7 @@ def list_ports(connection: Connection, *, application: str | None = None) -> lis
     """Return every send port, or those of one application, sorted by name."""
     ports = {port.port_id: port for port in read_send_ports(connection)}
     groups = read_send_port_groups(connection)
+    circuits = read_open_circuits(connection)
     rows = connection.execute(statement("queries/list_send_ports"), {"application": application})
     return [
         PortListing(
@@ -56,6 +60,7 @@ def list_ports(connection: Connection, *, application: str | None = None) -> lis
             scheduled=scheduled,
             next_attempt_at=next_attempt_at,
             suspended=suspended,
+            circuit=circuits.get(port_id),
             groups=tuple(group.name for group in groups if port_id in {member.port_id for member in group.members}),
         )
         for port_id, owner, host, waiting, retrying, scheduled, next_attempt_at, suspended in rows

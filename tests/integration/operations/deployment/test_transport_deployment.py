@@ -6,7 +6,8 @@ import uuid
 from datetime import timedelta
 from typing import Any
 
-from postroom import Application, BackupTransport, Property, Retry, Schedule, adapters
+from postroom import Application, BackupTransport, CircuitBreaker, Property, Retry, Schedule, adapters
+from postroom.messagebox.circuits import open_circuit, read_open_circuits
 from postroom.messagebox.configuration import read_send_ports
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.backlog import Backlog
@@ -79,6 +80,24 @@ def test_a_changed_window_makes_the_messages_due_that_wait_for_the_old_one(conne
     deploy(connection, orders(service_window=EVENING, priority=3))
     assert not is_due(connection)
     deploy(connection, orders(service_window=Schedule(window=("06:00", "20:00")), priority=3))
+    assert is_due(connection)
+
+
+def test_a_changed_circuit_breaker_closes_and_releases_what_it_paused(connection: Connection) -> None:
+    deploy(connection, orders(circuit_breaker=CircuitBreaker()))
+    (port,) = read_send_ports(connection)
+    assert port.circuit_breaker == CircuitBreaker()
+    open_circuit(connection, port.port_id, port.host_id, opened_by="m", reason="r", probe_interval=timedelta(hours=1))
+    postpone_message(connection)
+    connection.execute("UPDATE scheduled_queue SET valid_from = 'infinity'")
+    assert deploy(connection, orders(circuit_breaker=CircuitBreaker())).changes == ()
+    assert read_open_circuits(connection).keys() == {port.port_id}
+    done = deploy(connection, orders(circuit_breaker=CircuitBreaker(failures=20)))
+    (step,) = (step for step in done.changes if step.name == "Europe")
+    (difference,) = step.differences
+    assert difference.field == "circuit breaker"
+    assert difference.after == "after 20 failures in 60 s, a probe every 30 s"
+    assert read_open_circuits(connection) == {}
     assert is_due(connection)
 
 

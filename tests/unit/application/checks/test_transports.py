@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from postroom import Application, BackupTransport, Property, Retry, Schedule, adapters
+from postroom import Application, BackupTransport, CircuitBreaker, Property, Retry, Schedule, adapters
 from postroom.adapters import PortAdapter
 from postroom.adapters.dynamic.definition import Dynamic
 from postroom.application.checks.problems import find_declaration_problems
@@ -42,7 +42,8 @@ def test_transports_are_part_of_the_stored_definition() -> None:
 def test_a_definition_without_transports_is_read_as_before() -> None:
     stored = declare().definition().to_stored()
     for stored_port in stored["send_ports"]:
-        del stored_port["service_window"], stored_port["backup"], stored_port["expire_after"]
+        for field in ("service_window", "backup", "expire_after", "circuit_breaker"):
+            del stored_port[field]
     (port,) = ApplicationDefinition.from_stored(stored).send_ports
     assert (port.service_window, port.backup, port.expire_after) == (None, None, None)
 
@@ -52,6 +53,10 @@ def test_a_definition_without_transports_is_read_as_before() -> None:
     [
         ({"service_window": "08:00-18:00"}, "service_window is '08:00-18:00', but must be something like Schedule("),
         ({"service_window": Schedule(zone="Mars/Base")}, "service_window: there is no time zone 'Mars/Base'"),
+        ({"circuit_breaker": 10}, "circuit_breaker is 10, but must be something like CircuitBreaker(failures=10)"),
+        ({"circuit_breaker": CircuitBreaker(failures=0)}, "circuit_breaker: failures is 0, but must be between 1"),
+        ({"circuit_breaker": CircuitBreaker(period=-1)}, "circuit_breaker: period is -1 seconds"),
+        ({"circuit_breaker": CircuitBreaker(), "backup": LATE}, "either a circuit_breaker or a backup transport"),
         ({"expire_after": "soon"}, "expire_after is 'soon', but must be a number of seconds or a timedelta"),
         ({"expire_after": 0}, "expire_after is 0, but must be more than 0"),
         ({"backup": adapters.File("late")}, "must be something like BackupTransport(adapters.File('out/late'))"),

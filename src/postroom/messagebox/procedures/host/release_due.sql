@@ -1,4 +1,5 @@
--- Move due rows from the scheduled queue into the work queue, under their old numbers.
+-- Move due rows from the scheduled queue into the work queue, under their old numbers. If circuit breakers are open,
+-- their probes and the messages of those that were closed are made due first.
 -- Index: scheduled_queue_due, walked in its order (see dequeue_messages for why nothing else is allowed).
 CREATE OR REPLACE FUNCTION messagebox.release_due___HOST__(p_limit integer, p_now timestamptz DEFAULT now())
 RETURNS integer
@@ -8,6 +9,9 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
     released integer;
 BEGIN
+    IF EXISTS (SELECT 1 FROM open_circuits) THEN
+        PERFORM release_paused___HOST__(p_now);
+    END IF;
     WITH due AS (
         DELETE FROM __HOST___q_scheduled s
          WHERE s.ctid = ANY (ARRAY(
