@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from postroom.errors import MessageFailure
 from postroom.message import Body, Bytes, Context, Message, Part
-from postroom.pipelines.documents.disassembled_batch import BadDocument, DecodedInterchange, Form
+from postroom.pipelines.documents.disassembled_batch import BadDocument, DecodedInterchange, Form, arrow_schema
 from postroom.pipelines.documents.temporary_bodies import slice_body
 from postroom.properties import is_distinguished
 from postroom.system_properties import BTS
@@ -33,6 +33,23 @@ class MessageBatch:
         self._decoded = decoded
         #: Only for Postroom's own components: a change of a tree would be visible to the rest of the pipeline.
         self._roots = roots
+
+    @classmethod
+    def of(cls, message: Message) -> MessageBatch:
+        """Return a batch with this message, which has a body."""
+        assert message.body is not None
+        promoted = {prop.key: prop for prop in message.context if message.context.is_promoted(prop)}
+        message_type = promoted.pop(BTS.MessageType.key, None)
+        row = {
+            **{key: message.context[prop] for key, prop in promoted.items()},
+            "number": 1,
+            "offset": 0,
+            "length": message.body.body.size,
+            "message_type": None if message_type is None else message.context[BTS.MessageType],
+        }
+        table = pa.RecordBatch.from_pylist([row], schema=arrow_schema(tuple(promoted.values())))
+        decoded = DecodedInterchange.of(message, content_type=message.body.content_type, disassembler=1)
+        return cls(table, decoded)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)

@@ -1,9 +1,9 @@
 """A send pipeline: how a message becomes what the adapter of a send port sends.
 
 pipelines.Send(
-    pre_assemble=[has_total],                               # functions and classes of the user
+    pre_assemble=[components.JsonSchema("order.json")],
     assemble=components.JsonAssembler(demote={Region: "region"}),
-    encode=[components.GzipEncoder()],
+    encode=[components.GzipEncoder(), add_checksum],        # functions and classes of the user
 )
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter
 
-from postroom.pipelines.components.contract import Assembler, Component, Encoder, PreAssembler
+from postroom.pipelines.components.contract import Assembler, Component, Encoder, PreAssembler, Validator
 from postroom.pipelines.components.staged_pipeline import (
     MAX_COMPONENTS,
     StagedPipeline,
@@ -52,9 +52,10 @@ class Send(StagedPipeline):
     ``pipelines.components`` and functions that take a message.
 
     ``pre_assemble`` and ``encode`` have 0 to 255 components, which all run, in order. ``assemble`` is one component, or
-    None. Every component returns one message. If it returns None, the message is consumed: its instance is completed
-    and nothing is sent (SND-02). A failure suspends the instance at once (SND-03). ``seconds`` is the time limit for
-    one call of a component. Without components the message passes through unchanged.
+    None. Validators can be used in ``pre_assemble``. Every other component returns one message. If it returns None, the
+    message is consumed: its instance is completed and nothing is sent (SND-02). A failure suspends the instance at once
+    (SND-03). ``seconds`` is the time limit for one call of a component. Without components the message passes through
+    unchanged.
     """
 
     kind: Literal["send"] = "send"
@@ -100,7 +101,7 @@ class Send(StagedPipeline):
         return 1 if stage == "assemble" else MAX_COMPONENTS
 
     def _component_problems(self, stage: str, component: object) -> Iterator[str]:
-        return class_problems(component, (_CLASSES[stage],))
+        return class_problems(component, _CLASSES[stage])
 
 
 class XmlTransmit(Send):
@@ -113,10 +114,10 @@ class XmlTransmit(Send):
         super().__init__(assemble=XmlAssembler(**settings))
 
 
-_CLASSES: Mapping[str, type[Component]] = {
-    "pre_assemble": PreAssembler,
-    "assemble": Assembler,
-    "encode": Encoder,
+_CLASSES: Mapping[str, tuple[type[Component], ...]] = {
+    "pre_assemble": (PreAssembler, Validator),
+    "assemble": (Assembler,),
+    "encode": (Encoder,),
 }
 
 #: Without components: the message is sent unchanged.

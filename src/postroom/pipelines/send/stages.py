@@ -12,10 +12,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from postroom.errors import PipelineFailure
 from postroom.message import Bytes, Message, Part
 from postroom.pipelines.components.component_calls import component_failure, run_component
-from postroom.pipelines.components.contract import Assembler, Encoder, PreAssembler
+from postroom.pipelines.components.contract import CONSUMED, Assembler, Encoder, PreAssembler, Validator, get_body
 from postroom.pipelines.components.stored_component import component_name, load_component
+from postroom.pipelines.documents.message_batch import MessageBatch
 from postroom.pipelines.documents.temporary_bodies import SpooledSlice, spool
 from postroom.pipelines.send.definition import Send
 from postroom.time_limit import TimeLimit
@@ -46,10 +48,12 @@ class SendStages:
             if result is None:
                 return None
             try:
-                message = result if isinstance(result, Message) else message.with_body(result)
+                changed = result if isinstance(result, Message) else message.with_body(result)
             except Exception as error:
                 raise component_failure(name, error) from error
-        return replace(message, message_id=message_id)
+            # The id stays the same, because components use it and every attempt must have the same result.
+            message = replace(changed, message_id=message_id)
+        return message
 
     def _load_steps(self, time_limit: TimeLimit) -> tuple[_Step, ...]:
         steps: tuple[_Step, ...] | None = getattr(self._loaded, "steps", None)
@@ -72,8 +76,20 @@ def _get_work(component: Any) -> Callable[[Message], Any]:
             return component.assemble
         case Encoder():
             return component.encode
+        case Validator():
+            return partial(_validate, component)
         case _:
             return component  # type: ignore[no-any-return]
+
+
+def _validate(validator: Validator, message: Message) -> Message | None:
+    """Return the message if the validator accepts it."""
+    if not validator.validates_batches():
+        return None if validator.validate_message(message) is CONSUMED else message
+    get_body(message)
+    for reason in validator.validate_batch(MessageBatch.of(message)).values():
+        raise PipelineFailure(reason, hint="Correct the message and resume.") if isinstance(reason, str) else reason
+    return message
 
 
 def _read_part(part: Part) -> Part:

@@ -13,6 +13,8 @@ import pytest
 from postroom.errors import PipelineFailure
 from postroom.message import Body, FileSlice, Message
 from postroom.pipelines import Json, Send, components
+from postroom.pipelines.components.contract import Consumed
+from postroom.pipelines.documents.message_batch import MessageBatch
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT, load_send_pipeline
 from postroom.properties import Property
 from postroom.system_properties import BTS
@@ -108,6 +110,59 @@ def test_a_result_that_is_not_bytes_is_a_failure() -> None:
         Send(encode=[write_text]).run(MESSAGE)
 
 
+class HasRegion(components.Validator):
+    def validate_message(self, message: Message) -> Consumed | None:
+        if message.data == b"drop":
+            return components.CONSUMED
+        if Region not in message.context:
+            raise ValueError("it has no region")
+        return None
+
+
+class BatchHasRegion(components.Validator):
+    def validate_batch(self, batch: MessageBatch) -> dict[int, str]:
+        assert [message.data for message in batch] == [b"body"]
+        assert batch.table["message_type"].to_pylist() == ["order"]
+        return {} if Region.key in batch.table.schema.names else {0: "it has no region"}
+
+
+@pytest.mark.parametrize("validator", [HasRegion(), BatchHasRegion()])
+def test_a_validator_before_the_assembler_accepts_or_rejects_the_message(validator: components.Validator) -> None:
+    pipeline = Send(pre_assemble=[validator])
+    assert pipeline.problems() == []
+    accepted = Message.of(b"body", promoted={Region: "EU", BTS.MessageType: "order"})
+    assert pipeline.run(accepted) == accepted
+    with pytest.raises(PipelineFailure, match="HasRegion: it has no region"):
+        pipeline.run(Message.of(b"body", promoted={BTS.MessageType: "order"}))
+
+
+def test_a_validator_may_consume_the_message() -> None:
+    assert Send(pre_assemble=[HasRegion()], encode=[fail]).run(Message.of(b"drop")) is None
+
+
+def test_the_schemas_of_a_validator_are_shipped_with_the_pipeline(tmp_path: Path) -> None:
+    (tmp_path / "order.json").write_text('{"required": ["total"]}')
+    pipeline = Send(pre_assemble=[components.JsonSchema("order.json")])
+    assert pipeline.packing_problems(tmp_path) == []
+    packed = load_send_pipeline(pipeline.pack(tmp_path).model_dump(mode="json"))
+    assert run(packed, Message.of(b'{"total": 1}')).data == b'{"total": 1}'
+    with pytest.raises(PipelineFailure, match='"total" is a required property'):
+        packed.run(Message.of(b"{}"))
+    with pytest.raises(PipelineFailure, match="The message has no body"):
+        packed.run(Message())
+
+
+def test_every_component_sees_the_same_message_id() -> None:
+    seen = []
+
+    def note(message: Message) -> bytes:
+        seen.append(message.message_id)
+        return message.data + b"."
+
+    run(Send(pre_assemble=[note], encode=[note, note]))
+    assert seen == [MESSAGE.message_id] * 3
+
+
 def test_a_component_that_does_not_return_fails_after_the_time_limit() -> None:
     started = time.monotonic()
     with pytest.raises(PipelineFailure, match=r"hang: it did not return within 0\.05 seconds"):
@@ -149,7 +204,7 @@ def test_every_problem_is_listed() -> None:
         seconds=0,
     )
     assert pipeline.problems() == [
-        "pre_assemble, component 1: Encode is not a PreAssembler and cannot be used in this stage.",
+        "pre_assemble, component 1: Encode is not a PreAssembler or Validator and cannot be used in this stage.",
         "pre_assemble, component 2: Before is a class; write Before().",
         "assemble has 2 components; the maximum is 1.",
         "encode, component 1: Gzip is not an Encoder and cannot be used in this stage.",
