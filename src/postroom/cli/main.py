@@ -39,7 +39,7 @@ COMMANDS: dict[str, LazyCommand] = {
         "postroom.cli.commands.explain:explain",
         "Show which subscribers receive a message, and why.",
     ),
-    "host": LazyCommand("postroom.cli.commands.hosts:host", "Run and inspect hosts."),
+    "host": LazyCommand("postroom.cli.commands.hosts:host", "Run, start, stop and inspect hosts."),
     "pipeline": LazyCommand(
         "postroom.cli.commands.pipeline:pipeline",
         "Run and inspect the receive locations and sinks of a host, on Spark.",

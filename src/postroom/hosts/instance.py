@@ -36,6 +36,7 @@ from postroom.messagebox.configuration import (
     ServiceClass,
     check_login_of_host,
     find_host,
+    is_host_stopped,
     read_dequeuing,
     read_receive_locations,
 )
@@ -191,6 +192,7 @@ class HostInstance:
             )
 
         self._subservices = {dequeuing: build_subservice(dequeuing) for dequeuing in dequeued}
+        registration.is_stopped = host.stopped
         callers.loop.start()
         for subservice in self._subservices.values():
             subservice.start()
@@ -211,7 +213,9 @@ class HostInstance:
         def apply_configuration(connection: Connection) -> bool:
             for dequeuing in [read_dequeuing(connection, service_class) for service_class in classes]:
                 self._change_dequeuing(registration, dequeuing, build_subservice)
-            return http.serve(read_receive_locations(connection, host_id=host.host_id))
+            stopped = is_host_stopped(connection, host.host_id)
+            registration.set_stopped(connection, stopped)
+            return http.serve([] if stopped else read_receive_locations(connection, host_id=host.host_id))
 
         self._configuration = ConfigurationWatch(open_connection, host_instance, apply_configuration)
         registration.on_configuration_change = self._configuration.loop.wake
@@ -289,6 +293,11 @@ class HostInstance:
         """The callers that wait for responses. Available while the instance runs."""
         assert self._callers is not None
         return self._callers
+
+    @property
+    def is_stopped(self) -> bool:
+        """True while an operator has stopped the host."""
+        return self._registration is not None and self._registration.is_stopped
 
     @property
     def regained_locks(self) -> int:

@@ -15,7 +15,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -72,6 +72,8 @@ class Registration:
         #: Called after a change of the configuration, and when changes may have been missed.
         self.on_configuration_change: Callable[[], None] = lambda: None
         self._pausing = threading.Lock()
+        #: True while an operator has stopped the host. Set before the loop starts, then by ``set_stopped``.
+        self.is_stopped = False
         self._connection: Connection | None = None
         self._session = 0
         self._heartbeat_at = 0.0
@@ -116,8 +118,7 @@ class Registration:
             self._register_again()
             self.regained_locks += 1
             with self._pausing:
-                for subservice in self.subservices:
-                    subservice.unpause()
+                self._unpause(self.subservices)
             self.on_configuration_change()
         try:
             self._watch(self._connection)
@@ -157,7 +158,28 @@ class Registration:
         """Add a subservice that has started. It works as long as the instance has its lock."""
         with self._pausing:
             self.subservices = [*self.subservices, subservice]
-            if self._connection is not None:
+            self._unpause([subservice])
+
+    def set_stopped(self, connection: Connection, stopped: bool) -> None:
+        """Start no message while an operator has stopped the host. Messages in progress are finished."""
+        with self._pausing:
+            if stopped == self.is_stopped:
+                return
+            self.is_stopped = stopped
+            if not stopped:
+                self._unpause(self.subservices)
+                _log.info("the host %s is started", self._host.name)
+                return
+            for subservice in self.subservices:
+                subservice.pause()
+            unfinished = [seq for subservice in self.subservices for seq in subservice.unfinished_seqs]
+            self._queues.release_claims(connection, self.host_instance, unfinished)
+            _log.info("the host %s is stopped", self._host.name)
+
+    def _unpause(self, subservices: Iterable[Subservice]) -> None:
+        """Let subservices work, if the instance has its lock and the host is not stopped. Called under the lock."""
+        if self._connection is not None and not self.is_stopped:
+            for subservice in subservices:
                 subservice.unpause()
 
     def remove(self, subservice: Subservice) -> None:

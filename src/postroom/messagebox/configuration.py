@@ -19,7 +19,7 @@ from postroom.application import CircuitBreaker, Schedule, Throttling
 from postroom.errors import DefinitionError, NotAllowed, NotFound, nearest
 from postroom.filters.authorisation import ApplicationProperties
 from postroom.maps.port_maps import PortMaps, load_maps
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.statements import statement
 from postroom.pipelines import ReceivePipeline, Send, load_pipeline
 from postroom.pipelines.send.definition import load_send_pipeline
@@ -67,6 +67,7 @@ class Host:
     role_name: str
     is_default: bool
     trusted: bool = False
+    stopped: bool = False
     throttling: Throttling = field(default_factory=Throttling)
 
 
@@ -224,7 +225,7 @@ class SendPort(Transport):
 
 def read_hosts(connection: Connection) -> list[Host]:
     rows = connection.execute(
-        "SELECT id, name, role_name, is_default, trusted, throttle_messages, throttle_spool_multiplier,"
+        "SELECT id, name, role_name, is_default, trusted, stopped, throttle_messages, throttle_spool_multiplier,"
         "       throttle_longest_delay FROM management.hosts ORDER BY id"
     )
     return [
@@ -234,9 +235,10 @@ def read_hosts(connection: Connection) -> list[Host]:
             role_name=role,
             is_default=default,
             trusted=trusted,
+            stopped=stopped,
             throttling=Throttling(messages=messages, spool_multiplier=multiplier, longest_delay=longest),
         )
-        for host_id, name, role, default, trusted, messages, multiplier, longest in rows
+        for host_id, name, role, default, trusted, stopped, messages, multiplier, longest in rows
     ]
 
 
@@ -264,6 +266,11 @@ def find_host(connection: Connection, name: str) -> Host:
         f"There is no host {name!r}.",
         hint=nearest(name, (host.name for host in known), "The hosts are", none="none yet; run postroom apply first"),
     )
+
+
+def is_host_stopped(connection: Connection, host_id: int) -> bool:
+    """Return True if an operator has stopped the host."""
+    return bool(read_value(connection, "SELECT stopped FROM management.hosts WHERE id = %s", host_id))
 
 
 def check_login_of_host(connection: Connection, host: Host) -> None:

@@ -78,6 +78,24 @@ def create_host(connection: Connection, name: str, *, is_default: bool = False) 
     return host_id
 
 
+def remove_host(connection: Connection, host_id: int, name: str, role: str) -> None:
+    """Remove a host that nothing belongs to any more, with its role, queues and procedures, in the caller's
+    transaction."""
+    connection.execute("SELECT change_routing()")
+    for table in (
+        *("messagebox.subscriptions", "messagebox.convoy_sets", "messagebox.application_properties"),
+        "management.host_instances",
+    ):
+        connection.execute(f"DELETE FROM {table} WHERE host_id = %s", (host_id,))
+    for procedure in list_statements(_HOST_PROCEDURES):
+        connection.execute(f"DROP FUNCTION messagebox.{procedure.rpartition('/')[2]}_{name.lower()}")
+    for queue in ("q", "q_scheduled", "q_suspended"):
+        connection.execute(f"DROP TABLE messagebox.{name.lower()}_{queue}")
+    connection.execute("DELETE FROM management.hosts WHERE id = %s", (host_id,))
+    connection.execute(f"DROP OWNED BY {role}")
+    connection.execute(f"DROP ROLE {role}")
+
+
 def is_current(connection: Connection) -> bool:
     """Return True if this is a MessageBox with the schema and the procedures of this version.
 

@@ -1,4 +1,4 @@
-"""List hosts and host instances. Change how hosts dequeue."""
+"""List, add, remove, start and stop hosts. Change how hosts dequeue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from postroom.messagebox.configuration import (
     read_hosts,
 )
 from postroom.messagebox.connection import Connection, operator_transaction
+from postroom.messagebox.migrate import create_host, remove_host
 from postroom.messagebox.statements import statement
+from postroom.operations.audit import record_action
 from postroom.operations.redaction import read_sensitive_keys
 from postroom.properties import dotted_name, split_key
 
@@ -48,6 +50,8 @@ class HostListing:
     is_default: bool
     trusted: bool
     """Is the host trusted to name the originator of a message?"""
+    stopped: bool
+    """Has an operator stopped it? Its instances neither receive nor send."""
     role_name: str
     created_at: datetime
     running_instances: int
@@ -97,6 +101,59 @@ def list_host_instances(connection: Connection, name: str) -> list[HostInstanceL
         ).fetchall()
 
 
+def add_host(connection: Connection, name: str) -> None:
+    """Create a host. Applications that name it in ``app.host`` use it."""
+
+    def work(connection: Connection) -> None:
+        if any(host.name.lower() == name.lower() for host in read_hosts(connection)):
+            raise StateError(f"There is a host {name!r} already.", hint="List the hosts: postroom host list")
+        create_host(connection, name)
+        record_action(connection, "host.add", name)
+
+    operator_transaction(connection, work)
+
+
+def delete_host(connection: Connection, name: str) -> None:
+    """Remove a host. Raise StateError with what still belongs to it."""
+
+    def work(connection: Connection) -> None:
+        connection.execute("SELECT change_routing()")
+        host = find_host(connection, name)
+        if host.is_default:
+            raise StateError(f"{host.name} is the default host and cannot be removed.")
+        uses = [
+            f"{count} {what}{'s' if count > 1 else ''}"
+            for what, count in connection.execute(statement("queries/count_uses_of_host"), {"host": host.host_id})
+            if count
+        ]
+        if uses:
+            raise StateError(
+                f"The host {host.name} cannot be removed: it has {', '.join(uses)}.",
+                hint="Move or remove what belongs to it, stop its processes, and run the command again.",
+            )
+        remove_host(connection, host.host_id, host.name, host.role_name)
+        record_action(connection, "host.remove", host.name)
+
+    operator_transaction(connection, work)
+
+
+def set_stopped(connection: Connection, name: str, *, stopped: bool) -> None:
+    """Stop or start a host: all its instances and pipelines, those that run and those that start later."""
+
+    def work(connection: Connection) -> None:
+        # Routing does not change, but running processes detect configuration changes by its version.
+        connection.execute("SELECT change_routing()")
+        host = find_host(connection, name)
+        state = "stopped" if stopped else "started"
+        if host.stopped is stopped:
+            raise StateError(f"The host {host.name} is already {state}.", hint="There is nothing to do.")
+        connection.execute("UPDATE hosts SET stopped = %s WHERE id = %s", (stopped, host.host_id))
+        action = "host.stop" if stopped else "host.start"
+        record_action(connection, action, host.name, before={"stopped": host.stopped}, after={"stopped": stopped})
+
+    operator_transaction(connection, work)
+
+
 def list_service_classes(connection: Connection) -> list[Dequeuing]:
     """Return the service classes that hosts dequeue, with their settings."""
     return [read_dequeuing(connection, service_class) for service_class in DEQUEUED_CLASSES]
@@ -118,14 +175,26 @@ def set_service_class(
     def work(connection: Connection) -> Dequeuing:
         # Routing does not change, but running processes detect configuration changes by its version.
         connection.execute("SELECT change_routing()")
+        before = read_dequeuing(connection, by_name[name])
         connection.execute(
             "UPDATE service_classes SET polling_interval = coalesce(%s, polling_interval),"
             " dequeue_threads = coalesce(%s, dequeue_threads) WHERE id = %s",
             (polling_interval, dequeue_threads, int(by_name[name])),
         )
-        return read_dequeuing(connection, by_name[name])
+        after = read_dequeuing(connection, by_name[name])
+        record_action(
+            connection, "service-class.set", name, before=_describe_dequeuing(before), after=_describe_dequeuing(after)
+        )
+        return after
 
     return operator_transaction(connection, work)
+
+
+def _describe_dequeuing(dequeuing: Dequeuing) -> dict[str, float]:
+    return {
+        "polling_interval_seconds": dequeuing.polling_interval.total_seconds(),
+        "dequeue_threads": dequeuing.dequeue_threads,
+    }
 
 
 def get_publishing_host(connection: Connection, name: str | None) -> Host:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def host() -> None:
-    """Run and inspect hosts.
+    """Run, start, stop and inspect hosts.
 
     \b
     Example:
@@ -69,7 +69,7 @@ def list_(options: CommandOptions) -> None:
 
     with open_messagebox(options) as connection:
         rows = [_to_row(host, options.output) for host in list_hosts(connection)]
-    columns = ["name", "is_default", "trusted", "running_instances", "locations", "send_ports", "properties"]
+    columns = ["name", "is_default", "trusted", "stopped", "running_instances", "locations", "send_ports", "properties"]
     show_rows(rows, columns, options.output, empty="No hosts. Apply an application: postroom apply APP")
 
 
@@ -100,6 +100,80 @@ def show(options: CommandOptions, name: str) -> None:
     click.echo()
     columns = ["host_instance_id", "server", "pid", "started_at", "dead_since"]
     show_rows(instances, columns, options.output, empty=f"Not running. Start it: postroom host run {listing.name}")
+
+
+@host.command()
+@click.argument("name")
+@common_options
+@pass_options
+def add(options: CommandOptions, name: str) -> None:
+    """Create a host. 'postroom apply' creates the hosts that an application declares, so this is rarely needed.
+
+    \b
+    Example:
+      postroom host add Slow
+    """
+    from postroom.operations.hosts import add_host
+
+    with open_messagebox(options) as connection:
+        add_host(connection, name)
+    show_record({"name": name, "state": "added"}, options.output)
+
+
+@host.command()
+@click.argument("name")
+@common_options
+@pass_options
+def remove(options: CommandOptions, name: str) -> None:
+    """Remove a host that has no ports, locations, queued messages and processes any more.
+
+    \b
+    Example:
+      postroom host remove Slow
+    """
+    from postroom.operations.hosts import delete_host
+
+    with open_messagebox(options) as connection:
+        delete_host(connection, name)
+    show_record({"name": name, "state": "removed"}, options.output)
+
+
+@host.command()
+@click.argument("name")
+@common_options
+@pass_options
+def stop(options: CommandOptions, name: str) -> None:
+    """Stop a host: its processes finish what they are working on, and neither receive nor send until it is started.
+
+    The processes keep running. Messages wait in the queue of the host.
+
+    \b
+    Example:
+      postroom host stop Main
+    """
+    from postroom.operations.hosts import set_stopped
+
+    with open_messagebox(options) as connection:
+        set_stopped(connection, name, stopped=True)
+    show_record({"name": name, "state": "stopped"}, options.output)
+
+
+@host.command()
+@click.argument("name")
+@common_options
+@pass_options
+def start(options: CommandOptions, name: str) -> None:
+    """Start a host that was stopped with 'postroom host stop'.
+
+    \b
+    Example:
+      postroom host start Main
+    """
+    from postroom.operations.hosts import set_stopped
+
+    with open_messagebox(options) as connection:
+        set_stopped(connection, name, stopped=False)
+    show_record({"name": name, "state": "started"}, options.output)
 
 
 def _to_row(listing: HostListing, output: Format) -> dict[str, Any]:

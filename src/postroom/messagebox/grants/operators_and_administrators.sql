@@ -13,7 +13,7 @@ GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA messagebox TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT, UPDATE, DELETE ON management.applications, management.properties, management.receive_ports,
     management.receive_locations, management.send_ports, management.send_port_groups, management.send_port_group_members,
     management.removed_services, messagebox.application_properties TO __ADMINISTRATORS_ROLE__;
-GRANT UPDATE (throttle_messages, throttle_spool_multiplier, throttle_longest_delay) ON management.hosts
+GRANT UPDATE (throttle_messages, throttle_spool_multiplier, throttle_longest_delay, stopped) ON management.hosts
     TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (polling_interval, dequeue_threads) ON management.service_classes TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (group_id, group_name) ON messagebox.subscriptions TO __ADMINISTRATORS_ROLE__;
@@ -78,6 +78,7 @@ GRANT EXECUTE ON FUNCTION
     TO __OPERATORS_ROLE__;
 GRANT UPDATE (state) ON management.send_ports, management.send_port_groups TO __OPERATORS_ROLE__;
 GRANT UPDATE (enabled, schedule) ON management.receive_locations TO __OPERATORS_ROLE__;
+GRANT UPDATE (stopped) ON management.hosts TO __OPERATORS_ROLE__;
 
 DO $$
 DECLARE

@@ -10,7 +10,7 @@ from typing import Protocol
 from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration import Host, ReceiveLocation, read_receive_locations
+from postroom.messagebox.configuration import Host, ReceiveLocation, is_host_stopped, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claimer import FileClaimer, Scan
@@ -65,6 +65,8 @@ def find_locations_to_serve(
 ) -> list[ReceiveLocation]:
     """Return the locations of a host that receive now, or that have something left to publish."""
     now = clock()
+    if is_host_stopped(connection, host.host_id):
+        return []
     locations = read_receive_locations(connection, host_id=host.host_id)
     to_serve = (select_location_to_serve(connection, location, now) for location in locations)
     return [location for location in to_serve if location is not None]

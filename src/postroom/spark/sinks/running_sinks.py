@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from postroom.adapters import AnySink
 from postroom.backoff import Backoff
 from postroom.errors import DefinitionError, MessageBoxUnavailable, PostroomError, StateError
-from postroom.messagebox.configuration import Host, read_send_ports
+from postroom.messagebox.configuration import Host, is_host_stopped, read_send_ports
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.heartbeat import keep_alive
 from postroom.messagebox.streams.sink_progress import lock_sinks_served
@@ -70,6 +70,8 @@ class Sinks:
             return
         self._check_at = time.monotonic() + _CHECK_SECONDS
         self._report_served(connection)
+        if is_host_stopped(connection, self._host.host_id):
+            return
         for port_id in self._drain.queue.find_waiting_ports(connection):
             thread = self._threads.get(port_id)
             if (thread is None or not thread.is_alive()) and time.monotonic() >= self._start_at.get(port_id, 0.0):
@@ -153,6 +155,8 @@ class Sinks:
     def _drain_batch(self, connection: Connection, port_id: uuid.UUID, completion: Completion) -> bool:
         """Write one batch. Return False if the next one has to wait, or if there is none."""
         started = time.monotonic()
+        if is_host_stopped(connection, self._host.host_id):
+            return False
         port = next(iter(read_send_ports(connection, ids=[port_id])), None)
         drained = self._drain.drain_once(connection, port_id, completion)
         if drained is None:
