@@ -93,6 +93,10 @@ class Callers:
         with self._lock:
             return list(self._waiting.values())
 
+    def is_waiting(self, caller: Caller) -> bool:
+        with self._lock:
+            return caller.instance_id in self._waiting
+
     def count_connections(self, caller: Caller) -> int:
         """Return how many connections wait for the answer of this caller."""
         with self._lock:

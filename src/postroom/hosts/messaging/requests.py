@@ -65,6 +65,9 @@ class RequestReceiver:
                 with suppress(InvalidStateError):
                     caller.future.set_exception(error)
             raise
+        if not self.callers.is_waiting(caller):
+            # It was cancelled, or its time was over, before the commit: the subscription was not there to be removed.
+            self.callers.forget(caller.instance_id)
         return caller
 
     def _repeat(self, connection: Connection, caller: Caller) -> None:

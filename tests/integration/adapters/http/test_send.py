@@ -13,8 +13,10 @@ import pytest
 import trustme
 
 from postroom import adapters, secret
-from postroom.errors import DeliveryFailure, SecretUnavailable
+from postroom.adapters.contract import ReceivedResponse, SolicitAdapter
+from postroom.errors import DeliveryFailure, DeliveryRefused, SecretUnavailable
 from postroom.message import Message, Part
+from postroom.system_properties import HTTP
 from tests.support.http_receiver import Handler, HttpReceiver, http_receiver
 from tests.support.send_adapter_conformance import ChunkedBody, DeliveringAdapterConformance, Destination, attempt
 from tests.support.waiting import PATIENCE, wait_until
@@ -373,3 +375,64 @@ def test_a_certificate_is_verified(authority: Path) -> None:
             without.send(Message.of(b"never"), attempt())
         without.close()
     assert [request.body for request in receiver.accepted] == [b"secret"]
+
+
+def solicit(definition: adapters.Http) -> ReceivedResponse:
+    adapter = opened(definition)
+    assert isinstance(adapter, SolicitAdapter)
+    try:
+        return adapter.solicit(Message.of(b"a request"), attempt())
+    finally:
+        adapter.close()
+
+
+def test_a_solicited_response_has_the_body_the_status_and_the_headers(receiver: HttpReceiver) -> None:
+    body = b"x" * 200_000
+    receiver.behave = lambda handler: handler.answer(
+        201, body, **{"Content-Type": "text/plain", "X-Price": "5", "Set-Cookie": "secret"}
+    )
+    response = solicit(adapters.Http(receiver.url))
+    assert b"".join(response.body.chunks()) == body
+    assert response.context[HTTP.ResponseStatusCode] == 201
+    assert response.context[HTTP.ContentType] == "text/plain"
+    headers = str(response.context[HTTP.InboundHttpHeaders])
+    assert "X-Price: 5" in headers
+    assert "secret" not in headers
+    assert receiver.requests[0].body == b"a request"
+
+
+def test_a_solicited_response_other_than_2xx_is_a_failed_attempt(receiver: HttpReceiver) -> None:
+    receiver.behave = lambda handler: handler.answer(500, b"no price")
+    with pytest.raises(DeliveryFailure, match="responded with 500") as failure:
+        solicit(adapters.Http(receiver.url))
+    assert failure.value.why == "no price"
+
+
+def test_a_solicited_response_that_ends_early_is_a_failed_attempt(receiver: HttpReceiver) -> None:
+    def close_half_way(handler: Handler) -> None:
+        handler.take()
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+        handler.close_connection = True
+
+    receiver.behave = close_half_way
+    with pytest.raises(DeliveryFailure, match="is incomplete"):
+        solicit(adapters.Http(receiver.url))
+
+
+def test_a_solicited_response_that_is_sent_too_slowly_is_a_failed_attempt(receiver: HttpReceiver) -> None:
+    def drip(handler: Handler) -> None:
+        handler.take()
+        handler.drip(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+
+    receiver.behave = drip
+    with pytest.raises(DeliveryFailure, match="is incomplete"):
+        solicit(adapters.Http(receiver.url, timeout=0.3))
+
+
+def test_a_solicited_response_that_is_too_large_is_refused(
+    receiver: HttpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("postroom.adapters.http.send._MAX_SOLICITED", 10)
+    receiver.behave = lambda handler: handler.answer(200, b"x" * 11)
+    with pytest.raises(DeliveryRefused, match="more than 10 bytes"):
+        solicit(adapters.Http(receiver.url))

@@ -163,6 +163,17 @@ def test_a_caller_whose_time_is_over_is_told_and_its_late_response_is_suspended(
     assert check(box.connection) == []
 
 
+def test_a_request_whose_time_is_over_before_its_commit_waits_no_longer(
+    box: Box, start_host: StartHost, location: ReceiveLocation, host: Connection
+) -> None:
+    box.add_port("Pricing", PRICING, state="stopped")
+    make_two_way(box, "Pricing")
+    instance = start_host(AnsweringAdapter())
+    caller = open_requests(box, instance).receive(host, location, make_interchange(EU), timeout=0)
+    assert caller.future.result(PATIENCE).missing is NoResponse.EXPIRED
+    wait_until(lambda: count_waiting(box) == 0)
+
+
 def test_a_second_response_is_suspended(
     box: Box, start_host: StartHost, location: ReceiveLocation, host: Connection
 ) -> None:
