@@ -189,6 +189,7 @@ def _to_row(listing: PortListing) -> dict[str, Any]:
         "uri": port.uri,
         "maps": describe_maps(port.maps_json),
         "pipeline": describe_pipeline(port.pipeline_json),
+        "two_way": port.is_two_way,
         "retry_count": port.retry_count,
         "retry_interval_seconds": port.retry_interval.total_seconds(),
         "service_window": None if port.service_window is None else str(port.service_window),

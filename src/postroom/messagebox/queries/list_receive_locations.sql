@@ -2,10 +2,11 @@
 -- and the number of their suspended messages. Reads all rows of the suspended queue and of the inbox.
 SELECT l.name AS location, l.id AS location_id, p.name AS port, a.name AS application, h.name AS host,
        l.adapter_kind AS adapter, l.pipeline ->> 'kind' AS pipeline, l.uri, l.enabled, l.schedule, p.route_failures,
+       l.response IS NOT NULL AS two_way,
        coalesce(c.files, 0) + coalesce(i.interchanges, 0) AS waiting, least(c.oldest, i.oldest) AS oldest,
        coalesce(s.suspended, 0) AS suspended,
        coalesce(c.problems, '{}') || coalesce(i.problems, '{}') AS problems,
-       coalesce(r.state, 'starting') AS state, r.since, r.reason, coalesce(r.rows, 0) AS published,
+       CASE WHEN l.response IS NOT NULL THEN 'receiving' ELSE coalesce(r.state, 'starting') END AS state, r.since, r.reason, coalesce(r.rows, 0) AS published,
        coalesce(r.rate, 0) AS rate, r.remaining, r.remaining_unit, r.last_batch_at
   FROM receive_locations l
   JOIN receive_ports p ON p.id = l.receive_port_id

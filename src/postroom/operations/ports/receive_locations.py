@@ -16,11 +16,13 @@ from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError, NotFound, StateError, nearest
 from postroom.messagebox.configuration import (
     ReceiveLocation,
+    read_hosts,
     read_receive_locations,
     schedule_from_json,
     schedule_to_json,
 )
 from postroom.messagebox.connection import Connection, operator_transaction
+from postroom.messagebox.running_processes import ProcessKind, list_running_processes
 from postroom.messagebox.statements import statement
 from postroom.messagebox.streams.location_progress import LocationState
 from postroom.operations.audit import record_action
@@ -45,6 +47,8 @@ class LocationListing:
     """When it receives messages. None means always."""
     route_failures: bool
     """Does its receive port publish failures instead of suspending them?"""
+    two_way: bool
+    """Do callers wait for responses? Its host publishes what it receives, without Spark."""
     waiting: int
     """The number of claimed files and of interchanges in the inbox that are not published yet."""
     oldest: datetime | None
@@ -81,7 +85,7 @@ def list_locations(connection: Connection, *, clock: Clock = system_clock) -> li
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(statement("queries/list_receive_locations")).fetchall()
     listed = [LocationListing(**{**row, "schedule": schedule_from_json(row["schedule"])}) for row in rows]
-    served = {location.location_id for location in list_served_locations(connection)}
+    served = {location.location_id for location in list_served_locations(connection, clock=clock)}
     return [location if location.location_id in served else _clear_progress(location, clock()) for location in listed]
 
 
@@ -93,11 +97,20 @@ def _clear_progress(listing: LocationListing, now: datetime) -> LocationListing:
     return replace(listing, state=state, since=None, reason=None, published=0, rate=0.0, remaining=None)
 
 
-def list_served_locations(connection: Connection) -> list[ReceiveLocation]:
-    """Return the locations that a running process serves. Such a process has locked the location."""
+def list_served_locations(connection: Connection, *, clock: Clock = system_clock) -> list[ReceiveLocation]:
+    """Return the locations that a running process serves. A pipeline process has locked its locations. A host serves
+    all its two-way locations."""
     locked = {lock for (lock,) in connection.execute(statement("queries/held_locks"), (LOCATION_LOCK,))}
-    locations = read_receive_locations(connection)
-    return [location for location in locations if lock_number(location.location_id) % (1 << 32) in locked]
+    running = {process.host for process in list_running_processes(connection) if process.kind == ProcessKind.HOST}
+    hosts = {host.host_id for host in read_hosts(connection) if host.name in running}
+    now = clock()
+
+    def is_served(location: ReceiveLocation) -> bool:
+        if location.is_two_way:
+            return location.host_id in hosts and location.receives_at(now)
+        return lock_number(location.location_id) % (1 << 32) in locked
+
+    return list(filter(is_served, read_receive_locations(connection)))
 
 
 def describe_running_locations(connection: Connection) -> dict[str, tuple[LocationState, str]]:
@@ -107,6 +120,8 @@ def describe_running_locations(connection: Connection) -> dict[str, tuple[Locati
     described: dict[str, tuple[LocationState, str]] = {}
     for location in list_served_locations(connection):
         state, reason = reports.get(location.location_id, (LocationState.STARTING, None))
+        if location.is_two_way:
+            state = LocationState.RECEIVING
         if state is LocationState.RECEIVING:
             described[location.name] = state, f"receiving {location.uri}"
         elif state is not LocationState.STARTING:

@@ -6,16 +6,21 @@ import threading
 from pathlib import Path
 
 from postroom.messagebox.connection import connect
+from postroom.messagebox.running_processes import ProcessKind, register_process
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.operations.ports.receive_locations import (
     create_watched_folders,
     describe_running_locations,
+    disable,
+    list_locations,
     list_served_locations,
 )
 from postroom.operations.running.supervisor import Supervisor
 from postroom.spark.intake.file_claimer import FileClaimer
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
+from tests.support.inbox_location import add_inbox_location
+from tests.support.two_way import make_location_two_way
 
 
 def test_a_location_is_served_while_a_process_has_locked_it(box: Box, tmp_path: Path) -> None:
@@ -28,6 +33,23 @@ def test_a_location_is_served_while_a_process_has_locked_it(box: Box, tmp_path: 
         assert list_served_locations(box.connection) == [location]
         claimer.release()
         assert list_served_locations(box.connection) == []
+
+
+def test_a_two_way_location_is_served_while_its_host_runs(box: Box) -> None:
+    location = make_location_two_way(box, add_inbox_location(box))
+    [listed] = list_locations(box.connection)
+    assert (listed.two_way, listed.state) == (True, "not running")
+    with connect(box.url) as connection:
+        register_process(connection, location.host_id, ProcessKind.HOST)
+        assert list_served_locations(box.connection) == [location]
+        [listed] = list_locations(box.connection)
+        assert listed.state == "receiving"
+        assert describe_running_locations(box.connection) == {
+            "web": (LocationState.RECEIVING, f"receiving {location.uri}")
+        }
+        disable(box.connection, "web")
+        [listed] = list_locations(box.connection)
+        assert listed.state == "disabled"
 
 
 def test_watched_folders_are_created(box: Box, tmp_path: Path) -> None:

@@ -52,22 +52,22 @@ def test_the_responses_of_a_two_way_send_port_pass_through_by_default() -> None:
         (
             {"receive": adapters.File("in"), "port": {"two_way": True}},
             (
-                "receive port 'Quotes': the location 'quotes' uses the adapter 'file', which cannot return a response; a"
-                " two-way receive port needs adapters.HttpReceive(...)."
+                "receive port 'Quotes': the location 'quotes' uses the adapter 'file', which cannot return a response;"
+                " a two-way receive port needs adapters.HttpReceive(...)."
             ),
         ),
         (
             {"send": adapters.File("out"), "sending": {"two_way": True}},
             (
-                "send port 'Pricing': the adapter 'file' has no response to what it sends; a two-way send port needs"
-                " adapters.Http(...)."
+                "send port 'Pricing': the adapter 'file' has no response to what it sends; a two-way send port"
+                " needs adapters.Http(...)."
             ),
         ),
         (
             {"send": adapters.SparkSink("parquet", "lake"), "sending": {"two_way": True}},
             (
-                "send port 'Pricing': the adapter 'spark_sink' has no response to what it sends; a two-way send port needs"
-                " adapters.Http(...)."
+                "send port 'Pricing': the adapter 'spark_sink' has no response to what it sends; a two-way send port"
+                " needs adapters.Http(...)."
             ),
         ),
         (
@@ -77,8 +77,8 @@ def test_the_responses_of_a_two_way_send_port_pass_through_by_default() -> None:
         (
             {"port": {"two_way": True, "route_failures": True}},
             (
-                "receive port 'Quotes': route_failures cannot be used with two_way; a request that fails is suspended, and"
-                " its caller is told."
+                "receive port 'Quotes': route_failures cannot be used with two_way; a request that fails is suspended,"
+                " and its caller is told."
             ),
         ),
         ({"port": {"two_way": 1}}, "receive port 'Quotes': two_way is 1, but must be True or False."),
