@@ -42,7 +42,9 @@ def test_hashes_are_looked_up_in_their_index(many_waiting: Box) -> None:
         with box.connection.transaction(force_rollback=True), reads(box.connection) as read:
             found = box.connection.execute("SELECT * FROM find_instance_subscriptions(%s)", (hashes,)).fetchall()
             ids = [row[3] for row in found]
-            assert box.connection.execute("SELECT lock_instance_subscriptions(%s)", (ids,)).fetchone() == (True,)
+            assert box.connection.execute(
+                "SELECT all_there FROM lock_instance_subscriptions(%s)", (ids,)
+            ).fetchone() == (True,)
         assert len(found) == 10
         assert read.whole("subscriptions") == 0
         assert read.entries("subscriptions_correlation") == 10

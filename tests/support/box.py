@@ -105,19 +105,23 @@ class Box:
         backup: dict[str, Any] | None = None,
         expire_seconds: float | None = None,
         circuit_breaker: CircuitBreaker | None = None,
+        ordered: bool = False,
+        stop_on_failure: bool = False,
     ) -> None:
         """Add a send port. ``backup`` has the settings of a backup transport that differ from BACKUP."""
         self.connection.execute(
             "INSERT INTO send_ports (application_id, host_id, name, adapter, uri, filter, retry_count, retry_interval,"
-            " priority, route_failures, service_window, expire_after, circuit_breaker, backup, backup_adapter)"
+            " priority, route_failures, service_window, expire_after, circuit_breaker, backup, backup_adapter, ordered,"
+            " stop_on_failure)"
             " VALUES (%s, %s, %s, %s, 'null://', %s, %s, %s * interval '1 second', %s, %s, %s,"
-            " %s * interval '1 second', %s, %s, %s)",
+            " %s * interval '1 second', %s, %s, %s, %s, %s)",
             (
                 *(self._application, self.host(host).host_id, name, Jsonb(adapter or {"kind": "null"}), filter),
                 *(retry_count, retry_seconds, priority, route_failures),
                 *(schedule_to_json(service_window), expire_seconds),
                 None if circuit_breaker is None else Jsonb(circuit_breaker.model_dump(mode="json")),
                 *((None, None) if backup is None else (Jsonb({**BACKUP, **backup}), Jsonb({"kind": "null"}))),
+                *(ordered, stop_on_failure),
             ),
         )
         if state == "started":

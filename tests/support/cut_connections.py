@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from postroom.agent.publish import PublishBatch, RoutingLock
+from postroom.agent.routes import OrderedRoutes
 from postroom.messagebox.connection import Connection
 from tests.support.box import Box
 
@@ -24,8 +25,9 @@ def cut_before_commit(box: Box, batch_type: type[PublishBatch]) -> Iterator[None
             cut(connection)
         return inserted
 
-    def write_and_cut(batch: PublishBatch, connection: Connection, lock: RoutingLock) -> None:
-        write_routes(batch, connection, lock)
+    def write_and_cut(batch: PublishBatch, connection: Connection, lock: RoutingLock, ordered: OrderedRoutes) -> None:
+        write_routes(batch, connection, lock, ordered)
+        ordered.write(connection)
         cut(connection)
 
     with patch.multiple(batch_type, insert_one_by_one=insert_and_cut, write_routes=write_and_cut):

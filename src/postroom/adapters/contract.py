@@ -32,12 +32,14 @@ class Attempt:
 
     ``instance_id`` is the same for every attempt to send one message through one send port, and unique otherwise: a
     receiver can use it as an idempotency key. ``group`` is the send port group that this copy of the message is routed
-    through, or None if the port subscribes directly.
+    through, or None if the port subscribes directly. ``sequence_number`` is that of a message of an ordered send port,
+    and None otherwise. Later messages have higher numbers, with gaps, so a receiver recognises a late repeat.
     """
 
     instance_id: uuid.UUID
     number: int = 1
     group: str | None = None
+    sequence_number: int | None = None
 
 
 class SendAdapter(Protocol):

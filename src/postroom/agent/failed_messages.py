@@ -13,6 +13,7 @@ from dataclasses import replace
 from postroom.agent.error_messages import Failure, is_error_report
 from postroom.agent.idempotency import IdKind, derive_id, unit_for_failure
 from postroom.agent.publish import Publisher, RoutingLock, StoredMessageBatch
+from postroom.agent.routes import OrderedRoutes
 from postroom.agent.routing.matching import Matcher
 from postroom.errors import ClaimLost
 from postroom.message import Bytes, Message, Part
@@ -21,7 +22,7 @@ from postroom.messagebox.queues import ClaimedMessage, HostQueues
 from postroom.messagebox.storage.stored_messages import StoredContext
 
 #: Publishes another message in the transaction of an error message. Returns the hosts whose work queues get rows.
-PublishMore = Callable[[Connection], Collection[str]]
+PublishMore = Callable[[Connection, OrderedRoutes], Collection[str]]
 
 
 class FailedMessages:
@@ -48,7 +49,7 @@ class FailedMessages:
         original = StoredContext(claimed.context, {}, claimed.originator)
         if is_error_report(original):
             return False
-        unit = unit_for_failure(claimed.instance_id)
+        unit = unit_for_failure(claimed.delivery_id)
         error = Message(context=failure.build_context(original), message_id=derive_id(unit, IdKind.MESSAGE, 0))
         publisher = Publisher(connection, None)
         batch = publisher.run(lambda matcher: ErrorMessage(error, unit, matcher, self._queues, claimed, and_publish))
@@ -82,7 +83,7 @@ class ErrorMessage(StoredMessageBatch):
         parts = [Part(name=str(part_id), body=Bytes(b""), part_id=part_id) for part_id in part_ids]
         self.routed.messages = [replace(self.message, parts=tuple(parts))]
 
-    def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
-        super().write_routes(connection, lock)
+    def write_routes(self, connection: Connection, lock: RoutingLock, ordered: OrderedRoutes) -> None:
+        super().write_routes(connection, lock, ordered)
         if self._and_publish is not None:
-            self.hosts = {*self.hosts, *self._and_publish(connection)}
+            self.hosts = {*self.hosts, *self._and_publish(connection, ordered)}

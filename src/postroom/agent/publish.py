@@ -10,43 +10,29 @@ routing version is the same under the lock. Otherwise the whole transaction is r
 Receipts prevent that a batch is published twice. A publish with an idempotency key takes its receipt first: the answer
 of the first publish is in it. The receipts of chunks are taken after matching, because they contain the number of
 documents without subscribers.
-
-The *routes* of a batch are the pairs of message and subscriber. They are written as queue rows of the subscribers'
-hosts.
 """
 
 from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from postroom.agent.idempotency import IdKind, Ids, Units, to_id_array
+from postroom.agent.idempotency import Units, to_id_array
+from postroom.agent.routes import OrderedRoutes, Routes
 from postroom.agent.routing.batch_matches import MatchResult
-from postroom.agent.routing.correlation import locate_instances
 from postroom.agent.routing.matching import IndexMatcher, Matcher, ProcedureMatcher
-from postroom.agent.routing.table import RoutingTable, Subscriber
+from postroom.agent.routing.table import RoutingTable
 from postroom.errors import NotAllowed, StaleRouting, TransactionConflict
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.queues import WakeUp
 from postroom.messagebox.statements import statement
-from postroom.messagebox.storage.copy_rows import (
-    BIGINT,
-    INTEGER,
-    SMALLINT,
-    UUID,
-    Cause,
-    QueueTask,
-    SuspendedRow,
-    write_references,
-    write_suspended,
-    write_work_queue,
-)
+from postroom.messagebox.storage.copy_rows import write_references
 
 
 class RoutingLock(NamedTuple):
@@ -94,25 +80,32 @@ class PublishBatch(ABC):
         """Copy parts and spool rows."""
 
     @abstractmethod
-    def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
-        """Lock the instances that the messages join. Copy queue rows, suspended rows and references."""
+    def write_routes(self, connection: Connection, lock: RoutingLock, ordered: OrderedRoutes) -> None:
+        """Lock the instances that the messages join. Copy queue rows, suspended rows and references. Add the routes of
+        ordered subscriptions to ``ordered``, which is written last."""
 
 
 Batch = TypeVar("Batch", bound=PublishBatch)
 
 
-def publish(connection: Connection, batch: PublishBatch) -> None:
-    """Publish a batch as the last step of the caller's transaction. Raise StaleRouting if it has to be repeated."""
+def publish(connection: Connection, batch: PublishBatch, *, ordered: OrderedRoutes | None = None) -> None:
+    """Publish a batch as the last step of the caller's transaction. Raise StaleRouting if it has to be repeated.
+
+    ``ordered`` collects the routes of ordered subscriptions of several batches in one transaction. The caller writes it
+    after the last one."""
     if not batch.prepare(connection):
         return
     version = batch.match(connection)
     if version is None:
         return
     batch.insert_receipts(connection)
-    if batch.insert_one_by_one(connection):
+    if ordered is None and batch.insert_one_by_one(connection):
         return
     batch.write_messages(connection)
-    batch.write_routes(connection, lock_current(connection, version))
+    collected = OrderedRoutes() if ordered is None else ordered
+    batch.write_routes(connection, lock_current(connection, version), collected)
+    if ordered is None:
+        collected.write(connection)
 
 
 def lock_routing(connection: Connection) -> RoutingLock:
@@ -186,152 +179,6 @@ class Publisher:
         return self._matcher
 
 
-# -- routes ------------------------------------------------------------------------------------------------------------
-
-
-class Routes:
-    """Pairs of a message (its position in the batch) and a subscription, each with an instance id. The instance is new,
-    unless the message joins an existing one. The ids of new instances are numbered from ``first_instance``."""
-
-    def __init__(self, matches: MatchResult, units: Units, *, first_instance: int = 0) -> None:
-        self.messages = matches.rows
-        self._matches = matches
-        self._subscription_ids = matches.subscription_ids
-        self._instance_ids = units.derive_ids(IdKind.INSTANCE, first_instance + np.arange(len(matches.rows)))
-        distinct, self._subscriber_of = np.unique(matches.subscription_ids, return_inverse=True)
-        self._subscribers = [matches.subscribers[subscription_id] for subscription_id in distinct.tolist()]
-
-    @property
-    def hosts(self) -> set[str]:
-        """The hosts whose work queues get rows."""
-        # A host is missing only if the routing table is behind. Then the batch is stale.
-        return {
-            self._matches.host_names.get(subscriber.host_id, "")
-            for subscriber in self._subscribers
-            if subscriber.started
-        }
-
-    @property
-    def has_convoys(self) -> bool:
-        return bool(self._matches.convoys)
-
-    def write(self, connection: Connection, message_ids: Ids) -> None:
-        """Write one row per pair: to the work queue of the subscriber's host, or to the suspended queue if it is
-        stopped.
-
-        The caller has the routing lock. Raise StaleRouting if a matched instance has completed."""
-        if not self._subscribers:
-            return
-        self._join_instances(connection)
-        host_ids = np.array([subscriber.host_id for subscriber in self._subscribers])[self._subscriber_of]
-        started = np.array([subscriber.started for subscriber in self._subscribers])[self._subscriber_of]
-        for host_id in np.unique(host_ids).tolist():
-            host = self._matches.host_names[host_id]
-            for pairs in self._group_by_host_instance(np.flatnonzero((host_ids == host_id) & started)):
-                self._write_work(connection, host, message_ids, pairs)
-            stopped = np.flatnonzero((host_ids == host_id) & ~started)
-            if len(stopped):
-                write_suspended(
-                    connection, host, [self._build_suspended_row(message_ids, pair) for pair in stopped.tolist()]
-                )
-
-    def locate_convoys(self, connection: Connection) -> None:
-        """Set the instance ids of convoys to the instances that they join. Takes the routing lock."""
-        pairs = list(self._matches.convoys)
-        if pairs:
-            offered = [uuid.UUID(bytes=bytes(instance_id)) for instance_id in self._instance_ids[pairs]]
-            located = locate_instances(connection, list(self._matches.convoys.values()), offered)
-            self._instance_ids[pairs] = to_id_array(located)
-
-    def get_pairs(self, message: int) -> tuple[list[int], list[uuid.UUID]]:
-        """Return the subscriptions of one message, and the instance id for each."""
-        start, end = np.searchsorted(self.messages, [message, message + 1]).tolist()
-        instances = self._instance_ids[start:end].tolist()
-        return self._subscription_ids[start:end].tolist(), [uuid.UUID(bytes=instance_id) for instance_id in instances]
-
-    def _join_instances(self, connection: Connection) -> None:
-        """Set the instance ids of instance subscriptions and convoys to the instances that they join."""
-        waiting = [subscriber for subscriber in self._subscribers if subscriber.instance_id is not None]
-        if waiting:
-            row = connection.execute(
-                "SELECT lock_instance_subscriptions(%s::bigint[])",
-                ([subscriber.subscription_id for subscriber in waiting],),
-            ).fetchone()
-            if row != (True,):
-                raise StaleRouting("An instance that was matched has completed.")
-            ids = b"".join(
-                subscriber.instance_id.bytes if subscriber.instance_id else bytes(16)
-                for subscriber in self._subscribers
-            )
-            joins = np.array([subscriber.instance_id is not None for subscriber in self._subscribers])[
-                self._subscriber_of
-            ]
-            self._instance_ids[joins] = np.frombuffer(ids, dtype="V16")[self._subscriber_of[joins]]
-        self.locate_convoys(connection)
-
-    def _group_by_host_instance(self, pairs: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-        """Yield the pairs that any host instance may claim, and those of callers that a host instance holds."""
-        if all(subscriber.for_host_instance is None for subscriber in self._subscribers):
-            yield pairs
-            return
-        is_held = np.array([subscriber.for_host_instance is not None for subscriber in self._subscribers])
-        held = is_held[self._subscriber_of[pairs]]
-        yield pairs[~held]
-        yield pairs[held]
-
-    def _write_work(
-        self,
-        connection: Connection,
-        host: str,
-        message_ids: Ids,
-        pairs: npt.NDArray[np.int64],
-    ) -> None:
-        """Write the pairs into a work queue in the order of their messages. All or none of them are for a host
-        instance."""
-        if not len(pairs):
-            return
-        subscriber_of = self._subscriber_of[pairs]
-        services = np.frombuffer(b"".join(subscriber.service_id.bytes for subscriber in self._subscribers), dtype="V16")
-        columns = [
-            (SMALLINT, np.array([subscriber.host_id for subscriber in self._subscribers])[subscriber_of]),
-            (UUID, message_ids[self.messages[pairs]]),
-            (BIGINT, self._subscription_ids[pairs]),
-            (SMALLINT, np.array([subscriber.service_class for subscriber in self._subscribers])[subscriber_of]),
-            (UUID, services[subscriber_of]),
-            (UUID, self._instance_ids[pairs]),
-            (SMALLINT, np.array([subscriber.priority for subscriber in self._subscribers])[subscriber_of]),
-        ]
-        if any(subscriber.joins_instance for subscriber in self._subscribers):
-            tasks = [
-                QueueTask.JOIN_INSTANCE if subscriber.joins_instance else QueueTask.DELIVER
-                for subscriber in self._subscribers
-            ]
-            columns.append((SMALLINT, np.array(tasks)[subscriber_of]))
-        if self._subscribers[int(subscriber_of[0])].for_host_instance is not None:
-            host_instances = [subscriber.for_host_instance or 0 for subscriber in self._subscribers]
-            columns.append((INTEGER, np.array(host_instances)[subscriber_of]))
-        write_work_queue(connection, host, columns, len(pairs))
-
-    def _build_suspended_row(self, message_ids: Ids, pair: int) -> SuspendedRow:
-        subscriber: Subscriber = self._subscribers[int(self._subscriber_of[pair])]
-        group = subscriber.group_name
-        through = "" if group is None else f", or the send port group {group} that the message comes through,"
-        return SuspendedRow(
-            message_id=uuid.UUID(bytes=bytes(message_ids[self.messages[pair]])),
-            instance_id=uuid.UUID(bytes=bytes(self._instance_ids[pair])),
-            subscription_id=subscriber.subscription_id,
-            host_id=subscriber.host_id,
-            service_class=subscriber.service_class,
-            service_id=subscriber.service_id,
-            priority=subscriber.priority,
-            task=QueueTask.JOIN_INSTANCE if subscriber.joins_instance else QueueTask.DELIVER,
-            cause=Cause.PORT_STOPPED,
-            error_code="PORT_STOPPED",
-            error_description=f"The subscriber {subscriber.service_name}{through} is enlisted but stopped.",
-            group_id=subscriber.group_id,
-        )
-
-
 class RoutedMessages:
     """Single messages and their routes. ``units`` has the unit of each message."""
 
@@ -339,10 +186,12 @@ class RoutedMessages:
         self.messages = messages
         self.routes = Routes(matches, Units.from_uuids(units).take(matches.rows))
 
-    def write(self, connection: Connection, lock: RoutingLock, *, suspended: Sequence[int] = ()) -> None:
+    def write(
+        self, connection: Connection, lock: RoutingLock, ordered: OrderedRoutes, *, suspended: Sequence[int] = ()
+    ) -> None:
         """Write queue rows, and the references to messages and parts: one for each route, and one for each message that
         is ``suspended``."""
-        self.routes.write(connection, to_id_array([message.message_id for message in self.messages]))
+        self.routes.write(connection, to_id_array([message.message_id for message in self.messages]), ordered)
         counts = np.bincount(self.routes.messages, minlength=len(self.messages))
         counts[list(suspended)] += 1
         kept = [row for row, count in enumerate(counts.tolist()) if count]
@@ -370,8 +219,8 @@ class StoredMessageBatch(PublishBatch):
     def write_messages(self, connection: Connection) -> None:
         """Write nothing: the message is stored already."""
 
-    def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
-        self.routed.write(connection, lock)
+    def write_routes(self, connection: Connection, lock: RoutingLock, ordered: OrderedRoutes) -> None:
+        self.routed.write(connection, lock, ordered)
 
 
 def write_message_references(

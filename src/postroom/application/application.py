@@ -147,6 +147,8 @@ class Application(Declarations):
         two_way: bool = False,
         receive_pipeline: ReceivePipeline | None = None,
         response_maps: Sequence[Map] = (),
+        ordered: bool = False,
+        stop_on_failure: bool = False,
         renamed_from: str | None = None,
     ) -> DeclaredSendPort:
         """Declare a send port. It receives every message that matches ``filter`` (a Python expression or text) and
@@ -157,7 +159,10 @@ class Application(Declarations):
         them the ``pipeline``: ``pipelines.Send(...)``. The port sends nothing outside its
         ``service_window``. ``backup`` sends what the port could not send after all retries. A ``circuit_breaker``
         pauses the port while its receiver is dead. A message that waits longer than ``expire_after`` seconds, or a
-        timedelta, is not sent. ``renamed_from`` is the old name of the port, which keeps its messages and its state.
+        timedelta, is not sent. With ``ordered`` messages are sent in the order in which they were published, one at a
+        time. If one fails finally, it is suspended and the next one is sent. With ``stop_on_failure`` the messages
+        after it wait until it is resumed. ``renamed_from`` is the old name of the port, which keeps its messages and
+        its state.
 
         A ``two_way`` port is a solicit-response port: the response of the receiver goes through ``receive_pipeline``
         and ``response_maps``, and is published. It goes to the caller of the request, and to every other subscriber."""
@@ -180,6 +185,8 @@ class Application(Declarations):
             two_way=two_way,
             receive_pipeline=receive_pipeline,
             response_maps=response_maps,
+            ordered=ordered,
+            stop_on_failure=stop_on_failure,
             renamed_from=renamed_from,
             position=get_caller_position(),
         )
@@ -204,6 +211,8 @@ class Application(Declarations):
         pipeline: Send | None = None,
         service_window: Schedule | None = None,
         expire_after: timedelta | float | None = None,
+        ordered: bool = False,
+        stop_on_failure: bool = False,
         renamed_from: str | None = None,
     ) -> DeclaredSendPort:
         """Declare a dynamic send port: the address is in each message, in BTS.OutboundTransportLocation.
@@ -229,6 +238,8 @@ class Application(Declarations):
             backup=None,
             circuit_breaker=None,
             expire_after=expire_after,
+            ordered=ordered,
+            stop_on_failure=stop_on_failure,
             renamed_from=renamed_from,
             position=get_caller_position(),
         )

@@ -68,6 +68,8 @@ class DeclaredSendPort:
     backup: BackupTransport | None
     circuit_breaker: CircuitBreaker | None
     expire_after: timedelta | float | None
+    ordered: bool
+    stop_on_failure: bool
     two_way: bool = False
     receive_pipeline: ReceivePipeline | None = None
     response_maps: Sequence[Map] = ()

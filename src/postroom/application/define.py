@@ -141,6 +141,8 @@ def _send_port_definition(
         two_way=port.two_way,
         receive_pipeline=_receive_pipeline(port),
         response_maps=PortMaps.pack(port.response_maps, port.position.folder),
+        ordered=port.ordered,
+        stop_on_failure=port.stop_on_failure,
         renamed_from=port.renamed_from,
         position=port.position,
     )

@@ -136,6 +136,8 @@ class SendPortDefinition(_Positioned):
     two_way: bool = False
     receive_pipeline: StoredPipeline | None = None
     response_maps: PortMaps = NO_MAPS
+    ordered: bool = False
+    stop_on_failure: bool = False
     renamed_from: str | None = None
 
     @field_serializer("filter")

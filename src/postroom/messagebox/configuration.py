@@ -198,6 +198,10 @@ class SendPort(Transport):
     subscription_id: int | None
     route_failures: bool = False
     """True if failures are published instead of suspended."""
+    ordered: bool = False
+    """True if messages are delivered in the order in which they are published."""
+    stop_on_failure: bool = False
+    """Of an ordered port: True if a failed message holds back the others until an operator resumes it."""
     description: str = ""
     pipeline_json: dict[str, Any] = field(default_factory=dict)
     circuit_breaker: CircuitBreaker | None = None
@@ -276,8 +280,8 @@ def is_host_stopped(connection: Connection, host_id: int) -> bool:
 def check_login_of_host(connection: Connection, host: Host) -> None:
     """Raise NotAllowed unless the login is a login of the host or an administrator."""
     row = connection.execute(
-        "SELECT has_function_privilege(format('messagebox.%%I(uuid, integer, smallint, integer, timestamptz, uuid[])',"
-        " 'dequeue_messages_' || lower(%s::text)), 'execute'), session_user",
+        "SELECT has_function_privilege(format('messagebox.%%I(uuid, bigint[])',"
+        " 'complete_messages_' || lower(%s::text)), 'execute'), session_user",
         (host.name,),
     ).fetchone()
     assert row is not None
@@ -350,7 +354,7 @@ def read_send_ports(
         *("port_id", "name", "host_id", "transport_id", "adapter_json", "uri", "filter", "priority", "retry_count"),
         *("retry_interval", "state", "subscription_id", "route_failures", "description", "maps_json", "pipeline_json"),
         *("response_json", "service_window", "backup", "backup_adapter_json", "expire_after"),
-        "circuit_breaker",
+        *("circuit_breaker", "ordered", "stop_on_failure"),
     )
     return [_to_send_port(dict(zip(names, row, strict=True))) for row in rows]
 

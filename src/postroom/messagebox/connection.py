@@ -15,11 +15,13 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.abc import RV, PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import TransactionStatus
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus, Format, TransactionStatus
+from psycopg.pq.abc import PGresult
 
 from postroom.backoff import Backoff
 from postroom.errors import DefinitionError, LockTimeout, MessageBoxUnavailable, TransactionConflict
-from postroom.messagebox.postgres_errors import translate_psycopg_error
+from postroom.messagebox.postgres_errors import translate_errors, translate_psycopg_error
 from postroom.messagebox.statements import statement
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -215,3 +217,19 @@ class LazyConnection:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def call_blocking(connection: Connection, command: bytes, *arguments: object) -> PGresult:
+    """Run one SELECT with arguments $1, $2 ... by libpq's blocking call. Return the binary result.
+
+    The blocking call releases the interpreter lock until the whole result has arrived. The driver's execute acquires
+    the lock for every few kilobytes, and waits for it each time while other threads are busy. Raises the same errors as
+    ``execute``. The statement is not prepared, because the driver drops prepared statements after a rollback.
+    """
+    encoded = [None if value is None else str(value).encode() for value in arguments]
+    with translate_errors():
+        with connection.lock:
+            result = connection.pgconn.exec_params(command, encoded, result_format=Format.BINARY)
+        if result.status != ExecStatus.TUPLES_OK:
+            raise error_from_result(result, encoding=connection.info.encoding)
+    return result

@@ -23,16 +23,14 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from psycopg.adapt import Transformer
-from psycopg.errors import error_from_result
-from psycopg.pq import ExecStatus, Format
-from psycopg.pq.abc import PGresult
 
 from postroom.errors import PostroomError
-from postroom.messagebox.connection import Connection, read_value
-from postroom.messagebox.postgres_errors import translate_errors
+from postroom.messagebox.connection import Connection, call_blocking, read_value
 
 #: The maximum length of the description of a failure.
 MAX_DESCRIPTION = 8000
+#: The maximum number of messages of one ordered send port that one claim takes.
+MAX_AHEAD = 25
 #: A host that was woken within this time is still polling.
 _QUIET_SECONDS = 0.02
 
@@ -82,6 +80,14 @@ class ClaimedMessage(NamedTuple):
         return self.originator_sid, self.originator_pid
 
     @property
+    def delivery_id(self) -> uuid.UUID:
+        """The id of the delivery of this message to its service, the same for every attempt: the instance id. The
+        messages of an ordered send port share their instance, so there it is derived from instance and number."""
+        if self.instance_id.bytes != self.service:  # the instance of an ordered port has the id of the port
+            return self.instance_id
+        return uuid.uuid5(self.instance_id, str(self.seq))
+
+    @property
     def service_id(self) -> uuid.UUID | None:
         """The id of the send port or receive location of the message."""
         return None if self.service is None else uuid.UUID(bytes=self.service)
@@ -129,6 +135,8 @@ class Suspension:
     resumable: bool = True
     properties: Mapping[str, Any] | None = None
     """Context properties that the adapter updates, as JSON values by key."""
+    #: The message leaves the instance that it shares with others, and is suspended as this instance.
+    instance_id: uuid.UUID | None = None
 
 
 class HostQueues:
@@ -136,12 +144,12 @@ class HostQueues:
 
     def __init__(self, name: str) -> None:
         host = name.lower()
-        self._dequeue = f"SELECT * FROM dequeue_messages_{host}($1, $2, $3, $4, coalesce($5, now()), $6)".encode()
+        self._dequeue = f"SELECT * FROM dequeue_messages_{host}($1, $2, $3, $4, coalesce($5, now()), $6, $7)".encode()
         self._in_order = f"SELECT * FROM dequeue_in_order_{host}($1, $2, $3, $4, coalesce($5, now()), $6)".encode()
         self._complete = f"complete_messages_{host}"
         self._retry = _format_call(f"retry_messages_{host}", "%s, %s, %s, %s, %s::jsonb[]")
         self._postpone = _format_call(f"postpone_messages_{host}", "%s")
-        self._suspend = _format_call(f"suspend_messages_{host}", "%s, %s, %s, %s, %s, %s::jsonb[]")
+        self._suspend = _format_call(f"suspend_messages_{host}", "%s, %s, %s, %s, %s, %s::jsonb[], %s::uuid[]")
         self._insert_error = f"SELECT insert_error_message_{host}(%s, %s, %s, %s::jsonb)"
         self._release = f"SELECT release_messages_{host}(%s, %s::bigint[])"
         self._release_claims = f"SELECT release_claims_{host}(%s, %s::bigint[])"
@@ -163,16 +171,21 @@ class HostQueues:
         limit: int,
         in_order: bool = False,
         excluded: Iterable[bytes] = (),
+        ahead: int = MAX_AHEAD,
         now: datetime | None = None,
     ) -> list[ClaimedMessage]:
         """Claim up to ``limit`` messages, highest priority first. Scheduled messages that are due are included.
 
-        ``in_order`` skips the messages of an instance that has an earlier unfinished message. ``excluded`` are the ids
-        of services whose messages are skipped.
+        Messages of ordered send ports are claimed in addition, by port in the order of their numbers: of up to
+        ``limit`` ports, up to ``ahead`` messages each. ``in_order`` skips the messages of an instance that has an
+        earlier unfinished message. ``excluded`` are the ids of services whose messages are skipped.
         """
-        call = self._in_order if in_order else self._dequeue
         skipped = f"{{{','.join(service.hex() for service in excluded)}}}"
-        result = call_blocking(connection, call, claim_id, host_instance, service_class, limit, now, skipped)
+        arguments = (claim_id, host_instance, service_class, limit, now, skipped)
+        if in_order:
+            result = call_blocking(connection, self._in_order, *arguments)
+        else:
+            result = call_blocking(connection, self._dequeue, *arguments, ahead)
         rows = Transformer(connection)
         rows.set_pgresult(result)
         return rows.load_rows(0, result.ntuples, lambda row: ClaimedMessage(claim_id, *row))
@@ -264,6 +277,7 @@ class HostQueues:
                 [suspension.uri for suspension in values],
                 [suspension.resumable for suspension in values],
                 _format_properties(values),
+                [suspension.instance_id for suspension in values],
                 now,
             ),
         )
@@ -309,22 +323,6 @@ class HostQueues:
         arguments = (claimed.claim_id, claimed.seq, claimed.message_id, part_id, start, count)
         rows = connection.execute(self._fragments, arguments, binary=True).fetchall()
         return [(number, body) for number, body in rows]
-
-
-def call_blocking(connection: Connection, command: bytes, *arguments: object) -> PGresult:
-    """Run one SELECT with arguments $1, $2 ... by libpq's blocking call. Return the binary result.
-
-    The blocking call releases the interpreter lock until the whole result has arrived. The driver's execute acquires
-    the lock for every few kilobytes, and waits for it each time while other threads are busy. Raises the same errors as
-    ``execute``. The statement is not prepared, because the driver drops prepared statements after a rollback.
-    """
-    encoded = [None if value is None else str(value).encode() for value in arguments]
-    with translate_errors():
-        with connection.lock:
-            result = connection.pgconn.exec_params(command, encoded, result_format=Format.BINARY)
-        if result.status != ExecStatus.TUPLES_OK:
-            raise error_from_result(result, encoding=connection.info.encoding)
-    return result
 
 
 def _format_call(function: str, arguments: str) -> str:

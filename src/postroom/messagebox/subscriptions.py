@@ -201,6 +201,7 @@ def create_subscription(
     filter: Filter,
     priority: int,
     request_response: bool = False,
+    ordered: bool = False,
     group: SendPortGroup | None = None,
 ) -> int:
     """Create a stopped activation subscription in the caller's transaction. Return its id.
@@ -209,7 +210,7 @@ def create_subscription(
     """
     service = SubscribingService(service_id=service_id, name=service_name)
     subscription_id = ServiceSubscriptions(host, service_class).activate(
-        connection, service, filter, priority=priority, request_response=request_response
+        connection, service, filter, priority=priority, ordered=ordered, request_response=request_response
     )
     if group is not None:
         connection.execute(

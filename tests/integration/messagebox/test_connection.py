@@ -16,8 +16,7 @@ from postroom.errors import (
     PostroomError,
     StorageFailure,
 )
-from postroom.messagebox.connection import Connection, connect, operator_transaction, transaction
-from postroom.messagebox.queues import call_blocking
+from postroom.messagebox.connection import Connection, call_blocking, connect, operator_transaction, transaction
 from tests.support.box import Box
 from tests.support.waiting import wait_until
 

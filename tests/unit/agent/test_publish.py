@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from postroom.agent.publish import PublishBatch, RoutingLock, publish
+from postroom.agent.routes import OrderedRoutes
 from postroom.errors import StaleRouting
 from postroom.messagebox.connection import Connection
 
@@ -40,7 +41,7 @@ class RecordingBatch(PublishBatch):
     def write_messages(self, connection: Connection) -> None:
         self.steps.append("write_messages")
 
-    def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
+    def write_routes(self, connection: Connection, lock: RoutingLock, ordered: OrderedRoutes) -> None:
         self.steps.append(f"write_routes under version {lock.version}")
 
 

@@ -180,6 +180,8 @@ class HttpClient:
         headers["Idempotency-Key"] = f"{attempt.instance_id}.{message.message_id}"
         headers["Postroom-Message-Id"] = str(message.message_id)
         headers["Postroom-Attempt"] = str(attempt.number)
+        if attempt.sequence_number is not None:
+            headers["Postroom-Sequence-Number"] = str(attempt.sequence_number)
         return headers
 
 

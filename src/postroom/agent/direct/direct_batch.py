@@ -19,6 +19,7 @@ from postroom.agent.failure_properties import has_routing_failure_report, is_sus
 from postroom.agent.idempotency import IdKind, Receipt, derive_id, read_outcome, take_receipts
 from postroom.agent.originator import PublisherLogin, has_originator, resolve_originator, to_stored_originator
 from postroom.agent.publish import PublishBatch, RoutedMessages, RoutingLock, lock_current
+from postroom.agent.routes import OrderedRoutes
 from postroom.agent.routing.batch_matches import MatchResult
 from postroom.agent.routing.matching import IndexMatcher, Matcher, routing_failure
 from postroom.agent.routing_failure_reports import RoutingFailureReport, write_suspensions
@@ -186,9 +187,10 @@ class DirectBatch(PublishBatch):
     # -- writing -----------------------------------------------------------------------------------------------
 
     def insert_one_by_one(self, connection: Connection) -> bool:
-        if len(self._messages) > MAX_CALLS or self._suspended:
-            return False
         routes = self._routed.routes
+        if len(self._messages) > MAX_CALLS or self._suspended or (len(self._messages) > 1 and routes.has_ordered):
+            # Each call locks the order of its own message. All ordered subscriptions are locked at once.
+            return False
         routes.locate_convoys(connection)
         has_one_statement = len(self._messages) == 1 and self._digest is None
         # One round trip for all statements, because the first one takes the routing lock.
@@ -210,8 +212,8 @@ class DirectBatch(PublishBatch):
                 with_fragments=False,
             )
 
-    def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
-        self._routed.write(connection, lock, suspended=list(self._suspended))
+    def write_routes(self, connection: Connection, lock: RoutingLock, ordered: OrderedRoutes) -> None:
+        self._routed.write(connection, lock, ordered, suspended=list(self._suspended))
         rows = [self.build_suspended_row(row, failure) for row, failure in self._suspended.items()]
         write_suspensions(connection, self._host.name.lower(), lock, rows=rows, reports=self._build_reports())
         self._store_answer(connection)

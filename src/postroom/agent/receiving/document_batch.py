@@ -16,12 +16,13 @@ import pyarrow as pa
 
 from postroom.agent.idempotency import IdKind, Units, take_receipts, to_id_array
 from postroom.agent.originator import to_stored_originators
-from postroom.agent.publish import PublishBatch, Routes, RoutingLock, lock_current
+from postroom.agent.publish import PublishBatch, RoutingLock, lock_current
 from postroom.agent.receiving.authentication import authenticate
 from postroom.agent.receiving.document_failures import BatchFailures
 from postroom.agent.receiving.documents import Documents, encode_contexts
 from postroom.agent.receiving.failure_limit import ChunkFailures
 from postroom.agent.receiving.interchange import Chunk
+from postroom.agent.routes import OrderedRoutes, Routes
 from postroom.agent.routing.batch_matches import BatchMatches
 from postroom.agent.routing.matching import routing_failure
 from postroom.agent.routing.table import RoutingTable
@@ -263,10 +264,10 @@ class DocumentBatch(PublishBatch):
             columns = [(UUID, ids), encode_constant(name), encode_constant(content_type), (BIGINT, sizes)]
             write_parts(connection, columns, bodies)
 
-    def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
+    def write_routes(self, connection: Connection, lock: RoutingLock, ordered: OrderedRoutes) -> None:
         self.hosts = self._failures.hosts if self._failures else set()
         for routes in self._routes:
-            routes.write(connection, self._message_ids)
+            routes.write(connection, self._message_ids, ordered)
             self.hosts |= routes.hosts
         counts = self._match_counts.copy()
         if self._failures:
@@ -275,7 +276,7 @@ class DocumentBatch(PublishBatch):
         write_references(connection, "part", lock.part_log, self._part_ids, counts)
         self._write_shared_part_references(connection, lock, counts)
         if self._failures:
-            self._failures.write_routes(connection, lock)
+            self._failures.write_routes(connection, lock, ordered)
 
     def _write_shared_part_references(
         self, connection: Connection, lock: RoutingLock, counts: npt.NDArray[np.int64]

@@ -20,6 +20,7 @@ from postroom.agent.originator import resolve_originator, to_stored_originator
 from postroom.agent.publish import RoutedMessages, RoutingLock
 from postroom.agent.receiving.documents import Documents
 from postroom.agent.receiving.suspended_documents import LastPublished, build_suspended_context
+from postroom.agent.routes import OrderedRoutes
 from postroom.agent.routing.batch_matches import match_batch
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.routing_failure_reports import RoutingFailureReport, Unroutable, write_suspensions
@@ -310,9 +311,9 @@ class BatchFailures:
         contexts = [(message, message.context.to_json()) for message in messages]
         write_messages(connection, contexts, originators=originators)
 
-    def write_routes(self, connection: Connection, lock: RoutingLock) -> None:
+    def write_routes(self, connection: Connection, lock: RoutingLock, ordered: OrderedRoutes) -> None:
         """Copy queue rows, suspended rows, and the references of all messages that are not documents of the batch."""
         host = self._routing.host_names[self._location.host_id]
         rows = [self._build_suspended_row(one) for one in self._suspended]
         write_suspensions(connection, host, lock, rows=rows, reports=self._reports, messages=self._originals)
-        self._errors.write(connection, lock)
+        self._errors.write(connection, lock, ordered)

@@ -21,9 +21,10 @@ from postroom.filters.authorisation import ApplicationProperties
 from postroom.filters.columns import Columns
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.filters.index import Piece, SubscriptionIndex
-from postroom.messagebox.configuration import read_application_properties
+from postroom.messagebox.configuration import ServiceClass, read_application_properties
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
+from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.messagebox.storage.stored_values import StoredValue, from_stored
 from postroom.properties import Property
 from postroom.values import Value, ValueType
@@ -45,6 +46,8 @@ class Subscriber:
     service_name: str
     priority: int
     started: bool
+    #: True if the messages are delivered in the order in which they are published.
+    ordered: bool = False
     group_id: uuid.UUID | None = None
     group_name: str | None = None
     """The send port group, if the subscription is that of a group."""
@@ -59,7 +62,7 @@ class Subscriber:
     def from_row(cls, row: Sequence[Any]) -> Subscriber:
         """Return a subscriber from the columns that all queries for subscriptions share, in their order."""
         subscription_id, host_id, service_class, service_id, name, priority, state, *others = row
-        instance_id, convoy_set_id, group_id, group_name, for_host_instance = others
+        ordered, instance_id, convoy_set_id, group_id, group_name, for_host_instance = others
         return cls(
             subscription_id=subscription_id,
             host_id=host_id,
@@ -68,6 +71,7 @@ class Subscriber:
             service_name=name,
             priority=priority,
             started=state == _STARTED,
+            ordered=ordered,
             instance_id=instance_id,
             convoy_set_id=convoy_set_id,
             group_id=group_id,
@@ -76,9 +80,18 @@ class Subscriber:
         )
 
     @property
-    def joins_instance(self) -> bool:
-        """True if a match may go to an instance that has other messages already."""
-        return self.instance_id is not None or self.convoy_set_id is not None
+    def task(self) -> QueueTask:
+        """The task of the queue rows of this subscription, as evaluate_subscriptions writes it."""
+        if self.instance_id is not None or self.convoy_set_id is not None:
+            return QueueTask.JOIN_INSTANCE
+        if self.ordered and self.service_class == ServiceClass.MESSAGING_IN_PROCESS:
+            return QueueTask.DELIVER_IN_ORDER
+        return QueueTask.DELIVER
+
+    @property
+    def joined_instance_id(self) -> uuid.UUID | None:
+        """The instance that every match joins: the instance that waits, or that of an ordered send port."""
+        return self.service_id if self.task is QueueTask.DELIVER_IN_ORDER else self.instance_id
 
 
 class RoutingTable:

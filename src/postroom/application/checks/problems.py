@@ -52,7 +52,7 @@ def find_declaration_problems(application: Declarations) -> list[Problem]:
 
     locations = [location for port in application.receive_ports for location in port.locations]
     for receive_port in application.receive_ports:
-        texts = [*_route_failures_problems(receive_port.route_failures)]
+        texts = [*_flag_problems("route_failures", receive_port.route_failures)]
         if receive_port.authentication not in get_args(Authentication):
             choices = ", ".join(get_args(Authentication))
             texts.append(f"authentication is {receive_port.authentication!r}, but must be one of {choices}.")
@@ -183,7 +183,9 @@ def _send_port_problems(port: DeclaredSendPort, hosts: Collection[str], known: l
     yield from host_problems(port.host, hosts)
     yield from state_problems(port.state)
     yield from description_problems(port.description)
-    yield from _route_failures_problems(port.route_failures)
+    yield from _flag_problems("route_failures", port.route_failures)
+    yield from _flag_problems("ordered", port.ordered)
+    yield from _flag_problems("stop_on_failure", port.stop_on_failure)
     yield from map_problems(port.maps, port.position.folder)
     if isinstance(port.pipeline, Send):
         texts = port.pipeline.problems() or port.pipeline.packing_problems(port.position.folder)
@@ -193,6 +195,6 @@ def _send_port_problems(port: DeclaredSendPort, hosts: Collection[str], known: l
     yield from two_way_send_problems(port)
 
 
-def _route_failures_problems(route_failures: object) -> Iterator[str]:
-    if not isinstance(route_failures, bool):
-        yield f"route_failures is {route_failures!r}, but must be True or False."
+def _flag_problems(name: str, value: object) -> Iterator[str]:
+    if not isinstance(value, bool):
+        yield f"{name} is {value!r}, but must be True or False."

@@ -28,6 +28,10 @@ def transport_problems(port: DeclaredSendPort) -> Iterator[str]:
     if is_sink and port.expire_after is not None:
         yield "a sink has no expire_after: Spark writes every message."
     yield from _circuit_breaker_problems(port)
+    if is_sink and port.ordered is True:
+        yield "a sink has no ordered delivery: Spark writes the messages of a batch in parallel."
+    if port.stop_on_failure is True and port.ordered is not True:
+        yield "stop_on_failure=True needs ordered=True. Without an order no message waits for a failed one."
     if port.backup is None:
         return
     if not isinstance(port.backup, BackupTransport):
@@ -35,6 +39,8 @@ def transport_problems(port: DeclaredSendPort) -> Iterator[str]:
         return
     if is_sink:
         yield "a sink has no backup transport: Spark repeats a batch until it is written."
+    if port.ordered is True:
+        yield "an ordered send port has no backup transport: messages of two transports would not be in order."
     yield from (f"backup: {text}" for text in _backup_problems(port.backup))
 
 

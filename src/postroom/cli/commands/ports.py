@@ -201,6 +201,8 @@ def _to_row(listing: PortListing) -> dict[str, Any]:
         "next_probe_at": None if listing.circuit is None else listing.circuit.next_probe_at,
         "backup": None if port.backup is None else _to_backup(port.backup),
         "route_failures": port.route_failures,
+        "ordered": port.ordered,
+        "stop_on_failure": port.stop_on_failure,
         "waiting": listing.waiting,
         "retrying": listing.retrying,
         "scheduled": listing.scheduled,

@@ -11,6 +11,7 @@ from functools import partial
 
 from postroom.background_loop import BackgroundLoop
 from postroom.clock import Clock
+from postroom.hosts.dequeue.ordered_delivery import shares_instance
 from postroom.hosts.dequeue.service import Disposition, Outcome
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.connection import Connect, Connection, LazyConnection, transaction
@@ -34,14 +35,14 @@ class Completer:
         queues: HostQueues,
         buffer: WorkBuffer,
         on_scheduled: Callable[[timedelta], None],
-        on_finished: Callable[[], None] | None = None,
+        on_unblocked: Callable[[], None],
         clock: Clock | None = None,
     ) -> None:
         self._connection = LazyConnection(connect)
         self._queues = queues
         self._buffer = buffer
         self._on_scheduled = on_scheduled
-        self._on_finished = on_finished
+        self._on_unblocked = on_unblocked
         self._clock = clock
         self._outcomes: deque[tuple[ClaimedMessage, Outcome]] = deque()
         self._batch: list[tuple[ClaimedMessage, Outcome]] = []
@@ -69,8 +70,8 @@ class Completer:
         scheduled = (outcome.delay for _, outcome in finished if isinstance(outcome, ScheduledRetry | Postponement))
         if delays := [delay for delay in scheduled if delay is not None]:
             self._on_scheduled(min(delays))
-        if self._on_finished is not None:
-            self._on_finished()
+        if any(shares_instance(claimed) for claimed, _ in finished):
+            self._on_unblocked()
         return 0.0
 
     def _take(self) -> list[tuple[ClaimedMessage, Outcome]]:

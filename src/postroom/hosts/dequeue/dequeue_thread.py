@@ -21,7 +21,8 @@ TakeMore = Callable[[ClaimedMessage, int], list[ClaimedMessage]]
 
 
 class DequeueThread:
-    """One of the threads of a service class. ``take`` returns its next message, or None at the end.
+    """One of the threads of a service class. ``take`` returns its next message, or None at the end. ``hand_over`` is
+    called with each message that was handled alone.
 
     If the service can process several messages together, it is also ``batching``, and ``take_more`` returns them.
     """
@@ -31,6 +32,7 @@ class DequeueThread:
         name: str,
         *,
         take: Callable[[], ClaimedMessage | None],
+        hand_over: Callable[[ClaimedMessage], None],
         service: Service,
         completer: Completer,
         connections: ThreadConnections,
@@ -42,6 +44,7 @@ class DequeueThread:
         self._batching = batching
         self._take_more = take_more
         self._take = take
+        self._hand_over = hand_over
         self._service = service
         self._completer = completer
         self._connections = connections
@@ -56,7 +59,7 @@ class DequeueThread:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        take, handle, store = self._take, self._service.handle, self._completer.store
+        take, handle, store, hand_over = self._take, self._service.handle, self._completer.store, self._hand_over
         while (claimed := take()) is not None:
             if self._batching is not None and (more := self._fill_batch(claimed)):
                 self._handle_batch(self._batching, [claimed, *more])
@@ -68,6 +71,7 @@ class DequeueThread:
                 outcome = _retry_after_defect(claimed, error)
             self.current = ()
             store(claimed, outcome)
+            hand_over(claimed)
         self._connections.close()
 
     def _fill_batch(self, claimed: ClaimedMessage) -> list[ClaimedMessage]:

@@ -67,6 +67,7 @@ class QueueClaimer:
             limit=limit,
             in_order=self._in_order,
             excluded=self._buffer.excluded_services,
+            ahead=self._buffer.ahead,
             now=self._clock() if self._clock else None,
         )
         if claimed:

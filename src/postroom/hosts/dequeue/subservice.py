@@ -35,7 +35,8 @@ _REST_FACTOR = 4
 class Subservice:
     """One service class in a host instance. It starts paused, and works after ``unpause``.
 
-    ``in_order`` handles the messages of one instance one after the other.
+    Messages that share an instance are handled one after the other. ``in_order`` claims the messages of all instances
+    of the service class in their order, otherwise only those of ordered send ports.
     """
 
     def __init__(
@@ -51,9 +52,9 @@ class Subservice:
         clock: Clock | None = None,
     ) -> None:
         batching = service if isinstance(service, BatchingService) else None
-        service = OrderedService(service) if in_order else service
+        service = OrderedService(service)
         self._service = service
-        self._buffer = OrderedWorkBuffer(memory_queue) if in_order else WorkBuffer(memory_queue)
+        self._buffer = OrderedWorkBuffer(memory_queue)
         self.poller = Poller(
             dequeuing,
             self._buffer,
@@ -73,8 +74,7 @@ class Subservice:
             queues=queues,
             buffer=self._buffer,
             on_scheduled=self.poller.wake_if_due_within,
-            # A finished message may have blocked the next message of its instance.
-            on_finished=self.poller.wake if in_order else None,
+            on_unblocked=self.poller.wake,
             clock=clock,
         )
         name = dequeuing.service_class.name.lower()
@@ -88,6 +88,7 @@ class Subservice:
             return DequeueThread(
                 name,
                 take=take,
+                hand_over=self._buffer.hand_over,
                 service=service,
                 completer=self._completer,
                 connections=ThreadConnections(connect, queues),
@@ -212,7 +213,7 @@ class Poller:
         is_skipping, started_at = bool(self._buffer.excluded_services), time.monotonic()
         claimed = self._claimer.claim(capacity, generation)
         now = time.monotonic()
-        if claimed == capacity:
+        if claimed >= capacity:
             self._has_backlog = True
             self._backlog_loop.wake()
         elif is_skipping:

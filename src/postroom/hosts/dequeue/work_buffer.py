@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 
-from postroom.messagebox.queues import ClaimedMessage
+from postroom.messagebox.queues import MAX_AHEAD, ClaimedMessage
 
 
 class WorkBuffer:
@@ -76,9 +76,13 @@ class WorkBuffer:
         if self._paused or self._closed:
             return False
         waiting = len(self._diverted if self._is_full_of_slow_messages() else self._queued)
-        in_progress = len(self._unfinished) - len(self._queued) - len(self._diverted)
+        in_progress = len(self._unfinished) - len(self._queued) - len(self._diverted) - self._count_blocked()
         # Messages whose outcome is not stored yet count too: a slow MessageBox must slow down the threads.
         return waiting <= limit and waiting + self._reserved <= self._half and in_progress <= 4 * self._half
+
+    def _count_blocked(self) -> int:
+        """Return the number of messages that are buffered but not queued yet. Called under the lock."""
+        return 0
 
     def _is_full_of_slow_messages(self) -> bool:
         return bool(self._slow_services) and len(self._queued) > self._half
@@ -89,6 +93,11 @@ class WorkBuffer:
         if not self._is_full_of_slow_messages():
             return []
         return [service for service in self._slow_services if service is not None]
+
+    @property
+    def ahead(self) -> int:
+        """The number of messages of each ordered send port that the next claim may take."""
+        return MAX_AHEAD
 
     def put(self, claimed: Sequence[ClaimedMessage], generation: int) -> bool:
         """Add messages. Return False, and add nothing, if the buffer was paused since the generation was read."""
@@ -174,6 +183,9 @@ class WorkBuffer:
             else:
                 self._notify_at = -1
                 self._is_empty.notify()
+
+    def hand_over(self, handled: ClaimedMessage) -> None:
+        """Queue the message that waited until this one was handled, if any."""
 
     # -- called by the completer -------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from postroom.agent.acknowledgements import PROMOTED, SentMessage, is_ack_requir
 from postroom.agent.direct.direct_batch import DirectBatch
 from postroom.agent.direct.message_agent import MessageAgent, Outbox
 from postroom.agent.publish import publish
+from postroom.agent.routes import OrderedRoutes
 from postroom.agent.routing.matching import ProcedureMatcher
 from postroom.clock import Clock
 from postroom.errors import ClaimLost
@@ -52,10 +53,12 @@ class Acknowledgements:
             lambda: self._queues.suspend(connection, claimed.claim_id, {claimed.seq: suspension}, self._clock()),
         )
 
-    def publish_in_transaction(self, connection: Connection, message: Message) -> Collection[str]:
+    def publish_in_transaction(
+        self, connection: Connection, ordered: OrderedRoutes, message: Message
+    ) -> Collection[str]:
         """Publish a NACK in the caller's transaction. Return the hosts whose work queues get rows."""
         batch = DirectBatch(self._host, [message], ProcedureMatcher(), unit=uuid.uuid4())
-        publish(connection, batch)
+        publish(connection, batch, ordered=ordered)
         return batch.hosts
 
     def _publish_with(self, connection: Connection, message: Message, change_row: Callable[[], int]) -> None:

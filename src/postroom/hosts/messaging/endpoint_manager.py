@@ -32,7 +32,7 @@ from postroom.system_properties import BTS
 
 _log = logging.getLogger(__name__)
 
-_DELIVER = QueueTask.DELIVER
+_DELIVERIES = (QueueTask.DELIVER, QueueTask.DELIVER_IN_ORDER)
 _ACK_REQUIRED = BTS.AckRequired.key
 
 
@@ -60,13 +60,15 @@ class EndpointManager:
         self._failures = MessagingFailures(queues, self._acknowledgements, clock)
 
     def prepare(self, connection: Connection, claimed: Sequence[ClaimedMessage]) -> None:
-        services = {message.service for message in claimed if message.task == _DELIVER and message.service is not None}
+        services = {
+            message.service for message in claimed if message.task in _DELIVERIES and message.service is not None
+        }
         self._ports.refresh(connection, claimed[0].routing_version, services)
         if guarded := self._ports.find_guarded(services):
             self._circuits.refresh(connection, guarded)
 
     def handle(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
-        if claimed.task == _DELIVER:
+        if claimed.task in _DELIVERIES:
             return self._deliver(claimed, connections)
         if claimed.task == QueueTask.JOIN_INSTANCE:
             return self._responses.deliver(claimed, connections)
@@ -76,7 +78,7 @@ class EndpointManager:
         self._ports.close()
 
     def get_batch_limit(self, claimed: ClaimedMessage) -> int:
-        return self._ports.get_batch_limit(claimed.service) if claimed.task == _DELIVER else 1
+        return self._ports.get_batch_limit(claimed.service) if claimed.task == QueueTask.DELIVER else 1
 
     def handle_batch(self, claimed: Sequence[ClaimedMessage], connections: ThreadConnections) -> list[Outcome]:
         port = self._ports.borrow(claimed[0].service)
@@ -145,7 +147,12 @@ class EndpointManager:
         if port.port.circuit_breaker is not None and self._circuits.is_paused(claimed):
             return PAUSED
         message = build_message(claimed, connections, transport.get_context_values(claimed))
-        attempt = Attempt(instance_id=claimed.instance_id, number=claimed.attempt + 1, group=claimed.group)
+        attempt = Attempt(
+            instance_id=claimed.delivery_id,
+            number=claimed.attempt + 1,
+            group=claimed.group,
+            sequence_number=claimed.seq if claimed.task == QueueTask.DELIVER_IN_ORDER else None,
+        )
         return _PreparedSend(transport, port.process(message), attempt)
 
     def _finish(self, port: OpenSendPort, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:

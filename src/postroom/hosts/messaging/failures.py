@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -23,6 +24,7 @@ from postroom.hosts.messaging.transports import choose_transport, count_remainin
 from postroom.messagebox.configuration import ReceiveLocation, SendPort, Transport, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, ScheduledRetry, Suspension
+from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.messagebox.storage.stored_messages import StoredContext
 from postroom.values import value_to_json
 
@@ -62,7 +64,7 @@ class MessagingFailures:
                 code=suspension.code,
                 description=suspension.description,
                 message_id=claimed.message_id,
-                instance_id=claimed.instance_id,
+                instance_id=claimed.delivery_id,
                 failed_at=self._clock(),
                 adapter=suspension.adapter,
                 uri=suspension.uri,
@@ -137,7 +139,7 @@ def describe_sent(port: SendPort, claimed: ClaimedMessage) -> SentMessage | None
         return None
     return SentMessage(
         message_id=claimed.message_id,
-        instance_id=claimed.instance_id,
+        instance_id=claimed.delivery_id,
         context=StoredContext(claimed.context, {}, claimed.originator),
         port_id=port.port_id,
         port_name=port.name,
@@ -160,7 +162,7 @@ def _retry_or_suspend(port: SendPort, claimed: ClaimedMessage, error: Exception)
                 delay=timedelta(0), code=code, description=description, to_backup=True, properties=properties
             )
     adapter, uri = _get_endpoint(transport, claimed.context)
-    return Suspension(
+    suspension = Suspension(
         code=code,
         description=description,
         adapter=adapter,
@@ -168,6 +170,10 @@ def _retry_or_suspend(port: SendPort, claimed: ClaimedMessage, error: Exception)
         resumable=_is_resumable(claimed),
         properties=properties,
     )
+    if claimed.task == QueueTask.DELIVER_IN_ORDER and not port.stop_on_failure:
+        # The messages after it are delivered, so it would be out of order later (SND-12).
+        return replace(suspension, resumable=False, instance_id=claimed.delivery_id)
+    return suspension
 
 
 def _get_updated_properties(error: Exception) -> dict[str, Any] | None:

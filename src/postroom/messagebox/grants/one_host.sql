@@ -21,6 +21,7 @@ REVOKE ALL ON FUNCTION
     messagebox.create_instance_subscription___HOST__, messagebox.remove_instance_subscription___HOST__,
     messagebox.change_subscription___HOST__, messagebox.create_convoy_set___HOST__,
     messagebox.complete_instance___HOST__, messagebox.dequeue_in_order___HOST__,
+    messagebox.claim_ordered_messages___HOST__,
     messagebox.waiting_sinks___HOST__, messagebox.open_sink_batch___HOST__, messagebox.read_sink_messages___HOST__,
     messagebox.set_sink_batch_written___HOST__, messagebox.written_sink_batches___HOST__,
     messagebox.complete_sink_batch___HOST__, messagebox.close_sink_batch___HOST__,

@@ -1,7 +1,8 @@
 -- For each subscription that was found, check that its host may receive the message (every message predicate equals an
 -- application property of the host), and insert a reference into the work queue (started) or the suspended queue
 -- (stopped). Returns the number of references. The task is 4 if the message joins an instance: by a subscription of
--- that instance, or by a convoy whose instance the caller has located.
+-- that instance, or by a convoy whose instance the caller has located. It is 6 for an ordered send port, whose instance
+-- has the id of the port. The caller has locked the ordered instances, and the rows draw their numbers here.
 -- Index: subscriptions' primary key, and by OFFSET 0 no other, whatever statistics there are: those of a table that was
 -- just filled let the planner read all live subscriptions for each message.
 CREATE OR REPLACE FUNCTION messagebox.evaluate_subscriptions(
@@ -14,10 +15,12 @@ DECLARE
     references_made integer;
 BEGIN
     WITH found AS (
-        SELECT s.*, coalesce(s.instance_id, f.new_instance) AS the_instance,
-               CASE WHEN s.instance_id IS NULL AND s.convoy_set_id IS NULL THEN 1 ELSE 4 END AS the_task
+        SELECT s.*, coalesce(s.instance_id, CASE WHEN t.task = 6 THEN s.service_id ELSE f.new_instance END)
+                        AS the_instance, t.task AS the_task
           FROM unnest(p_subscription_ids, p_instance_ids) AS f (id, new_instance)
           CROSS JOIN LATERAL (SELECT * FROM subscriptions WHERE id = f.id OFFSET 0) s
+          CROSS JOIN LATERAL (SELECT CASE WHEN s.instance_id IS NOT NULL OR s.convoy_set_id IS NOT NULL THEN 4
+                                          WHEN s.ordered AND s.service_class = 4 THEN 6 ELSE 1 END AS task) t
          WHERE s.removed_at IS NULL AND NOT EXISTS (
             SELECT 1 FROM message_predicates m
              WHERE m.batch_id = p_batch_id AND m.message_id = p_message_id

@@ -26,8 +26,10 @@ SELECT i.state,
    AND (%(error)s::text IS NULL OR i.error_code = %(error)s)
    AND (%(message)s::uuid IS NULL OR i.message_id = %(message)s)
    AND (%(interchange)s::uuid IS NULL OR is_of_interchange(i.message_id, %(interchange)s))
-   -- An instance with several messages (task 4) is shown with its first message, or with the requested one.
+   -- An instance with several messages (tasks 4 and 6) is shown with its first message, or with the requested one.
    AND (i.task <> 4 OR %(message)s::uuid IS NOT NULL OR NOT EXISTS (
             SELECT 1 FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 4 AND e.seq < i.seq))
+   AND (i.task <> 6 OR %(message)s::uuid IS NOT NULL OR NOT EXISTS (
+            SELECT 1 FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 6 AND e.seq < i.seq))
  GROUP BY 1, 2
  ORDER BY 3 DESC, 2, 1

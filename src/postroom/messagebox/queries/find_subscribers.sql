@@ -7,8 +7,8 @@ SELECT f.message_id,
                       AND NOT EXISTS (SELECT 1 FROM application_properties a
                                        WHERE a.host_id = s.host_id AND a.property_key = m.property_key
                                          AND a.value = m.value)),
-       h.name, s.id, s.host_id, s.service_class, s.service_id, s.service_name, s.priority, s.state, s.instance_id,
-       s.convoy_set_id, s.group_id, s.group_name, s.for_host_instance
+       h.name, s.id, s.host_id, s.service_class, s.service_id, s.service_name, s.priority, s.state, s.ordered,
+       s.instance_id, s.convoy_set_id, s.group_id, s.group_name, s.for_host_instance
   FROM find_subscriptions(%(batch)s) f
   JOIN subscriptions s ON s.id = f.subscription_id
   JOIN hosts h ON h.id = s.host_id

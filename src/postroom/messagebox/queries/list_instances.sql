@@ -1,13 +1,15 @@
 -- Service instances with the names of their hosts and services. Every condition is optional. `direction` is 1 for the
 -- lowest number first and -1 for the highest number first. `after` excludes numbers up to and including this one.
 -- Indexes: suspended_queue (instance_id) and scheduled_queue (instance_id) if ids are given. Otherwise all rows of the
--- queues are read. For the other messages of an instance: these, and work_queue_instance.
+-- queues are read. For the other messages of an instance: these, work_queue_instance and
+-- work_queue_ordered.
 SELECT i.instance_id, i.state, h.name, i.service_class, i.service_id, coalesce(p.name, l.name, v.name, s.service_name),
        coalesce(p.name, r.name, v.port_name, s.service_name), i.subscription_id, i.message_id, i.task, i.attempt,
        i.priority, i.seq, i.enqueued_at, i.valid_from, i.suspended_at, i.cause, i.error_code, i.error_description,
        i.adapter, i.uri, i.related_instance_id, i.last_related_instance_id,
-       CASE WHEN i.task = 4 THEN (SELECT count(*) FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 4)
-            ELSE 1 END,
+       CASE i.task WHEN 4 THEN (SELECT count(*) FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 4)
+                   WHEN 6 THEN (SELECT count(*) FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 6)
+                   ELSE 1 END,
        v.id IS NOT NULL, i.primary_attempts IS NOT NULL
   FROM instances i
   JOIN hosts h ON h.id = i.host_id
@@ -25,9 +27,11 @@ SELECT i.instance_id, i.state, h.name, i.service_class, i.service_id, coalesce(p
    AND (%(error)s::text IS NULL OR i.error_code = %(error)s)
    AND (%(message)s::uuid IS NULL OR i.message_id = %(message)s)
    AND (%(interchange)s::uuid IS NULL OR is_of_interchange(i.message_id, %(interchange)s))
-   -- An instance with several messages (task 4) is shown with its first message, or with the requested one.
+   -- An instance with several messages (tasks 4 and 6) is shown with its first message, or with the requested one.
    AND (i.task <> 4 OR %(message)s::uuid IS NOT NULL OR NOT EXISTS (
             SELECT 1 FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 4 AND e.seq < i.seq))
+   AND (i.task <> 6 OR %(message)s::uuid IS NOT NULL OR NOT EXISTS (
+            SELECT 1 FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 6 AND e.seq < i.seq))
    AND (%(after)s::bigint IS NULL OR i.seq > %(after)s)
  ORDER BY i.seq * %(direction)s
  LIMIT %(limit)s

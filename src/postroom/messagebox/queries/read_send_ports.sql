@@ -3,7 +3,7 @@
 -- Indexes: none needed; there are few.
 SELECT id, name, host_id, transport_id, __ADAPTER__, uri, filter, priority, retry_count, retry_interval, state,
        subscription_id, route_failures, description, maps, pipeline, response, service_window, backup,
-       __BACKUP_ADAPTER__, expire_after, circuit_breaker
+       __BACKUP_ADAPTER__, expire_after, circuit_breaker, ordered, stop_on_failure
   FROM management.send_ports
  WHERE host_id = coalesce(%(host_id)s, host_id) AND (%(ids)s::uuid[] IS NULL OR id = ANY (%(ids)s))
  ORDER BY name

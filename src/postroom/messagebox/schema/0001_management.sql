@@ -135,6 +135,8 @@ CREATE TABLE management.send_ports (
     backup           jsonb,                                         -- the backup transport without its adapter; null: none
     backup_adapter   jsonb,                                         -- its adapter, which may contain secrets
     route_failures   boolean NOT NULL DEFAULT false,                -- publish an error message instead of suspending (FMR-01)
+    ordered          boolean NOT NULL DEFAULT false,                -- deliver in the order of publishing (SND-11)
+    stop_on_failure  boolean NOT NULL DEFAULT false,                -- ordered: a failed message holds back the others (SND-13)
     state            smallint NOT NULL DEFAULT 1 CHECK (state BETWEEN 1 AND 3),   -- 1 bound, 2 stopped, 3 started
     subscription_id  bigint,                                        -- of its own filter; null unless it is enlisted
     former_host_ids  smallint[] NOT NULL DEFAULT '{}'               -- hosts it was moved away from that still have messages of it

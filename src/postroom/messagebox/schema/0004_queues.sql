@@ -15,7 +15,8 @@ CREATE TABLE messagebox.work_queue (
     instance_id      uuid NOT NULL,
     priority         smallint NOT NULL,
     -- 1 deliver to the send port, 2 run the receive pipeline again, 3 publish (the pipeline has run already), 4 deliver to an
-    -- instance that has other messages too, 5 publish again, to subscriptions that were created after the message was routed.
+    -- instance that has other messages too, 5 publish again, to subscriptions that were created after the message was routed,
+    -- 6 deliver to an ordered send port, which is one instance for all its messages.
     task             smallint NOT NULL DEFAULT 1,
     attempt          integer NOT NULL DEFAULT 0,         -- attempts before, by both transports of a send port
     primary_attempts integer,                            -- those of the primary transport, on the backup transport; else null
@@ -28,14 +29,19 @@ CREATE TABLE messagebox.work_queue (
 ) PARTITION BY LIST (host_id);
 -- There is no primary key. PostgreSQL could use its index for the ORDER BY of a dequeue, and would then visit every claimed row.
 
--- Dequeuing.
-CREATE INDEX work_queue_unclaimed ON messagebox.work_queue (service_class, priority, seq) WHERE claim_id IS NULL;
+-- Dequeuing. Messages of ordered send ports are not in it: thousands of them may wait for the first one.
+CREATE INDEX work_queue_unclaimed ON messagebox.work_queue (service_class, priority, seq)
+    WHERE claim_id IS NULL AND task <> 6;
 -- Completing, and releasing the claims of a dead host instance. By number too: the tasks of a sink read parts of a large claim.
 CREATE INDEX work_queue_claimed ON messagebox.work_queue (claim_id, seq) WHERE claim_id IS NOT NULL;
 -- The responses that wait for host instances that are dead.
 CREATE INDEX work_queue_host_instance ON messagebox.work_queue (for_host_instance) WHERE for_host_instance IS NOT NULL;
 -- The messages of one instance, in order.
 CREATE INDEX work_queue_instance ON messagebox.work_queue (instance_id) WHERE task = 4;
+-- The messages of ordered send ports: the ports, and the first messages of each.
+CREATE INDEX work_queue_ordered ON messagebox.work_queue (instance_id, seq) WHERE task = 6;
+-- The ordered send ports whose first messages are claimed.
+CREATE INDEX work_queue_ordered_claimed ON messagebox.work_queue (instance_id) WHERE task = 6 AND claim_id IS NOT NULL;
 -- The messages that wait for a sink, in the order in which they are written. Rows of other services are not in the index.
 CREATE INDEX work_queue_sinks ON messagebox.work_queue (service_id, priority, seq)
     WHERE claim_id IS NULL AND service_class = 128;
@@ -67,8 +73,8 @@ CREATE TABLE messagebox.scheduled_queue (
 ) PARTITION BY LIST (host_id);
 -- Releasing the messages that are due.
 CREATE INDEX scheduled_queue_due ON messagebox.scheduled_queue (valid_from);
--- Operating on one instance.
-CREATE INDEX scheduled_queue_instance ON messagebox.scheduled_queue (instance_id);
+-- Operating on one instance, and the first message of an ordered send port.
+CREATE INDEX scheduled_queue_instance ON messagebox.scheduled_queue (instance_id, seq);
 -- Releasing the messages that wait for the service window of a port, when the window changes, and those that wait until its
 -- circuit breaker is closed.
 CREATE INDEX scheduled_queue_window ON messagebox.scheduled_queue (service_id, seq) WHERE state = 256;
@@ -103,8 +109,8 @@ CREATE TABLE messagebox.suspended_queue (
     -- the port may have another subscription by the time both are started.
     group_id             uuid
 ) PARTITION BY LIST (host_id);
--- Operating on one instance.
-CREATE INDEX suspended_queue_instance ON messagebox.suspended_queue (instance_id);
+-- Operating on one instance, and the first message of an ordered send port.
+CREATE INDEX suspended_queue_instance ON messagebox.suspended_queue (instance_id, seq);
 -- Starting a port resumes the messages that were suspended because the port was stopped.
 CREATE INDEX suspended_queue_stopped ON messagebox.suspended_queue (service_id, seq) WHERE cause = 1;
 -- Starting a group does the same.

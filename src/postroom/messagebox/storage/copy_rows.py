@@ -61,6 +61,8 @@ class QueueTask(IntEnum):
     JOIN_INSTANCE = 4
     #: Publish the message of one subscriber again, to subscriptions that were created after it was routed.
     REROUTE = 5
+    #: Deliver to an ordered send port, which is one instance for all its messages.
+    DELIVER_IN_ORDER = 6
 
 
 class Cause(IntEnum):

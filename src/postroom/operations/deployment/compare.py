@@ -23,6 +23,7 @@ from postroom.operations.deployment.backlog import Backlog, describe_backlog, de
 from postroom.operations.deployment.compare_groups import find_group_problems, plan_groups
 from postroom.operations.deployment.declared_fields import (
     AUTHENTICATION,
+    ORDERED,
     ROUTE_FAILURES,
     deployed_location_fields,
     deployed_send_port_fields,
@@ -323,8 +324,9 @@ def _plan_send_ports(
             filter_text = "without a filter" if port.filter is None else f"filter: {format_filter(port.filter)}"
             dynamic = "dynamic, " if port.adapter.is_dynamic else ""
             failures = "routes failures" if port.route_failures else ""
+            ordered = _describe_order(port)
             restored = _describe_restored(ChangeKind.SEND_PORT, port.name, deployed)
-            new = (f"{port.state}, {dynamic}{filter_text}", failures, restored, loop, port.adapter.guarantee)
+            new = (f"{port.state}, {dynamic}{filter_text}", failures, ordered, restored, loop, port.adapter.guarantee)
             note = "; ".join(filter(None, new))
             yield PlanStep(kind=ChangeKind.SEND_PORT, name=port.name, action=Action.CREATE, note=note)
             continue
@@ -336,6 +338,8 @@ def _plan_send_ports(
         if any(difference.field == "host" for difference in differences):
             old = deployed.host_name(known.host_id)
             notes.append(f"queued messages stay with host {old}, which has to run until they are sent")
+        if any(difference.field == ORDERED for difference in differences):
+            notes.append("queued messages keep the way in which they were queued")
         yield PlanStep(
             kind=ChangeKind.SEND_PORT,
             name=port.name,
@@ -343,6 +347,12 @@ def _plan_send_ports(
             differences=differences,
             note="; ".join([*notes, *filter(None, (loop, port.adapter.guarantee))]),
         )
+
+
+def _describe_order(port: SendPortDefinition) -> str:
+    if not port.ordered:
+        return ""
+    return "delivers in order, and stops at a failure" if port.stop_on_failure else "delivers in order"
 
 
 def _describe_restored(kind: ChangeKind, name: str, deployed: Deployed) -> str:

@@ -22,6 +22,7 @@ SERVICE_WINDOW = "service window"
 CIRCUIT_BREAKER = "circuit breaker"
 BACKUP_ADAPTER = "backup adapter"
 BACKUP = ("backup uri", "backup retry count", "backup retry interval", "backup service window")
+ORDERED = "ordered"
 TWO_WAY = "two-way"
 RECEIVE_PIPELINE, SEND_PIPELINE = "receive pipeline", "send pipeline"
 RESPONSE_MAPS = "response maps"
@@ -89,6 +90,8 @@ def send_port_fields(port: SendPortDefinition, home: Path) -> dict[str, Any]:
         TWO_WAY: port.two_way,
         RECEIVE_PIPELINE: {} if port.receive_pipeline is None else port.receive_pipeline.model_dump(mode="json"),
         RESPONSE_MAPS: port.response_maps.model_dump(mode="json"),
+        ORDERED: port.ordered,
+        "stop on failure": port.stop_on_failure,
     }
 
 
@@ -121,6 +124,8 @@ def deployed_send_port_fields(port: SendPort, host: str) -> dict[str, Any]:
         TWO_WAY: port.is_two_way,
         RECEIVE_PIPELINE: (port.response_json or {}).get("pipeline", {}),
         RESPONSE_MAPS: (port.response_json or {}).get("maps", _NO_MAPS),
+        ORDERED: port.ordered,
+        "stop on failure": port.stop_on_failure,
     }
 
 

@@ -29,6 +29,7 @@ from postroom.operations.deployment.compare_groups import group_fields
 from postroom.operations.deployment.declared_fields import (
     BACKUP_ADAPTER,
     CIRCUIT_BREAKER,
+    ORDERED,
     TWO_WAY,
     location_fields,
     response_fields,
@@ -54,7 +55,7 @@ from postroom.system_properties import SYSTEM_PROPERTIES
 _ID_NAMESPACE = uuid.UUID("6f1d8a4e-30a5-4c1c-9d43-6f6a2b7a9d10")
 
 #: The fields of a port that its subscriptions depend on.
-_SUBSCRIPTION_FIELDS = {"host", "filter", "priority", TWO_WAY}
+_SUBSCRIPTION_FIELDS = {"host", "filter", "priority", ORDERED, TWO_WAY}
 #: The fields that decide when postponed messages are sent.
 _WINDOW_FIELDS = {"service window", "backup service window", "expire after", CIRCUIT_BREAKER}
 
@@ -267,6 +268,8 @@ class Deployment:
                 "backup": None if port.backup is None else Jsonb(_backup_to_json(port.backup, self._home)),
                 "backup_adapter": Jsonb(fields[BACKUP_ADAPTER]) if port.backup else None,
                 "response": _to_json(response_fields(fields)),
+                "ordered": port.ordered,
+                "stop_on_failure": port.stop_on_failure,
             },
         ).fetchone()
         assert row is not None

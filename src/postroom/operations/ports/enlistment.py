@@ -222,6 +222,7 @@ def _subscribe(connection: Connection, port: SendPort, filter: Filter, *, group:
         filter=filter,
         priority=port.priority,
         request_response=port.is_two_way,
+        ordered=port.ordered,
         group=group,
     )
 

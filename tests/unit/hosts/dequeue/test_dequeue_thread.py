@@ -48,11 +48,18 @@ def run_threads(
         def store(self, claimed: ClaimedMessage, outcome: Outcome) -> None:
             stored.append((claimed.seq, outcome))
 
-    completer = Stores(connect=no_connection, queues=queues, buffer=buffer, on_scheduled=lambda delay: None)
+    completer = Stores(
+        connect=no_connection,
+        queues=queues,
+        buffer=buffer,
+        on_scheduled=lambda delay: None,
+        on_unblocked=lambda: None,
+    )
     running = [
         DequeueThread(
             f"thread {number}",
             take=buffer.take,
+            hand_over=buffer.hand_over,
             service=Handles(handle),
             completer=completer,
             connections=ThreadConnections(no_connection, queues),
@@ -140,8 +147,15 @@ def run_batching_thread(buffer: WorkBuffer, handle: Callable[[ClaimedMessage], O
     thread = DequeueThread(
         "batching",
         take=buffer.take,
+        hand_over=buffer.hand_over,
         service=service,
-        completer=Stores(connect=no_connection, queues=queues, buffer=buffer, on_scheduled=lambda delay: None),
+        completer=Stores(
+            connect=no_connection,
+            queues=queues,
+            buffer=buffer,
+            on_scheduled=lambda delay: None,
+            on_unblocked=lambda: None,
+        ),
         connections=ThreadConnections(no_connection, queues),
         batching=service,
         take_more=lambda first, limit: buffer.take_more(first, limit, 1),

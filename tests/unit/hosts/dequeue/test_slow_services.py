@@ -128,12 +128,19 @@ class _Threads:
             self.released[message.service].wait(PATIENCE)
             return Disposition.COMPLETE
 
-        completer = Stores(connect=no_connection, queues=queues, buffer=buffer, on_scheduled=lambda delay: None)
+        completer = Stores(
+            connect=no_connection,
+            queues=queues,
+            buffer=buffer,
+            on_scheduled=lambda delay: None,
+            on_unblocked=lambda: None,
+        )
         regular, spare = (
             [
                 DequeueThread(
                     "thread",
                     take=take,
+                    hand_over=buffer.hand_over,
                     service=Handles(handle),
                     completer=completer,
                     connections=ThreadConnections(no_connection, queues),

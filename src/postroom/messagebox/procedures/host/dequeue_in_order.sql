@@ -22,7 +22,7 @@ BEGIN
     UPDATE __HOST___q q SET claim_id = p_claim_id, claimed_by = p_host_instance
      WHERE q.ctid = ANY (ARRAY(
            SELECT w.ctid FROM __HOST___q w
-            WHERE w.claim_id IS NULL AND w.service_class = p_service_class
+            WHERE w.claim_id IS NULL AND w.task <> 6 AND w.service_class = p_service_class
               AND (w.service_id = ANY (p_excluded)) IS NOT TRUE
               AND (w.for_host_instance = p_host_instance) IS NOT FALSE
               AND (w.task <> 4 OR NOT EXISTS (

@@ -12,11 +12,12 @@
 -- Rows of the services p_excluded are skipped. The walk reads them, so a claim with exclusions reads a long queue of an
 -- excluded service whole; hosts exclude only services that occupy all of their threads.
 -- A response is claimed only by the host instance that holds its caller.
--- Locks: the claimed rows, for the moment of the claim.
+-- Messages of ordered send ports are claimed in addition, at most p_ahead of each port (see claim_ordered_messages).
+-- Locks: the claimed rows, for the moment of the claim; see also claim_ordered_messages.
 DROP FUNCTION IF EXISTS messagebox.dequeue_messages___HOST__(uuid, integer, smallint, integer, timestamptz, uuid[]);
 CREATE OR REPLACE FUNCTION messagebox.dequeue_messages___HOST__(
     p_claim_id uuid, p_host_instance integer, p_service_class smallint, p_limit integer,
-    p_now timestamptz DEFAULT now(), p_excluded uuid[] DEFAULT '{}'
+    p_now timestamptz DEFAULT now(), p_excluded uuid[] DEFAULT '{}', p_ahead integer DEFAULT 25
 ) RETURNS TABLE (
     routing_version bigint, seq bigint, message_id uuid, service bytea, instance_id uuid, task smallint,
     attempt integer, context text, part_count integer, body_part_id uuid, body_part_name text, content_type text,
@@ -28,12 +29,27 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     PERFORM release_due___HOST__(10 * p_limit, p_now);
+    IF p_service_class = 4 AND EXISTS (SELECT 1 FROM __HOST___q w WHERE w.task = 6) THEN
+        PERFORM claim_ordered_messages___HOST__(p_claim_id, p_host_instance, p_limit, p_ahead, p_excluded);
+        RETURN QUERY
+        SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task, c.attempt,
+               s.context::text, cardinality(s.part_ids), s.body_part_id, s.body_part_name, p.content_type, p.charset,
+               p.body, coalesce(s.originator_sid, s.published_by), coalesce(s.originator_pid, 'Guest'), u.group_name,
+               c.primary_attempts, c.properties::text, extract(epoch FROM p_now - c.enqueued_at)::double precision
+          FROM __HOST___q c
+         CROSS JOIN routing_version v
+          LEFT JOIN spool s ON s.message_id = c.message_id
+          LEFT JOIN parts p ON p.part_id = s.body_part_id
+          LEFT JOIN subscriptions u ON u.id = c.subscription_id
+         WHERE c.claim_id = p_claim_id
+         ORDER BY c.seq;
+    END IF;
     RETURN QUERY
     WITH claimed AS (
         UPDATE __HOST___q q SET claim_id = p_claim_id, claimed_by = p_host_instance
          WHERE q.ctid = ANY (ARRAY(
                SELECT w.ctid FROM __HOST___q w
-                WHERE w.claim_id IS NULL AND w.service_class = p_service_class
+                WHERE w.claim_id IS NULL AND w.task <> 6 AND w.service_class = p_service_class
                   AND (w.service_id = ANY (p_excluded)) IS NOT TRUE
                   AND (w.for_host_instance = p_host_instance) IS NOT FALSE
                 ORDER BY w.priority, w.seq LIMIT p_limit FOR UPDATE SKIP LOCKED))

@@ -1,0 +1,244 @@
+"""The routes of a batch: pairs of a message and a subscriber. They are written as queue rows of the subscribers' hosts.
+
+A subscriber with ordered delivery gets its messages in the order of their numbers. Two publishes that run at the same
+time would commit their numbers in any order. So a publish locks the order of its ordered subscribers until COMMIT, and
+draws the numbers of their rows under these locks. It takes all of them at once, after all its other locks and after
+everything else is written: the rows of other subscribers wait for nobody.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from postroom.agent.idempotency import IdKind, Ids, Units, to_id_array
+from postroom.agent.routing.batch_matches import MatchResult
+from postroom.agent.routing.correlation import locate_instances
+from postroom.agent.routing.table import Subscriber
+from postroom.errors import StaleRouting
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.storage.copy_rows import (
+    BIGINT,
+    INTEGER,
+    SMALLINT,
+    UUID,
+    Cause,
+    QueueTask,
+    SuspendedRow,
+    write_suspended,
+    write_work_queue,
+)
+
+
+class Routes:
+    """Pairs of a message (its position in the batch) and a subscription, each with an instance id. The instance is new,
+    unless the message joins an existing one. The ids of new instances are numbered from ``first_instance``."""
+
+    def __init__(self, matches: MatchResult, units: Units, *, first_instance: int = 0) -> None:
+        self.messages = matches.rows
+        self._matches = matches
+        self._subscription_ids = matches.subscription_ids
+        self._instance_ids = units.derive_ids(IdKind.INSTANCE, first_instance + np.arange(len(matches.rows)))
+        distinct, self._subscriber_of = np.unique(matches.subscription_ids, return_inverse=True)
+        self._subscribers = [matches.subscribers[subscription_id] for subscription_id in distinct.tolist()]
+
+    @property
+    def hosts(self) -> set[str]:
+        """The hosts whose work queues get rows."""
+        # A host is missing only if the routing table is behind. Then the batch is stale.
+        return {
+            self._matches.host_names.get(subscriber.host_id, "")
+            for subscriber in self._subscribers
+            if subscriber.started
+        }
+
+    @property
+    def has_convoys(self) -> bool:
+        return bool(self._matches.convoys)
+
+    @property
+    def has_ordered(self) -> bool:
+        return any(subscriber.ordered for subscriber in self._subscribers)
+
+    def write(self, connection: Connection, message_ids: Ids, ordered: OrderedRoutes) -> None:
+        """Write one row per pair: to the work queue of the subscriber's host, or to the suspended queue if it is
+        stopped. Add the pairs of ordered subscriptions to ``ordered`` instead.
+
+        The caller has the routing lock. Raise StaleRouting if a matched instance has completed."""
+        if not self._subscribers:
+            return
+        self._join_instances(connection)
+        if not self.has_ordered:
+            self._write_rows(connection, message_ids, np.arange(len(self.messages)))
+            return
+        is_ordered = self._per_pair([subscriber.ordered for subscriber in self._subscribers])
+        ordered.add(self._take(np.flatnonzero(is_ordered)), message_ids)
+        self._write_rows(connection, message_ids, np.flatnonzero(~is_ordered))
+
+    def get_ordered_instances(self) -> set[uuid.UUID]:
+        """Return the instances whose order a publish locks for these pairs, as route_message does."""
+        joined = {
+            uuid.UUID(bytes=bytes(instance_id))
+            for instance_id, subscriber in zip(self._instance_ids, self._subscriber_of.tolist(), strict=True)
+            if self._subscribers[subscriber].convoy_set_id is not None
+        }
+        used = (self._subscribers[number] for number in np.unique(self._subscriber_of).tolist())
+        return joined | {one.instance_id or one.service_id for one in used if one.convoy_set_id is None}
+
+    def write_in_order(self, connection: Connection, message_ids: Ids) -> None:
+        """Write the rows so that their numbers are in the order of the messages.
+
+        Rows of different services may be written in any order. If a send port has a started subscription and a stopped
+        one, its own and that of a group, its messages alternate between the two queues."""
+        started, stopped = (
+            {one.service_id for one in self._subscribers if one.ordered and one.started is state}
+            for state in (True, False)
+        )
+        is_started = self._per_pair([one.started for one in self._subscribers])
+        ends = np.flatnonzero(np.diff(is_started)) + 1
+        for pairs in np.split(np.arange(len(self.messages)), ends if started & stopped else ends[:0]):
+            self._write_rows(connection, message_ids, pairs)
+
+    def _per_pair(self, values: Sequence[bool] | Sequence[int]) -> npt.NDArray[Any]:
+        """Return the values of the subscribers for each pair."""
+        return np.array(values)[self._subscriber_of]
+
+    def _take(self, pairs: npt.NDArray[np.int64]) -> Routes:
+        """Return the routes of some pairs, without the memory of the others."""
+        taken = copy(self)
+        taken.messages = self.messages[pairs]
+        taken._subscription_ids = self._subscription_ids[pairs]
+        taken._instance_ids = self._instance_ids[pairs]
+        taken._subscriber_of = self._subscriber_of[pairs]
+        taken._matches = replace(
+            self._matches, rows=taken.messages, subscription_ids=taken._subscription_ids, convoys={}
+        )
+        return taken
+
+    def _write_rows(self, connection: Connection, message_ids: Ids, pairs: npt.NDArray[np.int64]) -> None:
+        host_ids = self._per_pair([subscriber.host_id for subscriber in self._subscribers])[pairs]
+        started = self._per_pair([subscriber.started for subscriber in self._subscribers])[pairs]
+        for host_id in np.unique(host_ids).tolist():
+            host = self._matches.host_names[host_id]
+            for started_pairs in self._group_by_host_instance(pairs[(host_ids == host_id) & started]):
+                self._write_work(connection, host, message_ids, started_pairs)
+            stopped = pairs[(host_ids == host_id) & ~started]
+            if len(stopped):
+                write_suspended(
+                    connection, host, [self._build_suspended_row(message_ids, pair) for pair in stopped.tolist()]
+                )
+
+    def locate_convoys(self, connection: Connection) -> None:
+        """Set the instance ids of convoys to the instances that they join. Takes the routing lock."""
+        pairs = list(self._matches.convoys)
+        if pairs:
+            offered = [uuid.UUID(bytes=bytes(instance_id)) for instance_id in self._instance_ids[pairs]]
+            located = locate_instances(connection, list(self._matches.convoys.values()), offered)
+            self._instance_ids[pairs] = to_id_array(located)
+
+    def get_pairs(self, message: int) -> tuple[list[int], list[uuid.UUID]]:
+        """Return the subscriptions of one message, and the instance id for each."""
+        start, end = np.searchsorted(self.messages, [message, message + 1]).tolist()
+        instances = self._instance_ids[start:end].tolist()
+        return self._subscription_ids[start:end].tolist(), [uuid.UUID(bytes=instance_id) for instance_id in instances]
+
+    def _join_instances(self, connection: Connection) -> None:
+        """Set the instance ids of instance subscriptions and convoys to the instances that they join."""
+        waiting = [subscriber for subscriber in self._subscribers if subscriber.instance_id is not None]
+        if waiting:
+            row = connection.execute(
+                "SELECT all_there FROM lock_instance_subscriptions(%s::bigint[])",
+                ([subscriber.subscription_id for subscriber in waiting],),
+            ).fetchone()
+            if row != (True,):
+                raise StaleRouting("An instance that was matched has completed.")
+        joined = [subscriber.joined_instance_id for subscriber in self._subscribers]
+        if any(joined):
+            ids = b"".join(instance_id.bytes if instance_id else bytes(16) for instance_id in joined)
+            joins = self._per_pair([instance_id is not None for instance_id in joined])
+            self._instance_ids[joins] = np.frombuffer(ids, dtype="V16")[self._subscriber_of[joins]]
+        self.locate_convoys(connection)
+
+    def _group_by_host_instance(self, pairs: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+        """Yield the pairs that any host instance may claim, and those of callers that a host instance holds."""
+        if all(subscriber.for_host_instance is None for subscriber in self._subscribers):
+            yield pairs
+            return
+        is_held = np.array([subscriber.for_host_instance is not None for subscriber in self._subscribers])
+        held = is_held[self._subscriber_of[pairs]]
+        yield pairs[~held]
+        yield pairs[held]
+
+    def _write_work(
+        self,
+        connection: Connection,
+        host: str,
+        message_ids: Ids,
+        pairs: npt.NDArray[np.int64],
+    ) -> None:
+        """Write the pairs into a work queue in the order of their messages. All or none of them are for a host
+        instance."""
+        if not len(pairs):
+            return
+        subscriber_of = self._subscriber_of[pairs]
+        services = np.frombuffer(b"".join(subscriber.service_id.bytes for subscriber in self._subscribers), dtype="V16")
+        columns = [
+            (SMALLINT, np.array([subscriber.host_id for subscriber in self._subscribers])[subscriber_of]),
+            (UUID, message_ids[self.messages[pairs]]),
+            (BIGINT, self._subscription_ids[pairs]),
+            (SMALLINT, np.array([subscriber.service_class for subscriber in self._subscribers])[subscriber_of]),
+            (UUID, services[subscriber_of]),
+            (UUID, self._instance_ids[pairs]),
+            (SMALLINT, np.array([subscriber.priority for subscriber in self._subscribers])[subscriber_of]),
+        ]
+        tasks = [subscriber.task for subscriber in self._subscribers]
+        if any(task is not QueueTask.DELIVER for task in tasks):
+            columns.append((SMALLINT, np.array(tasks)[subscriber_of]))
+        if self._subscribers[int(subscriber_of[0])].for_host_instance is not None:
+            host_instances = [subscriber.for_host_instance or 0 for subscriber in self._subscribers]
+            columns.append((INTEGER, np.array(host_instances)[subscriber_of]))
+        write_work_queue(connection, host, columns, len(pairs))
+
+    def _build_suspended_row(self, message_ids: Ids, pair: int) -> SuspendedRow:
+        subscriber: Subscriber = self._subscribers[int(self._subscriber_of[pair])]
+        group = subscriber.group_name
+        through = "" if group is None else f", or the send port group {group} that the message comes through,"
+        return SuspendedRow(
+            message_id=uuid.UUID(bytes=bytes(message_ids[self.messages[pair]])),
+            instance_id=uuid.UUID(bytes=bytes(self._instance_ids[pair])),
+            subscription_id=subscriber.subscription_id,
+            host_id=subscriber.host_id,
+            service_class=subscriber.service_class,
+            service_id=subscriber.service_id,
+            priority=subscriber.priority,
+            task=subscriber.task,
+            cause=Cause.PORT_STOPPED,
+            error_code="PORT_STOPPED",
+            error_description=f"The subscriber {subscriber.service_name}{through} is enlisted but stopped.",
+            group_id=subscriber.group_id,
+        )
+
+
+class OrderedRoutes:
+    """Collects the routes of ordered subscriptions while the other routes of a batch are written."""
+
+    def __init__(self) -> None:
+        self._collected: list[tuple[Routes, Ids]] = []
+
+    def add(self, routes: Routes, message_ids: Ids) -> None:
+        self._collected.append((routes, message_ids))
+
+    def write(self, connection: Connection) -> None:
+        """Lock the order of all subscribers, and write their queue rows in the order of the messages."""
+        instances = {instance for routes, _ in self._collected for instance in routes.get_ordered_instances()}
+        if not instances:
+            return
+        connection.execute("SELECT lock_ordered_instances(%s::uuid[])", (list(instances),))
+        for routes, message_ids in self._collected:
+            routes.write_in_order(connection, message_ids)
