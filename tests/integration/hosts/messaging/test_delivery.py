@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import uuid
 
 import pytest
@@ -13,6 +14,7 @@ from postroom.message import FRAGMENT_SIZE, Bytes, Message, Part
 from postroom.messagebox.check import check
 from postroom.messagebox.jobs import run_all_jobs_once
 from postroom.operations.ports import send_ports as ports
+from postroom.pipelines import Send, components
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Priority, Region
@@ -265,3 +267,20 @@ def test_a_host_delivers_only_messages_of_its_own_ports(box: Box, start_host: St
     wait_for_completed(start_host(there, "Other"), 1)
     assert [one.port for one in there.sent] == ["There"]
     assert isinstance(there.sent[0].attempt.instance_id, uuid.UUID)
+
+
+def test_the_send_pipeline_reads_all_fragments_and_parts_of_a_message(box: Box, start_host: StartHost) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    pipeline = Send(encode=[components.MimeEncoder(), components.GzipEncoder()])
+    box.connection.execute("UPDATE send_ports SET pipeline = %s", (Jsonb(pipeline.model_dump(mode="json")),))
+    recorder = RecordingAdapter()
+    instance = start_host(recorder)
+    body = bytes(range(256)) * (FRAGMENT_SIZE // 64)
+    message = order(body=body, parts=[Part(name="map.png", body=Bytes(body[::-1]), content_type="image/png")])
+    box.agent().publish([message])
+    wait_for_completed(instance, 1)
+    (sent,) = recorder.sent
+    assert sent.message.message_id == message.message_id
+    [part] = sent.message.parts
+    decoded = components.Mime().decode(sent.message.with_body(gzip.decompress(part.data)))
+    assert [(one.name, one.data) for one in decoded.parts] == [("body", body), ("map.png", body[::-1])]
