@@ -135,7 +135,8 @@ def delete_messages(connection: Connection) -> None:
     connection.execute(
         "TRUNCATE spool, parts, fragments, work_queue, suspended_queue, scheduled_queue, message_ref_count_log_1,"
         " message_ref_count_log_2, part_ref_count_log_1, part_ref_count_log_2, message_ref_count_log_totals,"
-        " part_ref_count_log_totals, message_zero_sum, part_zero_sum, receipts, file_claims, splits"
+        " part_ref_count_log_totals, message_zero_sum, part_zero_sum, receipts, stored_responses,"
+        " file_claims, splits"
     )
     connection.execute("CHECKPOINT")
 
