@@ -15,8 +15,9 @@ CREATE TABLE messagebox.sink_batches (
 -- A port writes one batch at a time. A written one may be completed meanwhile.
 CREATE UNIQUE INDEX sink_batches_port ON messagebox.sink_batches (host_id, port_id) WHERE NOT written;
 
--- Poison-message guard: the messages of a batch that a task has started to process alone, after a failed task, and not finished.
--- A message that kills its worker is detected by its attempts and removed from the batch.
+-- Poison-message guard: the messages of a batch that a task has started to process after a failed task, and not finished: first
+-- together with others, with zero attempts, then alone. A message that kills its worker is detected by its attempts and removed
+-- from the batch.
 CREATE TABLE messagebox.sink_attempts (
     batch_id  uuid NOT NULL REFERENCES messagebox.sink_batches ON DELETE CASCADE,
     seq       bigint NOT NULL,                           -- the message's number in the queue

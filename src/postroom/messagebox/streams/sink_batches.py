@@ -13,6 +13,7 @@ again takes it over: ``read_rows``, ``read_messages``, ``complete`` and ``fail``
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -101,6 +102,7 @@ class SinkQueue:
         self._close = f"SELECT close_sink_batch_{host}(%s, %s)"
         self._lock = f"SELECT lock_sink_batch_{host}(%s, %s)"
         self._record = f"SELECT record_sink_attempt_{host}(%s, %s, %s)"
+        self._suspect = f"SELECT suspect_sink_messages_{host}(%s, %s, %s)"
         self._clear = f"SELECT clear_sink_attempts_{host}(%s, %s)"
         self._count = f"SELECT count_attempted_sink_messages_{host}(%s)"
 
@@ -165,9 +167,14 @@ class SinkQueue:
         row = connection.execute(self._record, (batch_id, attempt, seq)).fetchone()
         return int(row[0]) if row else 0
 
-    def clear_attempts(self, connection: Connection, batch_id: uuid.UUID, seq: int) -> None:
-        """Delete the attempts of a message: its worker is alive."""
-        connection.execute(self._clear, (batch_id, seq))
+    def suspect(self, connection: Connection, batch_id: uuid.UUID, attempt: int, seqs: Sequence[int]) -> set[int]:
+        """Record that a task is about to process messages together. Return those that are suspected already to have
+        killed a worker, and have to be processed alone. Raise ClaimLost if the batch was taken over."""
+        return {seq for (seq,) in connection.execute(self._suspect, (batch_id, attempt, list(seqs)))}
+
+    def clear_attempts(self, connection: Connection, batch_id: uuid.UUID, seqs: Sequence[int]) -> None:
+        """Delete the attempts of messages: their worker is alive."""
+        connection.execute(self._clear, (batch_id, list(seqs)))
 
     def count_attempted(self, connection: Connection, batch: SinkBatch) -> int:
         """Return how many messages have attempts that did not finish. Their workers may have died."""

@@ -36,6 +36,8 @@ _log = logging.getLogger(__name__)
 
 #: After a chunk that its bytes have limited, the next one is read with a limit of messages that is at least this.
 _MIN_LIMIT = 16
+#: After a failed task, so many messages are processed together first.
+ISOLATED_TOGETHER = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,12 +146,42 @@ class SinkTask:
         queue = SinkQueue(self.host)
         messages = queue.read_messages(connection, self.batch_id, self.attempt, seqs, limit=limit)
         if isolated:
-            chunks = [self._read_isolated(connection, queue, message) for message in messages]
+            chunks = list(self._read_pieces(connection, queue, messages))
             rows = self._combine([chunk.rows for chunk in chunks])
             chunk = RowChunk(rows, [seq for one in chunks for seq in one.seqs])
         else:
             chunk = self._to_rows(connection, messages)
         return [message.claimed.seq for message in messages], chunk
+
+    def _read_pieces(
+        self, connection: Connection, queue: SinkQueue, messages: Sequence[SinkMessage]
+    ) -> Iterator[RowChunk]:
+        """Yield the rows of messages of which one may have killed the worker. A piece of many messages is processed
+        together. If that kills the worker, the next attempt processes the messages of this piece alone."""
+        for start in range(0, len(messages), ISOLATED_TOGETHER):
+            piece = messages[start : start + ISOLATED_TOGETHER]
+            alone: Sequence[SinkMessage] = piece
+            if len(messages) > ISOLATED_TOGETHER:
+                seqs = [message.claimed.seq for message in piece]
+                suspected = queue.suspect(connection, self.batch_id, self.attempt, seqs)
+                alone = [message for message in piece if message.claimed.seq in suspected]
+                yield self._read_together(
+                    connection, queue, [message for message in piece if message.claimed.seq not in suspected]
+                )
+            for message in alone:
+                yield self._read_isolated(connection, queue, message)
+
+    def _read_together(self, connection: Connection, queue: SinkQueue, messages: Sequence[SinkMessage]) -> RowChunk:
+        seqs = [message.claimed.seq for message in messages]
+        result = attempt_alone(
+            self.login,
+            record=lambda: 0,  # recorded by the caller
+            undo=lambda another: queue.clear_attempts(another, self.batch_id, seqs),
+            process=lambda: self._to_rows(connection, messages),
+            suspend=lambda: self._to_rows(connection, []),
+        )
+        queue.clear_attempts(connection, self.batch_id, seqs)
+        return result
 
     def _read_isolated(self, connection: Connection, queue: SinkQueue, message: SinkMessage) -> RowChunk:
         seq = message.claimed.seq
@@ -162,11 +194,11 @@ class SinkTask:
         result = attempt_alone(
             self.login,
             record=lambda: queue.record_attempt(connection, self.batch_id, self.attempt, seq),
-            undo=lambda another: queue.clear_attempts(another, self.batch_id, seq),
+            undo=lambda another: queue.clear_attempts(another, self.batch_id, [seq]),
             process=lambda: self._to_rows(connection, [message]),
             suspend=suspend,
         )
-        queue.clear_attempts(connection, self.batch_id, seq)
+        queue.clear_attempts(connection, self.batch_id, [seq])
         return result
 
     def _to_rows(self, connection: Connection, messages: Sequence[SinkMessage]) -> RowChunk:

@@ -118,6 +118,45 @@ def test_a_poison_message_is_found_within_one_job_and_its_failure_is_routed(
     assert (box.queued(), box.suspended()) == ({"Errors": 1}, [])
 
 
+def test_many_messages_are_isolated_in_pieces_and_only_those_of_the_failed_piece_alone(
+    box: Box, tmp_path: Path, fail_with: FailWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "ISOLATED_TOGETHER", 2)
+    sink = SparkSink("parquet", "lake")
+    add_sink(box, sink)
+    ids = publish(box, b"a", b"b", b"c", b"poison", b"d")
+    for recorded in ([], [0, 0], *([attempt] for attempt in range(1, MAX_ATTEMPTS + 1))):
+        with pytest.raises(Killed):
+            drain_batch(make_drain(box, tmp_path), box)
+        assert attempts_in(box) == recorded
+    assert drain_batch(make_drain(box, tmp_path), box) == 4
+    assert read_ids(box, sink, tmp_path) == Counter(ids) - Counter([ids[3]])
+    assert box.suspended() == [("DELIVERY_REFUSED", True)]
+    assert (attempts_in(box), box.count("sink_batches")) == ([], 0)
+
+
+def test_a_batch_that_is_opened_again_needs_two_statements_for_a_piece(
+    box: Box, tmp_path: Path, fail_with: FailWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "ISOLATED_TOGETHER", 2)
+    add_sink(box, SparkSink("parquet", "lake"))
+    publish(box, b"a", b"b", b"poison")
+    with pytest.raises(Killed):
+        drain_batch(make_drain(box, tmp_path), box)
+    fail_with(None)
+    calls: list[str] = []
+    for name in ("suspect", "record_attempt", "clear_attempts"):
+        method = getattr(SinkQueue, name)
+
+        def called(*arguments: object, name: str = name, method: Callable[..., object] = method) -> object:
+            calls.append(name)
+            return method(*arguments)
+
+        monkeypatch.setattr(SinkQueue, name, called)
+    assert drain_batch(make_drain(box, tmp_path), box) == 3
+    assert calls == ["suspect", "clear_attempts"] * 2
+
+
 @pytest.mark.parametrize("at_most", [drain.MAX_BATCH_ATTEMPTS, 1])
 def test_several_poison_messages_are_found_without_using_up_retries(
     box: Box,
