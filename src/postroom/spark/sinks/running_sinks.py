@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,8 @@ _CHECK_SECONDS = 1.0
 _STANDBY_SECONDS = 5.0
 _BACKOFF = Backoff(first=0.5, longest=30.0)
 _STOP_SECONDS = 15.0
+#: The number of sinks that `pipeline run --once` drains at the same time.
+_SINKS_AT_A_TIME = 4
 
 
 def to_lock_number(port_id: uuid.UUID) -> int:
@@ -91,25 +94,36 @@ class Sinks:
                     _log.warning("%s", str(error).replace("\n", " "))
 
     def drain_all(self, connection: Connection, stopping: threading.Event) -> list[PostroomError]:
-        """Write the messages that wait now, one sink after the other. Return the problems. A sink with a problem does
+        """Write the messages that wait now, several sinks at a time. Return the problems. A sink with a problem does
         not affect the others."""
         problems: list[PostroomError] = []
         self._report_served(connection)
-        for port_id in sorted(self._drain.queue.find_waiting_ports(connection)):
-            if stopping.is_set():
-                break
-            port = next(iter(read_send_ports(connection, ids=[port_id])), None)
+        waiting = sorted(self._drain.queue.find_waiting_ports(connection))
+        names = {port.port_id: port.name for port in read_send_ports(connection, ids=waiting)} if waiting else {}
+        with ThreadPoolExecutor(_SINKS_AT_A_TIME, thread_name_prefix="sink") as threads:
+            drained = [
+                threads.submit(self._drain_all_batches, port_id, names.get(port_id, str(port_id)), stopping)
+                for port_id in waiting
+            ]
+        for sink in drained:
             try:
-                self._drain_all_batches(port_id, port.name if port else str(port_id), stopping)
+                written, failure = sink.result()
             except MessageBoxUnavailable:
                 raise  # it affects every sink
             except PostroomError as error:
-                _log.warning("%s", str(error).replace("\n", " "))
-                problems.append(error)
+                written, failure = 0, error
+            self.counts["written"] += written
+            if failure is not None:
+                _log.warning("%s", str(failure).replace("\n", " "))
+                problems.append(failure)
         return problems
 
-    def _drain_all_batches(self, port_id: uuid.UUID, name: str, stopping: threading.Event) -> None:
-        """Write the waiting messages of a sink. Raise PostroomError if they cannot be written."""
+    def _drain_all_batches(
+        self, port_id: uuid.UUID, name: str, stopping: threading.Event
+    ) -> tuple[int, PostroomError | None]:
+        """Write the waiting messages of a sink. Return how many were written, and why the others could not be."""
+        if stopping.is_set():
+            return 0, None
         with self._login.connect("sink") as connection:
             if not _lock(connection, port_id):
                 raise served_by_other_error(name)
@@ -122,14 +136,11 @@ class Sinks:
                     raise
                 _log.warning("%s", name, exc_info=error)
                 raise _write_failure(name, format_reason(error), "The batch is kept and written again.") from error
-        self.counts["written"] += drained.written
         _log.info("%s: %d messages written", name, drained.written)
-        if drained.failure is not None:
-            raise _write_failure(
-                name,
-                drained.failure,
-                "Its messages are retried by the port's policy, or suspended after the last retry.",
-            )
+        if drained.failure is None:
+            return drained.written, None
+        hint = "Its messages are retried by the port's policy, or suspended after the last retry."
+        return drained.written, _write_failure(name, drained.failure, hint)
 
     def stop(self) -> None:
         """Wait a while for the batches that are being written. An unfinished batch is written again later."""

@@ -86,6 +86,21 @@ def test_an_unexpected_error_does_not_affect_the_other_sinks(
     assert (len(read_lake(tmp_path / "Good")), box.count("sink_batches")) == (2, 1)
 
 
+def test_several_sinks_are_drained_at_the_same_time(
+    host: Connection, sinks: Sinks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, write = threading.Barrier(2, timeout=30), SparkWriter.write
+
+    def write_with_the_other(self: SparkWriter, sink: AnySink, batch: SinkBatch, task: SinkTask) -> None:
+        both.wait()
+        write(self, sink, batch, task)
+
+    monkeypatch.setattr(SparkWriter, "write", write_with_the_other)
+    assert drained(sinks, host) == []
+    assert sinks.counts["written"] == 4
+    assert [len(read_lake(tmp_path / name)) for name in ("Bad", "Good")] == [2, 2]
+
+
 def test_no_sink_is_drained_after_spark_has_died(
     host: Connection, sinks: Sinks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
