@@ -160,7 +160,13 @@ def list_service_classes(connection: Connection) -> list[Dequeuing]:
 
 
 def set_service_class(
-    connection: Connection, name: str, *, polling_interval: timedelta | None, dequeue_threads: int | None
+    connection: Connection,
+    name: str,
+    *,
+    polling_interval: timedelta | None = None,
+    dequeue_threads: int | None = None,
+    high_watermark: int | None = None,
+    low_watermark: int | None = None,
 ) -> Dequeuing:
     """Change the settings of a service class for all hosts. Running hosts take the change within a second. None leaves
     a setting as it is."""
@@ -171,6 +177,14 @@ def set_service_class(
         raise BadValue("A polling interval is more than 0 and at most 60 seconds.")
     if dequeue_threads is not None and not 1 <= dequeue_threads <= _MAX_DEQUEUE_THREADS:
         raise BadValue(f"A service class has 1 to {_MAX_DEQUEUE_THREADS} dequeue threads.")
+    before = read_dequeuing(connection, by_name[name])
+    high = before.high_watermark if high_watermark is None else high_watermark
+    low = before.low_watermark if low_watermark is None else low_watermark
+    if not 1 <= low <= high:
+        raise BadValue(
+            f"The low watermark would be {low} and the high watermark {high}.",
+            hint="The low watermark is at least 1 and at most the high watermark.",
+        )
 
     def work(connection: Connection) -> Dequeuing:
         # Routing does not change, but running processes detect configuration changes by its version.
@@ -178,8 +192,8 @@ def set_service_class(
         before = read_dequeuing(connection, by_name[name])
         connection.execute(
             "UPDATE service_classes SET polling_interval = coalesce(%s, polling_interval),"
-            " dequeue_threads = coalesce(%s, dequeue_threads) WHERE id = %s",
-            (polling_interval, dequeue_threads, int(by_name[name])),
+            " dequeue_threads = coalesce(%s, dequeue_threads), high_watermark = %s, low_watermark = %s WHERE id = %s",
+            (polling_interval, dequeue_threads, high, low, int(by_name[name])),
         )
         after = read_dequeuing(connection, by_name[name])
         record_action(

@@ -82,6 +82,8 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
             return
         found = list_instances(connection, build_query(connection, conditions, limit=limit + 1))
     columns = ["instance_id", "state", "service", "host", "attempt", "since", "error_code", "reason"]
+    if any(instance.retry_at is not None for instance in found):
+        columns.insert(5, "retry_at")
     if any(instance.messages > 1 for instance in found):
         columns.insert(4, "messages")
     show_rows(
@@ -89,7 +91,7 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
         columns,
         options.output,
         empty="No instances.",
-        optional=["attempt", "host", "since", "error_code", "messages"],
+        optional=["attempt", "host", "since", "error_code", "messages", "retry_at"],
     )
     report_truncation(len(found), limit, options.output)
 

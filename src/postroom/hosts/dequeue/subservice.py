@@ -55,6 +55,7 @@ class Subservice:
         service = OrderedService(service)
         self._service = service
         self._buffer = OrderedWorkBuffer(memory_queue)
+        self._buffer.set_watermarks(high=dequeuing.high_watermark, low=dequeuing.low_watermark)
         self.poller = Poller(
             dequeuing,
             self._buffer,

@@ -11,7 +11,7 @@ spare threads, in a queue of their own.
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -38,6 +38,8 @@ class WorkBuffer:
         self._queued: deque[ClaimedMessage] = deque()
         self._diverted: deque[ClaimedMessage] = deque()
         self._slow_services: frozenset[bytes | None] = frozenset()
+        self._high_watermark, self._low_watermark = 200, 100
+        self._above_watermark: set[bytes] = set()
         # Capacity that claimers have reserved and not filled yet. Two claimers work at the same time.
         self._reserved = 0
         # A claimer waits until no more than this number of messages is queued; -1 if no claimer waits.
@@ -87,12 +89,31 @@ class WorkBuffer:
     def _is_full_of_slow_messages(self) -> bool:
         return bool(self._slow_services) and len(self._queued) > self._half
 
+    def set_watermarks(self, *, high: int, low: int) -> None:
+        """Limit the messages of one slow service in memory. Called before the buffer is used."""
+        self._high_watermark, self._low_watermark = high, low
+
     @property
     def excluded_services(self) -> list[bytes]:
-        """The services that a claim skips: slow services that already use their part of the buffer."""
-        if not self._is_full_of_slow_messages():
+        """The services that a claim skips: slow services that already use their part of the buffer.
+
+        These are all slow services if their messages fill it. Otherwise they are those that have reached the high
+        watermark, until they are below the low watermark (DEQ-17).
+        """
+        slow = self._slow_services
+        if not slow:
             return []
-        return [service for service in self._slow_services if service is not None]
+        if self._is_full_of_slow_messages():
+            return [service for service in slow if service is not None]
+        # A copy, because threads take messages meanwhile.
+        counts = Counter(message.service for message in list(self._queued))
+        self._above_watermark = {
+            service
+            for service in slow
+            if service is not None
+            and counts[service] >= (self._low_watermark if service in self._above_watermark else self._high_watermark)
+        }
+        return list(self._above_watermark)
 
     @property
     def ahead(self) -> int:

@@ -15,7 +15,8 @@ GRANT INSERT, UPDATE, DELETE ON management.applications, management.properties, 
     management.removed_services, messagebox.application_properties TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (throttle_messages, throttle_spool_multiplier, throttle_longest_delay, stopped) ON management.hosts
     TO __ADMINISTRATORS_ROLE__;
-GRANT UPDATE (polling_interval, dequeue_threads) ON management.service_classes TO __ADMINISTRATORS_ROLE__;
+GRANT UPDATE (polling_interval, dequeue_threads, high_watermark, low_watermark) ON management.service_classes
+    TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (group_id, group_name) ON messagebox.subscriptions TO __ADMINISTRATORS_ROLE__;
 -- The audit is append-only. PostgreSQL fills the login, the time and the reason.
 GRANT INSERT (os_user, action, target, before, after) ON management.audit TO __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;

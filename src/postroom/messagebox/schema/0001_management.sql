@@ -28,7 +28,12 @@ CREATE TABLE management.service_classes (
     id                smallint PRIMARY KEY,
     name              text NOT NULL UNIQUE,
     polling_interval  interval NOT NULL DEFAULT '500 ms' CHECK (polling_interval > '0'),   -- of an empty queue
-    dequeue_threads   smallint NOT NULL DEFAULT 5 CHECK (dequeue_threads >= 1)
+    dequeue_threads   smallint NOT NULL DEFAULT 5 CHECK (dequeue_threads >= 1),
+    -- A host instance claims no messages of a slow service while it has so many of them in memory (DEQ-17), until it has fewer
+    -- than the low watermark.
+    high_watermark    integer NOT NULL DEFAULT 200 CHECK (high_watermark >= 1),
+    low_watermark     integer NOT NULL DEFAULT 100 CHECK (low_watermark >= 1),
+    CHECK (low_watermark <= high_watermark)
 );
 -- spark_sinks are send ports whose adapter is a Spark writer. Pipeline processes drain them in batches; hosts do not dequeue them.
 -- programs are the subscriptions of programs (client.subscribe), which claim their messages themselves.

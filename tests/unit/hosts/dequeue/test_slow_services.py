@@ -78,6 +78,25 @@ def test_a_slow_service_is_claimed_while_half_of_the_buffer_is_free() -> None:
     assert find_capacity(buffer, 0.0)[0] == 5
 
 
+def test_a_slow_service_is_not_claimed_between_the_high_and_the_low_watermark() -> None:
+    """DEQ-17."""
+    buffer = unpaused_buffer(100)
+    buffer.set_watermarks(high=8, low=4)
+    buffer.put([*of(SLOW, *range(8)), *of(OTHER, *range(10, 17))], 0)
+    assert buffer.excluded_services == [], "no service is slow"
+    buffer.divert(frozenset({SLOW, OTHER}))
+    assert buffer.excluded_services == [SLOW]
+    assert find_capacity(buffer, 0.0)[0] == 50
+    take_seqs(buffer, 4)
+    assert buffer.excluded_services == [SLOW]
+    take_seqs(buffer, 1)
+    assert buffer.excluded_services == []
+    buffer.put(of(SLOW, *range(20, 24)), 0)
+    assert buffer.excluded_services == []
+    buffer.put(of(SLOW, 24), 0)
+    assert buffer.excluded_services == [SLOW]
+
+
 def test_pause_drops_diverted_messages() -> None:
     buffer = unpaused_buffer(10)
     buffer.divert(frozenset({SLOW}))

@@ -1,0 +1,81 @@
+"""Receivers that hang, answer garbage or close half-way: a clear error, nothing lost, nothing stuck."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from postroom import adapters
+from postroom.hosts import HostInstance
+from postroom.message import Message
+from postroom.messagebox.check import check
+from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.operations.instances import changes
+from postroom.operations.instances.listing import InstanceQuery, list_instances
+from tests.integration.hosts.conftest import SETTINGS
+from tests.support.box import Box, Region
+from tests.support.http_receiver import Handler, http_receiver
+from tests.support.waiting import wait_until
+
+
+def hang(handler: Handler) -> None:
+    handler.hang()
+
+
+def close_half_way(handler: Handler) -> None:
+    handler.close_after(100)
+
+
+def answer_garbage(handler: Handler) -> None:
+    handler.take()
+    handler.wfile.write(b"\x00\x01 this is not HTTP\r\n\r\n")
+    handler.close_connection = True
+
+
+def publish(box: Box, count: int) -> None:
+    body = b"x" * 10_000
+    box.agent().publish([Message.of(body, promoted={Region: "EU"}) for _ in range(count)])
+
+
+@pytest.mark.parametrize(
+    ("behave", "text"),
+    [(hang, "Read timed out"), (close_half_way, "closed connection"), (answer_garbage, "this is not HTTP")],
+    ids=["hangs", "closes half-way", "answers garbage"],
+)
+def test_a_message_is_suspended_with_the_reason_and_can_be_resumed(
+    box: Box, tmp_path: Path, behave: Callable[[Handler], None], text: str
+) -> None:
+    with http_receiver() as server:
+        server.behave = behave
+        definition = adapters.Http(server.url, timeout=0.5).model_dump(mode="json")
+        box.add_port("Europe", "Orders.Region == 'EU'", adapter=definition, retry_count=1, retry_seconds=0)
+        with HostInstance(box.url, "Default", tmp_path, as_role=True, settings=SETTINGS) as instance:
+            publish(box, 3)
+            wait_until(lambda: instance.counts["suspended"] == 3)
+            for suspended in list_instances(box.connection, InstanceQuery()):
+                assert (suspended.error_code, suspended.attempt, suspended.uri) == ("DELIVERY", 1, "null://")
+                assert text in (suspended.error_description or "")
+            server.behave = Handler.accept
+            changes.resume_all(box.connection, InstanceQuery())
+            wait_until(lambda: instance.counts["completed"] == 3)
+        assert len(server.accepted) == 3
+    run_all_jobs_once(box.connection)
+    assert box.count("spool") == 0
+    assert check(box.connection) == []
+
+
+def test_the_backup_transport_delivers_while_the_receiver_hangs(box: Box, tmp_path: Path) -> None:
+    with http_receiver() as server:
+        server.behave = hang
+        definition = adapters.Http(server.url, timeout=0.5).model_dump(mode="json")
+        box.add_port("Europe", "Orders.Region == 'EU'", adapter=definition, retry_count=0, backup={"kind": "file"})
+        late = adapters.File("late").model_dump(mode="json")
+        box.connection.execute("UPDATE send_ports SET backup_adapter = %s", (Jsonb(late),))
+        with HostInstance(box.url, "Default", tmp_path, as_role=True, settings=SETTINGS) as instance:
+            publish(box, 10)
+            wait_until(lambda: instance.counts["completed"] == 10)
+        assert {path.stat().st_size for path in (tmp_path / "late").iterdir()} == {10_000}
+        assert len(list((tmp_path / "late").iterdir())) == 10
