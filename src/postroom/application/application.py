@@ -52,18 +52,25 @@ class Application(Declarations):
         *,
         properties: Mapping[Property, object] | None = None,
         trusted: bool | None = None,
+        isolated: bool | None = None,
         throttling: Throttling | None = None,
     ) -> None:
         """Declare a host for locations and ports of this application. The host ``Main`` always exists.
 
         ``properties`` are its application properties: a value, or a list of values, for each property. A message with
         message predicates goes only to hosts that have these values. A ``trusted`` host may publish on behalf of other
-        originators. ``throttling`` limits how much may wait in the MessageBox before its receive locations slow down.
+        originators. An ``isolated`` host only receives by HTTP: it has no send ports, and its login needs no access to
+        receivers. ``throttling`` limits how much may wait in the MessageBox before its receive locations slow down.
         Arguments that are left out may be set by another application that declares the host.
         """
         self.hosts.append(
             DeclaredHost(
-                name=name, properties=properties, trusted=trusted, throttling=throttling, position=get_caller_position()
+                name=name,
+                properties=properties,
+                trusted=trusted,
+                isolated=isolated,
+                throttling=throttling,
+                position=get_caller_position(),
             )
         )
 

@@ -29,6 +29,7 @@ class DeclaredHost:
     name: str
     properties: Mapping[Property, object] | None
     trusted: bool | None
+    isolated: bool | None
     throttling: Throttling | None
     position: SourcePosition
 

@@ -84,7 +84,12 @@ def _host_definition(host: DeclaredHost) -> HostDefinition:
         }
         properties = tuple(values[key] for key in sorted(values))
     return HostDefinition(
-        name=host.name, properties=properties, trusted=host.trusted, throttling=host.throttling, position=host.position
+        name=host.name,
+        properties=properties,
+        trusted=host.trusted,
+        isolated=host.isolated,
+        throttling=host.throttling,
+        position=host.position,
     )
 
 

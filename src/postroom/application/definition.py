@@ -87,6 +87,7 @@ class HostDefinition(_Positioned):
     name: str
     properties: tuple[ApplicationProperty, ...] | None = None
     trusted: bool | None = None
+    isolated: bool | None = None
     throttling: Throttling | None = None
 
 

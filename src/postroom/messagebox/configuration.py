@@ -70,6 +70,7 @@ class Host:
     role_name: str
     is_default: bool
     trusted: bool = False
+    isolated: bool = False
     stopped: bool = False
     throttling: Throttling = field(default_factory=Throttling)
 
@@ -232,8 +233,8 @@ class SendPort(Transport):
 
 def read_hosts(connection: Connection) -> list[Host]:
     rows = connection.execute(
-        "SELECT id, name, role_name, is_default, trusted, stopped, throttle_messages, throttle_spool_multiplier,"
-        "       throttle_longest_delay FROM management.hosts ORDER BY id"
+        "SELECT id, name, role_name, is_default, trusted, isolated, stopped, throttle_messages,"
+        "       throttle_spool_multiplier, throttle_longest_delay FROM management.hosts ORDER BY id"
     )
     return [
         Host(
@@ -242,10 +243,11 @@ def read_hosts(connection: Connection) -> list[Host]:
             role_name=role,
             is_default=default,
             trusted=trusted,
+            isolated=isolated,
             stopped=stopped,
             throttling=Throttling(messages=messages, spool_multiplier=multiplier, longest_delay=longest),
         )
-        for host_id, name, role, default, trusted, stopped, messages, multiplier, longest in rows
+        for host_id, name, role, default, trusted, isolated, stopped, messages, multiplier, longest in rows
     ]
 
 

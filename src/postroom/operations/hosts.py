@@ -50,6 +50,8 @@ class HostListing:
     is_default: bool
     trusted: bool
     """Is the host trusted to name the originator of a message?"""
+    isolated: bool
+    """Does it only receive by HTTP?"""
     stopped: bool
     """Has an operator stopped it? Its instances neither receive nor send."""
     role_name: str

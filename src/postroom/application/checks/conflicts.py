@@ -65,6 +65,9 @@ def _host_conflicts(new: ApplicationDefinition, other: ApplicationDefinition) ->
             setting = "trusted" if there.trusted else "not trusted"
             text = f"host {host.name!r}: it is {setting} in the application {other.name!r}."
             yield host.position.problem(text)
+        if None not in (host.isolated, there.isolated) and host.isolated is not there.isolated:
+            setting = "isolated" if there.isolated else "not isolated"
+            yield host.position.problem(f"host {host.name!r}: it is {setting} in the application {other.name!r}.")
         if None not in (host.throttling, there.throttling) and host.throttling != there.throttling:
             text = f"host {host.name!r}: it throttles {there.throttling} in the application {other.name!r}."
             yield host.position.problem(text)

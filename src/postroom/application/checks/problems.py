@@ -94,6 +94,10 @@ def as_values(given: object) -> Sequence[object]:
 def _host_statement_problems(host: DeclaredHost) -> Iterator[str]:
     if host.trusted not in (None, True, False):
         yield f"trusted is {host.trusted!r}, but must be True or False."
+    if host.isolated not in (None, True, False):
+        yield f"isolated is {host.isolated!r}, but must be True or False."
+    if host.isolated and host.name.lower() == DEFAULT_HOST.lower():
+        yield f"{DEFAULT_HOST} is the default host, which cannot be isolated. Declare another host."
     if isinstance(host.throttling, Throttling):
         yield from host.throttling.problems()
     elif host.throttling is not None:

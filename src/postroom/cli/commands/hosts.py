@@ -69,7 +69,17 @@ def list_(options: CommandOptions) -> None:
 
     with open_messagebox(options) as connection:
         rows = [_to_row(host, options.output) for host in list_hosts(connection)]
-    columns = ["name", "is_default", "trusted", "stopped", "running_instances", "locations", "send_ports", "properties"]
+    columns = [
+        "name",
+        "is_default",
+        "trusted",
+        "isolated",
+        "stopped",
+        "running_instances",
+        "locations",
+        "send_ports",
+        "properties",
+    ]
     show_rows(rows, columns, options.output, empty="No hosts. Apply an application: postroom apply APP")
 
 

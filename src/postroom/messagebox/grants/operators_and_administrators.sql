@@ -13,7 +13,7 @@ GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA messagebox TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT, UPDATE, DELETE ON management.applications, management.properties, management.receive_ports,
     management.receive_locations, management.send_ports, management.send_port_groups, management.send_port_group_members,
     management.removed_services, messagebox.application_properties TO __ADMINISTRATORS_ROLE__;
-GRANT UPDATE (throttle_messages, throttle_spool_multiplier, throttle_longest_delay, stopped) ON management.hosts
+GRANT UPDATE (throttle_messages, throttle_spool_multiplier, throttle_longest_delay, stopped, isolated) ON management.hosts
     TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (polling_interval, dequeue_threads, high_watermark, low_watermark) ON management.service_classes
     TO __ADMINISTRATORS_ROLE__;

@@ -8,19 +8,16 @@ from pathlib import Path
 
 from postroom.adapters import AdapterDefinition, File
 from postroom.application import (
-    DEFAULT_HOST,
     ApplicationDefinition,
     SendPortDefinition,
-    Throttling,
     conflicts,
 )
-from postroom.application.checks.conflicts import to_application_properties
 from postroom.application.checks.shared_endpoints import shared_endpoint_problems
 from postroom.errors import Problem
-from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
 from postroom.filters.text import format_filter
 from postroom.operations.deployment.backlog import Backlog, describe_backlog, describe_restored
 from postroom.operations.deployment.compare_groups import find_group_problems, plan_groups
+from postroom.operations.deployment.compare_hosts import find_host_problems, plan_hosts
 from postroom.operations.deployment.declared_fields import (
     AUTHENTICATION,
     ORDERED,
@@ -36,7 +33,6 @@ from postroom.operations.deployment.differences import find_differences
 from postroom.operations.deployment.plan import Action, ChangeKind, Difference, Plan, PlanStep
 from postroom.operations.deployment.removals import describe_orphans, find_backlog_problems, find_removal_problems
 from postroom.operations.deployment.renames import Renames
-from postroom.properties import dotted_name, split_key
 from postroom.system_properties import SYSTEM_PROPERTIES
 from postroom.values import ValueType
 
@@ -57,7 +53,7 @@ def find_problems(definition: ApplicationDefinition, deployed: Deployed, home: P
         *conflicts(definition, deployed.others),
         *shared_endpoint_problems(definition, deployed.others, home),
         *_find_type_problems(definition, deployed),
-        *_find_authentication_problems(definition, deployed),
+        *find_host_problems(definition, deployed),
         *_find_kind_problems(definition, deployed),
         *find_group_problems(definition, deployed),
     )
@@ -67,7 +63,7 @@ def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path, b
     """Return the plan that deploys ``definition``. Relative paths in it are relative to ``home``. ``backlog`` is what
     becomes of the instances of removed ports and locations. Without it they may have none."""
     steps = (
-        *_plan_hosts(definition, deployed),
+        *plan_hosts(definition, deployed),
         *_plan_properties(definition, deployed),
         *_plan_receive_ports(definition, deployed),
         *_plan_locations(definition, deployed, home, backlog),
@@ -154,18 +150,6 @@ def _get_port_kind(adapter: type[AdapterDefinition]) -> str:
     return "dynamic" if adapter.is_dynamic else _SINK if adapter.is_sink else "static"
 
 
-def _find_authentication_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
-    """Yield the locations that require authentication on a host that is not trusted. All their messages would fail."""
-    for port in definition.receive_ports:
-        for location in port.locations if port.authentication != "none" else ():
-            trusted, *_ = resolve_host_settings(definition, deployed, location.host)
-            if not trusted:
-                yield location.position.problem(
-                    f"location {location.name!r}: the receive port {port.name!r} requires authentication, but the host "
-                    f"{location.host!r} is not trusted. Declare it: app.host({location.host!r}, trusted=True)."
-                )
-
-
 def _format_type(value_type: ValueType) -> str:
     return value_type.python_type.__name__
 
@@ -184,54 +168,6 @@ def _plan_application(definition: ApplicationDefinition, deployed: Deployed, ste
         changed = sum(step.action is not Action.KEEP for step in steps)
         note = f"{changed} of its objects, see below" if changed else "only the stored definition; everything runs on"
     return PlanStep(kind=ChangeKind.APPLICATION, name=definition.name, action=action, note=note)
-
-
-def _plan_hosts(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[PlanStep]:
-    for name in dict.fromkeys((DEFAULT_HOST, *(host.name for host in definition.hosts))):
-        known = deployed.hosts.get(name.lower())
-        trusted, properties, throttling = resolve_host_settings(definition, deployed, name)
-        before = (False, NO_APPLICATION_PROPERTIES, Throttling())
-        if known is not None:
-            known_properties = deployed.application_properties.get(known.host_id, NO_APPLICATION_PROPERTIES)
-            before = known.trusted, known_properties, known.throttling
-        differences = tuple(
-            Difference(field=field, before=old, after=new)
-            for field, old, new in (
-                ("trusted", _format_flag(before[0]), _format_flag(trusted)),
-                ("properties", _format_properties(before[1]), _format_properties(properties)),
-                ("throttling", str(before[2]), str(throttling)),
-            )
-            if old != new
-        )
-        action = Action.CREATE if known is None else Action.CHANGE if differences else Action.KEEP
-        yield PlanStep(kind=ChangeKind.HOST, name=known.name if known else name, action=action, differences=differences)
-
-
-def resolve_host_settings(
-    definition: ApplicationDefinition, deployed: Deployed, name: str
-) -> tuple[bool, ApplicationProperties, Throttling]:
-    """Return trust, application properties and throttling of a host.
-
-    The declaration of this application takes precedence over those of other applications."""
-    trusted: bool | None = None
-    throttling: Throttling | None = None
-    properties: ApplicationProperties | None = None
-    for application in (definition, *deployed.others):
-        for host in application.hosts:
-            if host.name.lower() == name.lower():
-                trusted = host.trusted if trusted is None else trusted
-                throttling = host.throttling if throttling is None else throttling
-                if properties is None and host.properties is not None:
-                    properties = to_application_properties(host)
-    return trusted is True, properties or NO_APPLICATION_PROPERTIES, throttling or Throttling()
-
-
-def _format_flag(flag: bool) -> str:
-    return "yes" if flag else "no"
-
-
-def _format_properties(properties: ApplicationProperties) -> str:
-    return ", ".join(f"{dotted_name(*split_key(key))} = {text!r}" for key, text in sorted(properties)) or "none"
 
 
 def _plan_properties(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[PlanStep]:

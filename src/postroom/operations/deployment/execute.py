@@ -24,8 +24,8 @@ from postroom.messagebox.statements import statement
 from postroom.messagebox.streams.throttle import store_thresholds
 from postroom.messagebox.subscriptions import deploy_property
 from postroom.operations.deployment.backlog import Backlog
-from postroom.operations.deployment.compare import resolve_host_settings
 from postroom.operations.deployment.compare_groups import group_fields
+from postroom.operations.deployment.compare_hosts import resolve_host_settings
 from postroom.operations.deployment.declared_fields import (
     BACKUP_ADAPTER,
     CIRCUIT_BREAKER,
@@ -108,11 +108,14 @@ class Deployment:
         known = {host.name.lower(): host for host in read_hosts(self._connection)}
         for step in self._plan.select(ChangeKind.HOST, Action.CREATE, Action.CHANGE):
             host = known[step.name.lower()]
-            trusted, properties, throttling = resolve_host_settings(self._definition, self._deployed, host.name)
-            if trusted is not host.trusted:
-                self._connection.execute("SELECT set_trust(%s::smallint, %s)", (host.host_id, trusted))
-            self._store_application_properties(host.host_id, properties)
-            store_thresholds(self._connection, host.host_id, throttling)
+            settings = resolve_host_settings(self._definition, self._deployed, host.name)
+            if settings.trusted is not host.trusted:
+                self._connection.execute("SELECT set_trust(%s::smallint, %s)", (host.host_id, settings.trusted))
+            if settings.isolated is not host.isolated:
+                isolate = "UPDATE hosts SET isolated = %s WHERE id = %s"
+                self._connection.execute(isolate, (settings.isolated, host.host_id))
+            self._store_application_properties(host.host_id, settings.properties)
+            store_thresholds(self._connection, host.host_id, settings.throttling)
 
     def _store_application_properties(self, host_id: int, properties: ApplicationProperties) -> None:
         self._connection.execute("DELETE FROM application_properties WHERE host_id = %s", (host_id,))
