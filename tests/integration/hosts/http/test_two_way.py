@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPConnection
+from contextlib import ExitStack
+from http.client import HTTPConnection, HTTPResponse
 from typing import Any
 
 import pytest
@@ -35,7 +37,7 @@ def serve(box: Box, start_host: StartHost) -> Serve:
     """Return a function that starts a host with a two-way HTTP location and the send port Pricing."""
 
     def start(adapter: AnsweringAdapter, *, timeout: float = PATIENCE, port_state: str = "started") -> HostInstance:
-        receive = adapters.HttpReceive("/quotes", port=0, response_timeout=timeout)
+        receive = adapters.HttpReceive("/quotes", port=0, response_timeout=timeout, client_connections=1_500)
         make_location_two_way(box, add_inbox_location(box, pipeline=pipelines.Json(promote=PROMOTE), adapter=receive))
         box.add_port("Pricing", "Orders.Region == 'EU'", state=port_state, retry_count=0)
         make_two_way(box, "Pricing")
@@ -152,6 +154,31 @@ def test_a_repeated_key_joins_the_waiting_call(box: Box, serve: Serve) -> None:
         send_ports.start(box.connection, "Pricing")
         assert [(call.result(PATIENCE)[0], call.result()[2]) for call in calls] == [(200, b"5")] * 2
     assert len(adapter.sent) == 1
+
+
+def test_a_thousand_clients_wait_with_the_threads_and_connections_of_a_hundred(box: Box, serve: Serve) -> None:
+    instance = serve(AnsweringAdapter(), port_state="stopped")
+    connections = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'postroom host%%'"
+    used: list[tuple[int, int]] = []
+    with ExitStack() as stack:
+        clients: list[socket.socket] = []
+        for total in (100, 1_000):
+            while len(clients) < total:
+                clients.append(
+                    stack.enter_context(socket.create_connection(("127.0.0.1", instance.http.ports[0]), PATIENCE))
+                )
+                body = b'{"region": "EU", "n": %d}' % (len(clients) - 1)
+                head = b"POST /quotes HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+                clients[-1].sendall(head + body)
+            wait_until(lambda total=total: count_waiting(box) == total, what=f"{total} committed requests")
+            used.append((threading.active_count(), box.one(connections)))
+        assert used[0] == used[1]
+        send_ports.start(box.connection, "Pricing")
+        for number, client in enumerate(clients):
+            response = HTTPResponse(client)
+            response.begin()
+            assert (response.status, json.loads(response.read())["n"]) == (200, number)
+    assert count_waiting(box) == 0
 
 
 def test_waiting_clients_are_told_when_the_host_stops(box: Box, serve: Serve) -> None:
