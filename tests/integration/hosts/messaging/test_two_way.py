@@ -298,6 +298,26 @@ def test_the_maps_of_the_receive_port_run_on_the_response(
     assert (read(answer).strip(), answer.content_type) == (b"<answer>5</answer>", "application/xml")
 
 
+def test_a_response_that_the_receive_port_cannot_map_is_suspended_and_its_caller_is_told(
+    box: Box, start_host: StartHost, host: Connection, location: ReceiveLocation, tmp_path: Path
+) -> None:
+    """RR-12."""
+    box.add_port("Pricing", PRICING)
+    make_two_way(box, "Pricing", pipelines.Xml())
+    (tmp_path / "price.xsl").write_text(
+        '<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">'
+        '<xsl:template match="/"><xsl:message terminate="yes">no</xsl:message></xsl:template></xsl:stylesheet>'
+    )
+    packed = PortMaps.pack([maps.Xslt("price.xsl", source="price", target="answer")], tmp_path)
+    assert location.response_json is not None
+    mapped = replace(location, response_json={**location.response_json, "maps": packed.model_dump(mode="json")})
+    requests = open_requests(box, start_host(AnsweringAdapter(lambda body: b"<price>5</price>")))
+    caller = requests.receive(host, mapped, make_interchange(EU), timeout=PATIENCE)
+    assert caller.future.result(PATIENCE).missing is NoResponse.REFUSED
+    wait_until(lambda: box.suspended() == [("MAP", False)])
+    wait_until(lambda: count_waiting(box) == 0)
+
+
 def test_a_repeated_key_joins_the_waiting_call_and_later_gets_the_stored_response(
     box: Box, start_host: StartHost, host: Connection, location: ReceiveLocation
 ) -> None:
