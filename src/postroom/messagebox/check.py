@@ -107,6 +107,11 @@ _INVARIANTS = (
         hint="A running host releases them within seconds. Start a host, or run 'postroom jobs run'.",
     ),
     _Invariant(
+        name="paused_without_circuit",
+        problem="Messages wait until a circuit breaker is closed, but it is not open.",
+        hint=f"Suspend and resume these instances. {_LOST}",
+    ),
+    _Invariant(
         name="intake_without_location",
         problem="Files or interchanges were received for deleted receive locations and are not published.",
         hint="Declare the location again with the same name and apply. Its pipeline then continues.",

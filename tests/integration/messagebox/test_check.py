@@ -45,6 +45,13 @@ DAMAGES = {
         "transient_rows_left_behind"
     },
     "UPDATE work_queue SET claim_id = gen_random_uuid(), claimed_by = 4711": {"claims_of_dead_instances"},
+    "INSERT INTO default_q_scheduled (seq, host_id, message_id, service_class, service_id, instance_id, priority,"
+    " enqueued_at, valid_from, state, counted_in) SELECT seq, host_id, message_id, 4, service_id, gen_random_uuid(), 5,"
+    " now(), 'infinity', 256, counted_in FROM work_queue": {
+        "paused_without_circuit",
+        "wrong_message_ref_counts",
+        "wrong_part_ref_counts",
+    },
     "ALTER TABLE file_claims DROP CONSTRAINT file_claims_location;"
     " INSERT INTO file_claims (interchange_id, location_id, name, path)"
     " VALUES (gen_random_uuid(), gen_random_uuid(), 'a', 'in/a')": {"intake_without_location"},

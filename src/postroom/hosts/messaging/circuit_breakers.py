@@ -13,7 +13,7 @@ import platform
 import threading
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 from postroom.application import CircuitBreaker
@@ -55,17 +55,22 @@ class CircuitBreakers:
         """Return True if the breaker of the message's port is open, and the message is not its probe."""
         return claimed.service in self._probes and self._probes.get(claimed.service) != claimed.seq
 
-    def record_success(self, port: SendPort, connection: Connection) -> None:
-        """Forget the failures of the port. Close its breaker if it is open: its receiver is alive."""
+    def record_success(self, port: SendPort, connect: Callable[[], Connection]) -> None:
+        """Forget the failures of the port. Close its breaker if it is open: its receiver is alive.
+
+        ``connect`` returns a connection, which is rarely needed.
+        """
         service = port.port_id.bytes
         with self._lock:
             self._failures.pop(service, None)
             was_open = self._probes.pop(service, None) is not None
         if was_open:
-            circuits.close_circuit(connection, port.port_id, self._host_id)
+            circuits.close_circuit(connect(), port.port_id, self._host_id)
             _log.warning("send port %s continues: its receiver accepts messages again", port.name)
 
-    def record_failure(self, port: SendPort, connection: Connection, error: Exception) -> Postponement | None:
+    def record_failure(
+        self, port: SendPort, connect: Callable[[], Connection], error: Exception
+    ) -> Postponement | None:
         """Count a failed attempt, and open the breaker if it is one too many.
 
         Return a postponement if the breaker was open: the attempt was a probe, and is not counted for the message.
@@ -81,12 +86,12 @@ class CircuitBreakers:
             if not is_open:
                 self._failures[service] = count + 1, since
         if is_open:
-            circuits.record_failed_probe(connection, port.port_id, self._host_id, str(error))
+            circuits.record_failed_probe(connect(), port.port_id, self._host_id, str(error))
             return PAUSED
         if not _is_exceeded(port.circuit_breaker, count + 1, now - since):
             return None
         circuits.open_circuit(
-            connection,
+            connect(),
             port.port_id,
             self._host_id,
             opened_by=f"{platform.node()}, process {os.getpid()}",

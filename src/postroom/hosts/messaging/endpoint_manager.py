@@ -172,7 +172,7 @@ class EndpointManager:
             return Disposition.RELEASE
         if port.port.circuit_breaker is not None:
             try:
-                paused = self._circuits.record_failure(port.port, connections.get_writing(), error)
+                paused = self._circuits.record_failure(port.port, connections.get_writing, error)
             except Unavailable as unavailable:
                 _log.warning("the circuit breaker of send port %s could not be stored: %s", port.port.name, unavailable)
                 paused = None
@@ -185,7 +185,7 @@ class EndpointManager:
         if port.port.circuit_breaker is None:
             return
         try:
-            self._circuits.record_success(port.port, connections.get_writing())
+            self._circuits.record_success(port.port, connections.get_writing)
         except Unavailable as error:
             _log.warning("the circuit breaker of send port %s could not be closed: %s", port.port.name, error)
 

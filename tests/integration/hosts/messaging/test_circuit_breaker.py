@@ -196,6 +196,21 @@ def test_a_paused_instance_can_be_suspended_and_resumed(box: Box, start_host: St
     wait_until(lambda: instance.counts["completed"] == 10)
 
 
+def test_an_ordered_port_keeps_its_order_while_it_is_paused(box: Box, start_host: StartHost) -> None:
+    add_port(box, EAGER, ordered=True)
+    receiver = Receiver()
+    recorder = RecordingAdapter(receiver)
+    instance = start_host(recorder)
+    for number in range(20):
+        box.agent().publish([Message.of(str(number).encode(), promoted={Region: "EU"})])
+    wait_until(lambda: box.count("open_circuits") == 1)
+    wait_until(lambda: count_probes(box) > 3)
+    receiver.is_down = False
+    wait_until(lambda: instance.counts["completed"] == 20)
+    assert [int(body) for body in recorder.bodies] == list(range(20))
+    assert instance.counts["suspended"] == 0
+
+
 def test_a_removed_breaker_releases_what_it_paused(box: Box, start_host: StartHost) -> None:
     add_port(box, PATIENT, retry_count=0)
     receiver = Receiver()
