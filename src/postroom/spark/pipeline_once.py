@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -17,8 +17,8 @@ from postroom.messagebox.configuration import Host, ReceiveLocation
 from postroom.messagebox.connection import Login
 from postroom.messagebox.streams.sink_progress import lock_sinks_served
 from postroom.spark.bulk.bulk_files import BulkFiles
-from postroom.spark.bulk.bulk_once import Watcher, receive_once
-from postroom.spark.bulk.progress import BulkMeter
+from postroom.spark.bulk.bulk_once import receive_once
+from postroom.spark.bulk.progress import BulkMeter, BulkProgress
 from postroom.spark.bulk.row_stream import start_row_stream
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.intake import file_claims
@@ -28,6 +28,7 @@ from postroom.spark.once_report import OnceReport
 from postroom.spark.receive.stream import start_stream
 from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC, format_tally
 from postroom.spark.session import has_died
+from postroom.spark.sinks.drain import SinkWritten
 from postroom.spark.sinks.running_sinks import Sinks, served_by_other_error
 
 if TYPE_CHECKING:
@@ -38,6 +39,14 @@ _log = logging.getLogger(__name__)
 
 #: Maximum number of quarantined files that an error names.
 _MAX_NAMES = 5
+
+
+#: A callback that gets the progress of bulk files and of sinks. The sinks call it from several threads.
+OnceWatcher = Callable[[BulkProgress | SinkWritten], None]
+
+
+def _ignore_progress(progress: object) -> None:
+    """Sinks log each batch."""
 
 
 class PipelineOnce:
@@ -51,7 +60,7 @@ class PipelineOnce:
         self._sinks = Sinks(session, host, login=login, home=home)
         self._counts: Counter[str] = Counter()
 
-    def run(self, stopping: threading.Event, watcher: Watcher | None = None) -> Counter[str]:
+    def run(self, stopping: threading.Event, watcher: OnceWatcher | None = None) -> Counter[str]:
         """Receive what is there now, then drain the sinks. A location or sink that fails does not delay the others.
         Its error is raised at the end."""
         problems: list[PostroomError] = []
@@ -61,7 +70,7 @@ class PipelineOnce:
             for location in find_locations_to_serve(connection, self._host):
                 if not stopping.is_set():
                     problems += self._receive_location(location, stopping, watcher)
-            problems += self._sinks.drain_all(connection, stopping)
+            problems += self._sinks.drain_all(connection, stopping, watcher or _ignore_progress)
         if stopping.is_set():
             problems.insert(0, stopped_early_error())
         if problems:
@@ -71,7 +80,7 @@ class PipelineOnce:
         return self._counts
 
     def _receive_location(
-        self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None
+        self, location: ReceiveLocation, stopping: threading.Event, watcher: OnceWatcher | None
     ) -> list[PostroomError]:
         before = Counter(self._counts)
         problems: list[PostroomError] = []
@@ -108,7 +117,7 @@ class PipelineOnce:
             )
         ]
 
-    def _receive_all(self, location: ReceiveLocation, stopping: threading.Event, watcher: Watcher | None) -> None:
+    def _receive_all(self, location: ReceiveLocation, stopping: threading.Event, watcher: OnceWatcher | None) -> None:
         with self._login.connect("claims") as connection:
             intake = make_intake(connection, location, self._home, system_clock)
             watched = location.adapter.watched_folder
@@ -128,7 +137,7 @@ class PipelineOnce:
         self,
         location: ReceiveLocation,
         stopping: threading.Event,
-        watcher: Watcher | None,
+        watcher: OnceWatcher | None,
         report: OnceReport,
         meter: BulkMeter,
     ) -> None:

@@ -14,9 +14,8 @@ from postroom.errors import MessageBoxUnavailable, PostroomError
 from postroom.frozen_processes import kill_frozen_children
 from postroom.messagebox.configuration import Host, check_login_of_host, find_host, read_receive_locations
 from postroom.messagebox.connection import Login, connect
-from postroom.spark.bulk.bulk_once import Watcher
 from postroom.spark.error_reasons import format_reason
-from postroom.spark.pipeline_once import PipelineOnce, stopped_early_error
+from postroom.spark.pipeline_once import OnceWatcher, PipelineOnce, stopped_early_error
 from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.session import create_session, end_session, has_died, spark_died_error
 from postroom.spark.settings import add_bulk_settings, has_bulk_settings, is_this_machine
@@ -41,13 +40,13 @@ def run_pipeline(
     once: bool = False,
     as_role: bool = False,
     stop: threading.Event | None = None,
-    watcher: Watcher | None = None,
+    watcher: OnceWatcher | None = None,
     started: SparkSession | None = None,
 ) -> Counter[str]:
     """Serve the receive locations and the sinks of a host until SIGTERM or SIGINT, or until ``stop`` is set. With
     ``once``, receive what is there, write what waits, and return. Return the tally, and the number of written messages.
 
-    With ``once``, ``watcher`` gets the progress of bulk files, which is logged otherwise.
+    With ``once``, ``watcher`` gets the progress of bulk files and sinks, which is logged otherwise.
     ``as_role`` logs in as the role of the host, if the server trusts that; otherwise the URL names the user.
     ``started`` is a session that was started in advance, with these settings. It ends with this call.
     Raise NotFound, NotAllowed or Unavailable if it cannot start, and Unavailable if Spark or the MessageBox dies.
@@ -90,7 +89,7 @@ def _run_on_spark(
     *,
     once: bool,
     stop: threading.Event,
-    watcher: Watcher | None,
+    watcher: OnceWatcher | None,
 ) -> Counter[str]:
     where = session.sparkContext.master or ""
     if login.is_local and not is_this_machine(where):

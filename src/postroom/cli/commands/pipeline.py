@@ -45,7 +45,7 @@ def run(
     import logging
     import sys
 
-    from postroom.cli.rendering.bulk_progress import show_bulk_progress
+    from postroom.cli.rendering.once_progress import show_once_progress
     from postroom.messagebox.configuration import check_login_of_host, find_host
     from postroom.messagebox.connection import connect
     from postroom.spark.running_pipeline import run_pipeline, start_session
@@ -65,7 +65,7 @@ def run(
         host = served.name
         if not hold:
             click.echo(f"Starting Spark for the receive locations and sinks of {host}. Press Ctrl-C to stop it.")
-        with show_bulk_progress() as watcher:
+        with show_once_progress() as watcher:
             counts = run_pipeline(
                 url,
                 host,

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -74,6 +75,16 @@ class Drained:
     """The highest queue number of its messages."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class SinkWritten:
+    """The progress of a sink in a single run."""
+
+    sink: str
+    messages: int
+    rate: float
+    """Messages per second since the start."""
+
+
 class Drain:
     """Writes the batches of the sinks of a host."""
 
@@ -85,9 +96,16 @@ class Drain:
         self._reports: dict[uuid.UUID, SinkReport] = {}
         self.queue = SinkQueue(host.name)
 
-    def drain_waiting(self, connection: Connection, port_id: uuid.UUID, stopping: threading.Event) -> Drained:
+    def drain_waiting(
+        self,
+        connection: Connection,
+        port_id: uuid.UUID,
+        stopping: threading.Event,
+        report_written: Callable[[int], None] = lambda written: None,
+    ) -> Drained:
         """Write batches until everything that waits now is written, or until a batch fails. Return the total. Messages
-        that arrive meanwhile are left for the next call."""
+        that arrive meanwhile are left for the next call. ``report_written`` gets the number of written messages after
+        each batch."""
         last = self.queue.find_last_number(connection)
         total = Drained(messages=0, written=0)
         with self.open_completion() as completion:
@@ -100,6 +118,7 @@ class Drain:
                 total = replace(
                     drained, messages=total.messages + drained.messages, written=total.written + drained.written
                 )
+                report_written(total.written)
                 if drained.failure is not None or drained.last_seq >= last:
                     break
         return total

@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,13 +25,16 @@ from postroom.messagebox.heartbeat import keep_alive
 from postroom.messagebox.streams.sink_progress import lock_sinks_served
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.sinks.completion import Completion
-from postroom.spark.sinks.drain import Drain
+from postroom.spark.sinks.drain import Drain, SinkWritten
 from postroom.spark.sinks.writer import SparkWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
+
+#: A callback that gets the progress of each sink, from several threads.
+SinkWatcher = Callable[[SinkWritten], None]
 
 #: The class of the advisory locks on sinks. The number of a lock is derived from the port's id.
 SINK_LOCK = 7008
@@ -93,16 +97,18 @@ class Sinks:
                 except DefinitionError as error:
                     _log.warning("%s", str(error).replace("\n", " "))
 
-    def drain_all(self, connection: Connection, stopping: threading.Event) -> list[PostroomError]:
+    def drain_all(
+        self, connection: Connection, stopping: threading.Event, watcher: SinkWatcher = lambda progress: None
+    ) -> list[PostroomError]:
         """Write the messages that wait now, several sinks at a time. Return the problems. A sink with a problem does
-        not affect the others."""
+        not affect the others. ``watcher`` gets the progress at the start and after each batch."""
         problems: list[PostroomError] = []
         self._report_served(connection)
         waiting = sorted(self._drain.queue.find_waiting_ports(connection))
         names = {port.port_id: port.name for port in read_send_ports(connection, ids=waiting)} if waiting else {}
         with ThreadPoolExecutor(_SINKS_AT_A_TIME, thread_name_prefix="sink") as threads:
             drained = [
-                threads.submit(self._drain_all_batches, port_id, names.get(port_id, str(port_id)), stopping)
+                threads.submit(self._drain_all_batches, port_id, names.get(port_id, str(port_id)), stopping, watcher)
                 for port_id in waiting
             ]
         for sink in drained:
@@ -119,16 +125,23 @@ class Sinks:
         return problems
 
     def _drain_all_batches(
-        self, port_id: uuid.UUID, name: str, stopping: threading.Event
+        self, port_id: uuid.UUID, name: str, stopping: threading.Event, watcher: SinkWatcher
     ) -> tuple[int, PostroomError | None]:
         """Write the waiting messages of a sink. Return how many were written, and why the others could not be."""
         if stopping.is_set():
             return 0, None
+        started = time.monotonic()
+
+        def report_written(messages: int) -> None:
+            seconds = time.monotonic() - started
+            watcher(SinkWritten(sink=name, messages=messages, rate=messages / seconds if seconds else 0.0))
+
         with self._login.connect("sink") as connection:
             if not _lock(connection, port_id):
                 raise served_by_other_error(name)
             try:
-                drained = self._drain.drain_waiting(connection, port_id, stopping)
+                report_written(0)
+                drained = self._drain.drain_waiting(connection, port_id, stopping, report_written)
             except PostroomError:
                 raise
             except Exception as error:

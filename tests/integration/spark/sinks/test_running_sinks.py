@@ -18,6 +18,7 @@ from postroom.errors import PostroomError, StateError, Unavailable
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.streams.sink_batches import SinkBatch
 from postroom.spark.sinks import running_sinks
+from postroom.spark.sinks.drain import SinkWritten
 from postroom.spark.sinks.file_sink import LocalTarget
 from postroom.spark.sinks.running_sinks import SINK_LOCK, Sinks, to_lock_number
 from postroom.spark.sinks.task import SinkTask
@@ -99,6 +100,15 @@ def test_several_sinks_are_drained_at_the_same_time(
     assert drained(sinks, host) == []
     assert sinks.counts["written"] == 4
     assert [len(read_lake(tmp_path / name)) for name in ("Bad", "Good")] == [2, 2]
+
+
+def test_a_single_run_reports_the_written_messages_of_each_sink(host: Connection, sinks: Sinks) -> None:
+    shown: list[SinkWritten] = []
+    assert sinks.drain_all(host, threading.Event(), shown.append) == []
+    for name in ("Bad", "Good"):
+        counts = [progress.messages for progress in shown if progress.sink == name]
+        assert (counts[0], counts[-1]) == (0, 2)
+        assert counts == sorted(counts)
 
 
 def test_no_sink_is_drained_after_spark_has_died(
