@@ -318,6 +318,19 @@ def test_a_response_that_the_receive_port_cannot_map_is_suspended_and_its_caller
     wait_until(lambda: count_waiting(box) == 0)
 
 
+def test_an_ordered_two_way_port_sends_requests_in_order_and_each_caller_gets_its_response(
+    box: Box, start_host: StartHost, host: Connection, location: ReceiveLocation
+) -> None:
+    add_pricing(box, ordered=True)
+    adapter = AnsweringAdapter()
+    requests = open_requests(box, start_host(adapter))
+    bodies = [b'{"region": "EU", "n": %d}' % number for number in range(10)]
+    callers = [requests.receive(host, location, make_interchange(body), timeout=PATIENCE) for body in bodies]
+    assert [read(caller.future.result(PATIENCE)) for caller in callers] == bodies
+    assert [sent.body for sent in adapter.sent] == bodies
+    assert count_waiting(box) == 0
+
+
 def test_a_repeated_key_joins_the_waiting_call_and_later_gets_the_stored_response(
     box: Box, start_host: StartHost, host: Connection, location: ReceiveLocation
 ) -> None:
