@@ -219,6 +219,7 @@ class HostInstance:
 
         self._configuration = ConfigurationWatch(open_connection, host_instance, apply_configuration)
         registration.on_configuration_change = self._configuration.loop.wake
+        registration.on_declared_dead = callers.refuse_all
         self._configuration.loop.start()
         _log.info("host instance %d of %s has started", host_instance, host.name)
 

@@ -71,6 +71,8 @@ class Registration:
         self.subservices: Sequence[Subservice] = ()
         #: Called after a change of the configuration, and when changes may have been missed.
         self.on_configuration_change: Callable[[], None] = lambda: None
+        #: Called after the instance was declared dead and is registered again. Its waiting requests were removed.
+        self.on_declared_dead: Callable[[], None] = lambda: None
         self._pausing = threading.Lock()
         #: True while an operator has stopped the host. Set before the loop starts, then by ``set_stopped``.
         self.is_stopped = False
@@ -196,13 +198,15 @@ class Registration:
                 connection.execute("SET LOCAL lock_timeout = '5s'")
                 connection.execute("SELECT pg_advisory_lock(%s, %s)", (PROCESS_LOCK, self.host_instance))
                 arguments = (self.host_instance, self._host.host_id, socket.gethostname(), os.getpid())
-                connection.execute(statement("queries/register_host_instance_again"), arguments)
+                was_dead = read_value(connection, statement("queries/register_host_instance_again"), *arguments)
             unfinished = [seq for subservice in self.subservices for seq in subservice.unfinished_seqs]
             released = self._queues.release_claims(connection, self.host_instance, unfinished)
             self._listen(connection)
         except BaseException:
             connection.close()
             raise
+        if was_dead:
+            self.on_declared_dead()
         _log.info("host instance %d has its lock again; %d messages were released", self.host_instance, released)
 
     def _listen(self, connection: Connection) -> None:

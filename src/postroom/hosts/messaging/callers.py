@@ -142,6 +142,10 @@ class Callers:
         self._to_remove.append(instance_id)
         self.loop.wake()
 
+    def refuse_all(self) -> None:
+        """Answer all callers: their subscriptions are gone, because this host instance was declared dead."""
+        self._end(list(self._waiting), NoResponse.REFUSED)
+
     def close(self) -> None:
         """Answer all callers: this process ends. Their subscriptions are removed with the host instance."""
         self._end(list(self._waiting), NoResponse.STOPPING)

@@ -365,6 +365,24 @@ def test_a_repeated_key_whose_response_was_lost_is_told(
     assert again.future.result(PATIENCE).missing is NoResponse.LOST
 
 
+def test_callers_are_told_when_their_host_instance_was_declared_dead(
+    box: Box, start_host: StartHost, host: Connection, location: ReceiveLocation
+) -> None:
+    """A host that was cut off from the MessageBox finds its waiting requests removed."""
+    box.add_port("Pricing", PRICING, state="stopped")
+    make_two_way(box, "Pricing")
+    instance = start_host(AnsweringAdapter())
+    caller = open_requests(box, instance).receive(host, location, make_interchange(EU), timeout=PATIENCE)
+    box.connection.execute("DELETE FROM host_instances")
+    box.one("SELECT dead_processes_cleanup('0 seconds')")
+    assert count_waiting(box) == 0
+    box.connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND classid = 7002"
+    )
+    assert caller.future.result(PATIENCE).missing is NoResponse.REFUSED
+    wait_until(lambda: instance.regained_locks == 1)
+
+
 def test_callers_are_told_when_the_host_stops(
     box: Box, start_host: StartHost, host: Connection, location: ReceiveLocation
 ) -> None:
