@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.support.fuzzing import decoders, documents, texts
+from tests.support.fuzzing import assemblers, decoders, documents, texts
 from tests.support.fuzzing.target import Target
 
 #: Each takes a folder for the files of the target.
@@ -14,6 +14,7 @@ TARGETS: Mapping[str, Callable[[Path], Target]] = {
     "xml": lambda _: documents.make_xml_target(),
     "csv": lambda _: documents.make_csv_target(),
     "flat": lambda _: documents.make_flat_target(),
+    "assemblers": lambda _: assemblers.make_assembler_target(),
     "mime": lambda _: decoders.make_mime_target(),
     "smime": decoders.make_smime_target,
     "zip": lambda _: decoders.make_zip_target(),
