@@ -277,7 +277,7 @@ def test_a_location_is_receiving_after_its_workers_have_started(
 
     def is_receiving() -> bool:
         process._check_locations()
-        return location._progress().state is LocationState.RECEIVING
+        return location.get_progress().state is LocationState.RECEIVING
 
     try:
         # Another connection: a transaction does not see how pg_stat_activity changes.

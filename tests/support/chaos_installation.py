@@ -60,7 +60,7 @@ class ChaosInstallation:
 
     def find_pid(self, name: str) -> int:
         """Return the pid of the last process with this name that the supervisor has started, or 0."""
-        lines = [line for line in self.up.output().splitlines() if line.startswith(f"{name} starts as process")]
+        lines = [line for line in self.up.output().splitlines() if f" {name} starts as process" in line]
         return int(lines[-1].split()[-1]) if lines else 0
 
     def count_published(self) -> int:

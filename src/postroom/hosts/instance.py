@@ -8,7 +8,7 @@ import resource
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -29,6 +29,7 @@ from postroom.hosts.messaging.endpoint_manager import EndpointManager
 from postroom.hosts.messaging.open_send_ports import BuildAdapter, OpenSendPorts
 from postroom.hosts.messaging.requests import RequestReceiver
 from postroom.hosts.messaging.responses import ResponseDelivery
+from postroom.hosts.metrics import collect_host_metrics
 from postroom.hosts.registration import LOCK_SOCKET, Registration
 from postroom.hosts.session_watchdog import SessionWatchdog
 from postroom.messagebox.configuration import (
@@ -46,6 +47,9 @@ from postroom.messagebox.jobs import JobSettings, build_jobs, run_due_jobs
 from postroom.messagebox.missing_secrets import find_missing_secrets
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.subscriptions import ServiceSubscriptions
+from postroom.monitoring.load import LoadMetrics
+from postroom.monitoring.metrics import Metric
+from postroom.monitoring.server import MonitoringServer
 from postroom.stop_signals import set_on_stop_signals
 
 _log = logging.getLogger(__name__)
@@ -134,6 +138,7 @@ class HostInstance:
         self._watchdog: SessionWatchdog | None = None
         self._http: HttpLocations | None = None
         self._callers: Callers | None = None
+        self._load: LoadMetrics | None = None
 
     def start(self) -> None:
         """Register and start to work. Raise NotFound, NotAllowed or Unavailable if that is not possible."""
@@ -221,6 +226,7 @@ class HostInstance:
         registration.on_configuration_change = self._configuration.loop.wake
         registration.on_declared_dead = callers.refuse_all
         self._configuration.loop.start()
+        self._load = LoadMetrics(host, open_connection)
         _log.info("host instance %d of %s has started", host_instance, host.name)
 
     def stop(self) -> None:
@@ -237,6 +243,8 @@ class HostInstance:
         if self._http is not None:
             self._http.close(max(1.0, deadline - time.monotonic()))
             self._http = None
+        if self._load is not None:
+            self._load.close()
         if self._callers is not None:
             self._callers.loop.stop()
             self._callers.loop.join(max(1.0, deadline - time.monotonic()))
@@ -282,6 +290,22 @@ class HostInstance:
     def host_instance(self) -> int:
         """The number of the registered instance, or 0."""
         return self._registration.host_instance if self._registration else 0
+
+    def collect_metrics(self) -> Iterator[Metric]:
+        """Yield the metrics of the instance, if it runs."""
+        registration, http, load = self._registration, self._http, self._load
+        if registration is not None and http is not None and load is not None:
+            subservices = [*self._subservices.copy().values()]
+            yield from collect_host_metrics(self._host_name, self.counts, subservices, http, registration)
+            yield from load.collect()
+
+    def find_problems(self) -> list[str]:
+        """Return the reasons why the instance cannot do its work at the moment."""
+        registration, http = self._registration, self._http
+        if registration is None or http is None:
+            return ["The host instance is not running."]
+        lost = [] if registration.has_lock else ["The host instance has lost its lock in the MessageBox."]
+        return lost + http.problems
 
     @property
     def http(self) -> HttpLocations:
@@ -335,6 +359,7 @@ def run_host(
     build_adapter: BuildAdapter = build,
     settings: HostSettings | None = None,
     stop: threading.Event | None = None,
+    monitoring: MonitoringServer | None = None,
 ) -> HostInstance:
     """Run a host instance until SIGTERM, SIGINT or ``stop``. Return the stopped instance.
 
@@ -352,5 +377,7 @@ def run_host(
         settings=settings,
     )
     with set_on_stop_signals(stopping), instance:
+        if monitoring is not None:
+            monitoring.process = instance
         stopping.wait()
     return instance

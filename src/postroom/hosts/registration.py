@@ -40,6 +40,8 @@ from postroom.messagebox.statements import statement
 _log = logging.getLogger(__name__)
 
 _PROBES = 3
+#: A lock counts as confirmed for this time after the heartbeat is due.
+_CONFIRMED_SECONDS = 5.0
 
 #: The host must detect a lost connection before the server ends the session: the host takes 6 s, the server 8 s.
 LOCK_SOCKET = {
@@ -84,6 +86,11 @@ class Registration:
         #: The number of times that the lock was lost and acquired again.
         self.regained_locks = 0
         self.loop = BackgroundLoop("registration", self._step, interrupt=self._interrupt)
+
+    @property
+    def has_lock(self) -> bool:
+        """True if the instance has its lock, and the MessageBox has confirmed it a moment ago."""
+        return self._connection is not None and time.monotonic() < self._heartbeat_at + _CONFIRMED_SECONDS
 
     def register(self) -> int:
         """Insert the row and acquire the lock. Return the number of the instance.

@@ -8,8 +8,9 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,10 +27,13 @@ from postroom.messagebox.running_processes import (
     report_configuration,
 )
 from postroom.messagebox.streams.throttle import Load, read_load
+from postroom.monitoring.load import LoadMetrics
+from postroom.monitoring.metrics import Metric
 from postroom.spark.bulk.row_stream import RunningRowStream
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.intake.intake import find_locations_to_serve
+from postroom.spark.metrics import collect_pipeline_metrics, describe_problem
 from postroom.spark.receive.running_location import RunningLocation
 from postroom.spark.session import has_died, spark_died_error
 from postroom.spark.sinks.running_sinks import Sinks
@@ -56,6 +60,7 @@ class PipelineProcess:
         self._stopping: dict[uuid.UUID, tuple[RunningLocation, threading.Thread]] = {}
         self._sinks = Sinks(session, host, login=login, home=home)
         self._counts: Counter[str] = Counter()
+        self._load = LoadMetrics(host, partial(login.connect, "metrics"))
         self._connection: Connection | None = None
         self._process_id = 0
         #: The routing version of the configuration that was read last.
@@ -81,6 +86,20 @@ class PipelineProcess:
         if not stopping.is_set():
             raise spark_died_error(self._home)
         return self._sum_counts()
+
+    def collect_metrics(self) -> Iterator[Metric]:
+        """Yield the metrics of the process."""
+        running = [*self._running.copy().values(), *(stopping for stopping, _ in self._stopping.copy().values())]
+        yield from collect_pipeline_metrics(self._host.name, running, self._sinks)
+        yield from self._load.collect()
+
+    def find_problems(self) -> list[str]:
+        """Return the reasons why the process cannot do its work at the moment."""
+        if self._connection is None:
+            return ["The MessageBox does not answer."]
+        running = self._running.copy().values()
+        described = [describe_problem(one.location.name, one.get_progress()) for one in running]
+        return [problem for problem in described if problem is not None]
 
     def _sum_counts(self) -> Counter[str]:
         # Adding counters with + would remove the zeros.
@@ -196,6 +215,7 @@ class PipelineProcess:
             thread.join()
         self._remove_stopped()
         self._sinks.stop()
+        self._load.close()
         if self._connection is not None:
             with suppress(PostroomError):
                 deregister_process(self._connection, self._process_id)

@@ -14,6 +14,7 @@ from postroom.errors import MessageBoxUnavailable, PostroomError
 from postroom.frozen_processes import kill_frozen_children
 from postroom.messagebox.configuration import Host, check_login_of_host, find_host, read_receive_locations
 from postroom.messagebox.connection import Login, connect
+from postroom.monitoring.server import MonitoringServer
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.pipeline_once import OnceWatcher, PipelineOnce, stopped_early_error
 from postroom.spark.pipeline_process import PipelineProcess
@@ -42,12 +43,14 @@ def run_pipeline(
     stop: threading.Event | None = None,
     watcher: OnceWatcher | None = None,
     started: SparkSession | None = None,
+    monitoring: MonitoringServer | None = None,
 ) -> Counter[str]:
     """Serve the receive locations and the sinks of a host until SIGTERM or SIGINT, or until ``stop`` is set. With
     ``once``, receive what is there, write what waits, and return. Return the tally, and the number of written messages.
 
     With ``once``, ``watcher`` gets the progress of bulk files and sinks, which is logged otherwise.
     ``as_role`` logs in as the role of the host, if the server trusts that; otherwise the URL names the user.
+    ``monitoring`` shows the metrics of the process, unless it runs ``once``.
     ``started`` is a session that was started in advance, with these settings. It ends with this call.
     Raise NotFound, NotAllowed or Unavailable if it cannot start, and Unavailable if Spark or the MessageBox dies.
     """
@@ -67,7 +70,9 @@ def run_pipeline(
     with set_on_stop_signals(stopping):
         try:
             with _session(home, stopping, host, master=master, settings=settings, started=started) as session:
-                return _run_on_spark(session, host, login, home, once=once, stop=stopping, watcher=watcher)
+                return _run_on_spark(
+                    session, host, login, home, once=once, stop=stopping, watcher=watcher, monitoring=monitoring
+                )
         except Exception as error:
             if isinstance(error, MessageBoxUnavailable):
                 error.hint = "Run it again when the MessageBox answers. It continues where it was; nothing comes twice."
@@ -90,6 +95,7 @@ def _run_on_spark(
     once: bool,
     stop: threading.Event,
     watcher: OnceWatcher | None,
+    monitoring: MonitoringServer | None,
 ) -> Counter[str]:
     where = session.sparkContext.master or ""
     if login.is_local and not is_this_machine(where):
@@ -98,7 +104,10 @@ def _run_on_spark(
     with kill_frozen_children():  # the JVM and the workers
         if once:
             return PipelineOnce(session, host, login=login, home=home).run(stop, watcher)
-        return PipelineProcess(session, host, login=login, home=home).run(stop)
+        process = PipelineProcess(session, host, login=login, home=home)
+        if monitoring is not None:
+            monitoring.process = process
+        return process.run(stop)
 
 
 def start_session(

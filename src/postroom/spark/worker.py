@@ -20,6 +20,7 @@ from __future__ import annotations
 import faulthandler
 import gc
 import logging
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -35,6 +36,7 @@ from postroom.errors import MessageFailure, PostroomError, Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.streams.throttle import Pace
+from postroom.monitoring.logs import LOG_FORMAT_VARIABLE, LogFormat, set_up_logging
 from postroom.time_limit import count_abandoned_threads
 
 _T = TypeVar("_T")
@@ -71,8 +73,8 @@ def get_worker(login: Login) -> Worker:
             return worker
         except PostroomError:
             pass
-    # Workers log to the same place as the driver, where the time is needed.
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    # Workers log to the same place as the driver, so in the same format.
+    set_up_logging(LogFormat(os.environ.get(LOG_FORMAT_VARIABLE, "text")), logging.WARNING)
     for other in list(_workers):
         close_worker(other)
     connection = login.connect("receive")

@@ -96,7 +96,7 @@ class HttpConnection:
         self._workers = workers
         self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.max_head_bytes)
         self._certificate = get_client_certificate(transport.get_extra_info("ssl_object"))
-        self._end_callbacks: list[Callable[[], None]] = []
+        self._end_callbacks: list[Callable[[int | None], None]] = []
         self._is_head_request = False
         self._is_idle = True
         self._is_stopping = False
@@ -207,11 +207,11 @@ class HttpConnection:
             return True
         return False
 
-    def end_request(self) -> None:
-        """Call the callbacks of the request that has ended."""
+    def end_request(self, status: int | None) -> None:
+        """Call the callbacks of the request that has ended with this status, or without a response."""
         callbacks, self._end_callbacks = self._end_callbacks, []
         for callback in callbacks:
-            callback()
+            callback(status)
 
     async def close(self) -> None:
         """Close the connection after everything is sent."""

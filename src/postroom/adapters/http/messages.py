@@ -25,8 +25,8 @@ class Request:
     remote: str
     body: AsyncIterator[bytes]
     certificate: ClientCertificate | None = None
-    end_callbacks: list[Callable[[], None]] = field(default_factory=list)
-    """Called after the response was sent, and if the client disconnects first."""
+    end_callbacks: list[Callable[[int | None], None]] = field(default_factory=list)
+    """Called with the status of the response after it was sent, and with None if the client disconnects first."""
 
     def header(self, name: str) -> str | None:
         """Return a header by its name in lower case. Several values are joined by commas."""

@@ -189,12 +189,17 @@ class HttpServer:
 
     async def _serve_requests(self, connection: HttpConnection, remote: str) -> None:
         while await connection.wait_for_request():
+            status: int | None = None
             try:
                 response = await self._respond(connection, remote)
-                if response is None or not await connection.send(response):
+                if response is None:
                     return
+                has_next = await connection.send(response)
+                status = response.status
             finally:
-                connection.end_request()
+                connection.end_request(status)
+            if not has_next:
+                return
 
     async def _respond(self, connection: HttpConnection, remote: str) -> Response | None:
         """Return the response to the next request, or None if the client has disconnected."""

@@ -8,6 +8,7 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
+from postroom.cli.monitoring_options import MonitoringOptions, monitoring_options
 from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.rendering.output import Format, show_record, show_rows, to_json
 
@@ -27,32 +28,30 @@ def host() -> None:
 
 @host.command()
 @click.argument("name")
+@monitoring_options
 @common_options
 @pass_options
-def run(options: CommandOptions, name: str) -> None:
+def run(options: CommandOptions, name: str, monitoring: MonitoringOptions) -> None:
     """Run an instance of a host until Ctrl-C. Several instances, on one or more machines, share the work.
 
     \b
     Example:
       postroom host run Main --home ./orders-home
     """
-    import logging
-
     from postroom.hosts import run_host
     from postroom.messagebox.configuration import check_login_of_host, find_host
     from postroom.messagebox.connection import connect
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    with options.messagebox() as url:
+    with monitoring.start() as server, options.messagebox() as url:
         with connect(url) as connection:
             host = find_host(connection, name)
             check_login_of_host(connection, host)
         name = host.name
-        click.echo(f"Host {name} is running. Press Ctrl-C to stop it.")
+        monitoring.report(f"Host {name} is running. Press Ctrl-C to stop it.")
         # The URL of an external server names the login. The embedded server trusts every local user.
-        instance = run_host(url, name, options.home.absolute(), as_role=options.database is None)
+        instance = run_host(url, name, options.home.absolute(), as_role=options.database is None, monitoring=server)
         counts = ", ".join(f"{what} {count}" for what, count in sorted(instance.counts.items()))
-        click.echo(f"Host {name} has stopped: {counts or 'nothing to do'}.")
+        monitoring.report(f"Host {name} has stopped: {counts or 'nothing to do'}.")
 
 
 @host.command("list")

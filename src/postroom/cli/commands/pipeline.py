@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import click
 
 from postroom.cli.command_groups import CommandGroup
+from postroom.cli.monitoring_options import MonitoringOptions, monitoring_options
 from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.rendering.output import Format, show_paragraphs, show_rows
 from postroom.cli.spark_options import spark_options
@@ -27,10 +28,17 @@ def pipeline() -> None:
 @spark_options
 @click.option("--once", is_flag=True, help="Receive what is there now, write what waits for sinks, and exit.")
 @click.option("--hold", is_flag=True, hidden=True, help="Start Spark, then wait for a line on the standard input.")
+@monitoring_options
 @common_options
 @pass_options
 def run(
-    options: CommandOptions, host: str, master: str | None, settings: dict[str, str], once: bool, hold: bool
+    options: CommandOptions,
+    host: str,
+    master: str | None,
+    settings: dict[str, str],
+    once: bool,
+    hold: bool,
+    monitoring: MonitoringOptions,
 ) -> None:
     """Run the receive locations and sinks of a host until Ctrl-C.
 
@@ -42,42 +50,46 @@ def run(
     Example:
       postroom pipeline run Main --home ./orders-home --once
     """
-    import logging
+    import os
     import sys
 
     from postroom.cli.rendering.once_progress import show_once_progress
     from postroom.messagebox.configuration import check_login_of_host, find_host
     from postroom.messagebox.connection import connect
+    from postroom.monitoring.logs import LOG_FORMAT_VARIABLE
     from postroom.spark.running_pipeline import run_pipeline, start_session
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    started = None
-    if hold:
-        # 'postroom up' deploys meanwhile. The end of the input without a line is the end of 'up'.
-        click.echo(f"Starting Spark for the receive locations and sinks of {host}.")
-        started = start_session(options.home.absolute(), host, master=master, settings=settings)
-        if not sys.stdin.readline():
-            return
-    with options.messagebox() as url:
-        with connect(url) as connection:
-            served = find_host(connection, host)
-            check_login_of_host(connection, served)
-        host = served.name
-        if not hold:
-            click.echo(f"Starting Spark for the receive locations and sinks of {host}. Press Ctrl-C to stop it.")
-        with show_once_progress() as watcher:
-            counts = run_pipeline(
-                url,
-                host,
-                options.home.absolute(),
-                master=master,
-                settings=settings,
-                once=once,
-                as_role=options.database is None,
-                watcher=watcher,
-                started=started,
-            )
-        click.echo(f"The receive locations and sinks of {host} have stopped: {_format_counts(counts)}.")
+    os.environ[LOG_FORMAT_VARIABLE] = monitoring.log_format  # for the workers of Spark on this machine
+    with monitoring.start() as server:
+        started = None
+        if hold:
+            # 'postroom up' deploys meanwhile. The end of the input without a line is the end of 'up'.
+            monitoring.report(f"Starting Spark for the receive locations and sinks of {host}.")
+            started = start_session(options.home.absolute(), host, master=master, settings=settings)
+            if not sys.stdin.readline():
+                return
+        with options.messagebox() as url:
+            with connect(url) as connection:
+                served = find_host(connection, host)
+                check_login_of_host(connection, served)
+            host = served.name
+            if not hold:
+                text = f"Starting Spark for the receive locations and sinks of {host}. Press Ctrl-C to stop it."
+                monitoring.report(text)
+            with show_once_progress() as watcher:
+                counts = run_pipeline(
+                    url,
+                    host,
+                    options.home.absolute(),
+                    master=master,
+                    settings=settings,
+                    once=once,
+                    as_role=options.database is None,
+                    watcher=watcher,
+                    started=started,
+                    monitoring=server,
+                )
+            monitoring.report(f"The receive locations and sinks of {host} have stopped: {_format_counts(counts)}.")
 
 
 def _format_counts(counts: Mapping[str, int]) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from postroom.cli.connection import describe_stopped_server
+from postroom.cli.monitoring_options import MonitoringOptions, monitoring_options
 from postroom.cli.options import CommandOptions, backlog_option, common_options, pass_options, to_backlog
 from postroom.cli.spark_options import spark_options
 
@@ -15,9 +16,17 @@ from postroom.cli.spark_options import spark_options
 @click.argument("app", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @backlog_option
 @spark_options
+@monitoring_options
 @common_options
 @pass_options
-def up(options: CommandOptions, app: Path, backlog: str | None, master: str | None, settings: dict[str, str]) -> None:
+def up(
+    options: CommandOptions,
+    app: Path,
+    backlog: str | None,
+    master: str | None,
+    settings: dict[str, str],
+    monitoring: MonitoringOptions,
+) -> None:
     """Deploy an application and run it until Ctrl-C: database, pipelines and hosts. Crashed processes are restarted.
 
     \b
@@ -27,21 +36,34 @@ def up(options: CommandOptions, app: Path, backlog: str | None, master: str | No
     import threading
 
     from postroom.application.loading.load import load
-    from postroom.operations.running.supervisor import SparkOptions
+    from postroom.monitoring.logs import LogFormat
+    from postroom.operations.running.metrics import SupervisorMetrics
+    from postroom.operations.running.supervisor import MonitoringSettings, SparkOptions
     from postroom.operations.running.up import deploy_and_supervise
     from postroom.stop_signals import set_on_stop_signals
-
-    def report(what: str) -> None:
-        click.echo(what, err=True)
 
     definition = load(app)
     home = options.home.absolute()
     stop = threading.Event()
-    spark = SparkOptions(master=master, settings=settings)
-    deployed = deploy_and_supervise(
-        definition, home, database=options.database, spark=spark, report=report, backlog=to_backlog(backlog)
-    )
-    with set_on_stop_signals(stop), deployed as supervisor:
-        report(f"{definition.name} is running in {home}. Press Ctrl-C to stop it.")
-        supervisor.run(stop)
-    report(f"Pipelines and hosts have stopped. {describe_stopped_server(options)}".rstrip())
+    report = monitoring.report_event
+    with monitoring.start(is_quiet=True) as server:
+        deployed = deploy_and_supervise(
+            definition,
+            home,
+            database=options.database,
+            spark=SparkOptions(master=master, settings=settings),
+            report=report,
+            backlog=to_backlog(backlog),
+            monitoring=MonitoringSettings(
+                metrics_port=monitoring.metrics_port,
+                metrics_listen=monitoring.metrics_listen,
+                log_format=LogFormat(monitoring.log_format),
+            ),
+        )
+        with set_on_stop_signals(stop), deployed as supervisor:
+            if server is not None:
+                metrics = SupervisorMetrics(supervisor, monitoring.metrics_listen)
+                server.process, server.list_targets = metrics, metrics.list_targets
+            report(f"{definition.name} is running in {home}. Press Ctrl-C to stop it.")
+            supervisor.run(stop)
+        report(f"Pipelines and hosts have stopped. {describe_stopped_server(options)}".rstrip())

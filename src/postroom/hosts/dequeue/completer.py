@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +17,8 @@ from postroom.hosts.dequeue.service import Disposition, Outcome
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.connection import Connect, Connection, LazyConnection, transaction
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Postponement, ScheduledRetry, Suspension
+
+_log = logging.getLogger(__name__)
 
 _BATCH_SIZE = 1000
 _IDLE_SECONDS = 1.0
@@ -66,6 +69,10 @@ class Completer:
             return _IDLE_SECONDS
         self.counts += self._write(_group_by_claim(self._batch))
         finished, self._batch = self._batch, []
+        for claimed, outcome in finished:
+            if isinstance(outcome, Suspension):
+                ids = {"message_id": claimed.message_id, "instance_id": claimed.instance_id}
+                _log.warning("message %s was suspended: %s", claimed.message_id, outcome.code, extra=ids)
         self._buffer.finish([claimed.seq for claimed, _ in finished])
         scheduled = (outcome.delay for _, outcome in finished if isinstance(outcome, ScheduledRetry | Postponement))
         if delays := [delay for delay in scheduled if delay is not None]:

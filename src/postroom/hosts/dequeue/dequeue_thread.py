@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -41,6 +42,8 @@ class DequeueThread:
     ) -> None:
         #: The messages in progress, all of one service.
         self.current: Sequence[ClaimedMessage] = ()
+        #: The number of messages that were handled, and the seconds that it took.
+        self.handled, self.handling_seconds = 0, 0.0
         self._batching = batching
         self._take_more = take_more
         self._take = take
@@ -65,10 +68,13 @@ class DequeueThread:
                 self._handle_batch(self._batching, [claimed, *more])
                 continue
             self.current = (claimed,)
+            started = time.perf_counter()
             try:
                 outcome = handle(claimed, self._connections)
             except Exception as error:
                 outcome = _retry_after_defect(claimed, error)
+            self.handling_seconds += time.perf_counter() - started
+            self.handled += 1
             self.current = ()
             store(claimed, outcome)
             hand_over(claimed)
@@ -82,11 +88,15 @@ class DequeueThread:
 
     def _handle_batch(self, batching: BatchingService, batch: Sequence[ClaimedMessage]) -> None:
         self.current = batch
+        started = time.perf_counter()
         outcomes: Sequence[Outcome]
         try:
             outcomes = batching.handle_batch(batch, self._connections)
         except Exception as error:
             outcomes = [_retry_after_defect(claimed, error) for claimed in batch]
+        # All messages of a batch take as long as the batch.
+        self.handling_seconds += (time.perf_counter() - started) * len(batch)
+        self.handled += len(batch)
         self.current = ()
         for claimed, outcome in zip(batch, outcomes, strict=True):
             self._completer.store(claimed, outcome)
@@ -95,7 +105,12 @@ class DequeueThread:
 def _retry_after_defect(claimed: ClaimedMessage, error: Exception) -> ScheduledRetry:
     """Log the error, and return a retry with a growing delay. An exception that a service lets through is a defect of
     the service, so an immediate retry would fail again."""
-    _log.error("message %s could not be handled and will be retried", claimed.message_id, exc_info=error)
+    _log.error(
+        "message %s could not be handled and will be retried",
+        claimed.message_id,
+        exc_info=error,
+        extra={"message_id": claimed.message_id, "instance_id": claimed.instance_id},
+    )
     return ScheduledRetry(
         delay=timedelta(seconds=_BACKOFF.delay(claimed.attempt + 1)),
         code="UNEXPECTED",

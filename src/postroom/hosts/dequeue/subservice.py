@@ -129,6 +129,12 @@ class Subservice:
         """The number of messages by outcome since the start."""
         return self._completer.counts.copy()
 
+    @property
+    def handling_time(self) -> tuple[int, float]:
+        """The number of messages that were handled since the start, and the sum of the seconds that each took."""
+        threads = (*self._threads, *self._watcher.started_threads)
+        return sum(thread.handled for thread in threads), sum(thread.handling_seconds for thread in threads)
+
     def stop(self, deadline: float) -> None:
         """Stop claiming, and wait until the messages in progress are finished, at most until the deadline."""
         self.poller.stop()

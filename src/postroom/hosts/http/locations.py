@@ -13,7 +13,7 @@ from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.adapters.http.server import HttpServer
 from postroom.adapters.http.tls import TlsFiles
 from postroom.errors import DefinitionError
-from postroom.hosts.http.requests import HttpRequests, Locations
+from postroom.hosts.http.requests import HttpRequests, Locations, RequestCounts
 from postroom.hosts.http.shared_connections import SharedConnections
 from postroom.hosts.http.two_way import TwoWayRequests
 from postroom.hosts.messaging.requests import RequestReceiver
@@ -70,6 +70,7 @@ class HttpLocations:
         self._two_way = TwoWayRequests(self._connections, receiver)
         self._event_loop = EventLoopThread()
         self._workers = WorkerPool(threads=_CONNECTIONS, max_waiting=_MAX_WAITING_CALLS)
+        self.counts = RequestCounts()
         self._open: dict[Listener, _OpenListener] = {}
         self._problems: dict[Listener | str, str] = {}
 
@@ -85,6 +86,16 @@ class HttpLocations:
     def ports(self) -> list[int]:
         """The ports that the host listens on now."""
         return sorted(opened.server.port for opened in self._open.values())
+
+    @property
+    def connections(self) -> dict[int, int]:
+        """The number of open connections of each port."""
+        return {opened.server.port: opened.server.connections for opened in list(self._open.values())}
+
+    @property
+    def problems(self) -> list[str]:
+        """The problems that keep the host from serving its locations."""
+        return list(self._problems.values())
 
     def serve(self, deployed: list[ReceiveLocation]) -> bool:
         """Serve these locations from now on. Return False if a port cannot be opened now."""
@@ -115,7 +126,7 @@ class HttpLocations:
         return self._open.keys() == listeners.keys()
 
     def _listen(self, listener: Listener, locations: Locations) -> None:
-        requests = HttpRequests(self._connections, self._throttle, self._workers, self._two_way)
+        requests = HttpRequests(self._connections, self._throttle, self._workers, self._two_way, self.counts)
         requests.locations = locations
         try:
             # The versions first: a file that changes now is read again at the next poll.

@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import logging
 import math
+import time
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Mapping
@@ -54,6 +55,28 @@ _PASSWORD_CHECKS_AT_ONCE = 2
 Locations = Mapping[str, ReceiveLocation]
 
 
+class RequestCounts:
+    """Counts the requests of a host by location and status, and adds up their seconds. The event loop writes it."""
+
+    def __init__(self) -> None:
+        self.by_status: Counter[tuple[str, str]] = Counter()
+        self.seconds: Counter[str] = Counter()
+        #: The number of requests in progress by location.
+        self.in_progress: Counter[str] = Counter()
+
+    def count(self, request: Request, location: str) -> None:
+        """Count a request when it ends."""
+        started = time.perf_counter()
+        self.in_progress[location] += 1
+
+        def end(status: int | None) -> None:
+            self.in_progress[location] -= 1
+            self.by_status[location, "disconnected" if status is None else str(status)] += 1
+            self.seconds[location] += time.perf_counter() - started  # type: ignore[assignment]
+
+        request.end_callbacks.append(end)
+
+
 class HttpRequests:
     """Handles requests for the locations of one listener.
 
@@ -66,6 +89,7 @@ class HttpRequests:
         throttle: ThrottleWatch,
         workers: WorkerPool,
         two_way: TwoWayRequests,
+        counts: RequestCounts,
         *,
         clock: Clock = system_clock,
     ) -> None:
@@ -74,6 +98,7 @@ class HttpRequests:
         self._clock = clock
         self._throttle = throttle
         self._workers = workers
+        self._counts = counts
         self._passwords = PasswordCheck()
         # A request that waits for the check of its password holds no thread.
         self._password_checks = asyncio.Semaphore(_PASSWORD_CHECKS_AT_ONCE)
@@ -82,6 +107,7 @@ class HttpRequests:
 
     async def __call__(self, request: Request) -> Response | Awaitable[Response]:
         location = self.locations.get(request.path)
+        self._counts.count(request, "" if location is None else location.name)
         if location is None:
             return build_error_response(404, f"There is no receive location at {request.path}.")
         if request.method != "POST":
@@ -135,7 +161,7 @@ class HttpRequests:
         if self._party_requests[sender.party] >= limit:
             return False
 
-        def uncount() -> None:
+        def uncount(_: int | None) -> None:
             self._party_requests[sender.party] -= 1
             if not self._party_requests[sender.party]:
                 del self._party_requests[sender.party]

@@ -129,7 +129,11 @@ class MessagingFailures:
         except Exception as error:
             if is_environment_error(error):
                 return _retry_after_environment_error(error)
-            _log.exception("the failure of instance %s could not be published", claimed.instance_id)
+            _log.exception(
+                "the failure of instance %s could not be published",
+                claimed.instance_id,
+                extra={"message_id": claimed.message_id, "instance_id": claimed.instance_id},
+            )
             return suspension
 
 

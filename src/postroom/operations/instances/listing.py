@@ -225,6 +225,12 @@ def count_queues(connection: Connection) -> list[QueueCount]:
     ]
 
 
+def count_suspended(connection: Connection) -> dict[tuple[str, str], int]:
+    """Count the suspended instances by service and error code. The name of the service is empty if it has none."""
+    rows = connection.execute(statement("queries/count_suspended"))
+    return {(service, code): count for service, code, count in rows}
+
+
 def check_names(connection: Connection, query: InstanceQuery) -> None:
     """Raise NotFound if the host, port or error code of the query does not exist.
 

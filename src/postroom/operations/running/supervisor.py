@@ -26,12 +26,15 @@ from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.embedded.postmaster import Guard
 from postroom.messagebox.streams.location_progress import LocationState
+from postroom.monitoring.logs import LogFormat
+from postroom.monitoring.server import LOOPBACK
+from postroom.operations.instances.listing import count_suspended
 from postroom.operations.ports.receive_locations import describe_running_locations
 from postroom.spark.settings import add_bulk_settings
 
 _POLL_SECONDS = 0.2
 _POLL_HOSTS_SECONDS = 5.0
-_POLL_LOCATIONS_SECONDS = 1.0
+_REPORT_SECONDS = 1.0
 _STOP_SECONDS = 30.0
 _BACKOFF = Backoff(first=1.0, longest=30.0)
 #: A process that ran this long before it ended is restarted at once.
@@ -56,6 +59,32 @@ class SparkOptions:
         return master + [word for key, value in self.settings.items() for word in ("--conf", f"{key}={value}")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class MonitoringSettings:
+    """How the processes are monitored. They use the ports after ``metrics_port``, which is the supervisor's own."""
+
+    metrics_port: int | None = None
+    metrics_listen: str = LOOPBACK
+    log_format: LogFormat = LogFormat.TEXT
+
+    def as_arguments(self, port: int | None) -> list[str]:
+        """Return the options of `postroom host run` and `postroom pipeline run`."""
+        log_format = [] if self.log_format is LogFormat.TEXT else ["--log-format", self.log_format.value]
+        if port is None:
+            return log_format
+        return [*log_format, "--metrics-port", str(port), "--metrics-listen", self.metrics_listen]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessState:
+    """A supervised process. ``starts`` is the number of its starts."""
+
+    name: str
+    is_running: bool
+    starts: int
+    metrics_port: int | None
+
+
 @dataclass
 class _Child:
     """One supervised process."""
@@ -67,6 +96,8 @@ class _Child:
     process: subprocess.Popen[bytes] | None = None
     guard: Guard | None = None
     started: float = 0.0
+    starts: int = 0
+    metrics_port: int | None = None
     failures: int = 0
     not_before: float = field(default=0.0)
 
@@ -86,6 +117,7 @@ class _Child:
             )
         self.guard = Guard(self.process.pid)
         self.started = time.monotonic()
+        self.starts += 1
 
     def release(self) -> None:
         """Let a process continue that is held."""
@@ -136,18 +168,22 @@ class Supervisor:
         *,
         server: EmbeddedServer | None = None,
         spark: SparkOptions | None = None,
+        monitoring: MonitoringSettings | None = None,
         report: Report = _log.info,
     ) -> None:
         self._url = url
         self._home = home
         self._server = server
         self._spark = spark or SparkOptions()
+        self._monitoring = monitoring or MonitoringSettings()
         self._report = report
         self._children: list[_Child] = []
         self._frozen = FrozenProcesses()
         self._next_host_poll = 0.0
-        self._next_location_poll = 0.0
+        self._next_report = 0.0
         self._reported: dict[str, LocationState] = {}
+        self._next_suspended_count = 0.0
+        self._suspended: dict[tuple[str, str], int] | None = None
 
     @property
     def url(self) -> str:
@@ -160,9 +196,8 @@ class Supervisor:
         """Start Spark for hosts that are not deployed yet, with the settings for bulk files if the value is True. The
         processes continue when the supervisor runs."""
         for host, reads_rows in hosts.items():
-            child = self._build_child("pipeline", host, reads_rows=reads_rows)
+            self._add(child := self._build_child("pipeline", host, reads_rows=reads_rows))
             child.start(held=True)
-            self._children.append(child)
 
     def run(self, stop: threading.Event) -> None:
         """Supervise until ``stop`` is set, then stop all processes in order."""
@@ -177,7 +212,7 @@ class Supervisor:
                     self._report(f"Process {pid} was frozen and has been killed")
                 for child in self._children:
                     self._supervise(child)
-                self._report_locations()
+                self._report_changes()
                 stop.wait(_POLL_SECONDS)
         finally:
             self._report("Stopping: pipelines, then hosts" + (", then PostgreSQL" if self._server is not None else ""))
@@ -187,6 +222,24 @@ class Supervisor:
         """Return the ids of the running processes by name."""
         return {child.name: child.process.pid for child in self._children if child.process is not None}
 
+    @property
+    def has_database(self) -> bool:
+        """True if the embedded server runs, or if the database is not supervised."""
+        return self._server is None or self._server.pid is not None
+
+    @property
+    def processes(self) -> list[ProcessState]:
+        """The supervised processes."""
+        return [
+            ProcessState(
+                name=child.name,
+                is_running=child.process is not None,
+                starts=child.starts,
+                metrics_port=child.metrics_port,
+            )
+            for child in self._children.copy()
+        ]
+
     def _add_children(self) -> None:
         """Add the processes of hosts, and of their first locations and sinks, that were applied in the meantime."""
         if time.monotonic() < self._next_host_poll:
@@ -194,9 +247,17 @@ class Supervisor:
         self._next_host_poll = time.monotonic() + _POLL_HOSTS_SECONDS
         known = {child.name.lower() for child in self._children}
         try:
-            self._children += [child for child in self._read_children() if child.name.lower() not in known]
+            for child in self._read_children():
+                if child.name.lower() not in known:
+                    self._add(child)
         except Unavailable as error:
             self._report(f"The MessageBox does not answer: {str(error).splitlines()[0]}")
+
+    def _add(self, child: _Child) -> None:
+        if self._monitoring.metrics_port is not None:
+            child.metrics_port = self._monitoring.metrics_port + len(self._children) + 1
+        child.command = [*child.command, *self._monitoring.as_arguments(child.metrics_port)]
+        self._children.append(child)
 
     def _read_children(self) -> list[_Child]:
         with connect(self.url, application_name="postroom up") as connection:
@@ -223,20 +284,40 @@ class Supervisor:
             log=self._home / ".postroom" / "logs" / f"{kind}-{host.lower()}.log",
         )
 
-    def _report_locations(self) -> None:
-        """Report when a location starts to receive. This is after its process starts, because Spark has to start."""
-        if time.monotonic() < self._next_location_poll:
+    def _report_changes(self) -> None:
+        """Report when a location starts to receive, when it stops, and new suspended messages."""
+        now = time.monotonic()
+        if now < self._next_report:
             return
-        self._next_location_poll = time.monotonic() + _POLL_LOCATIONS_SECONDS
+        self._next_report = now + _REPORT_SECONDS
         try:
             with connect(self.url, application_name="postroom up") as connection:
-                described = describe_running_locations(connection)
+                self._report_locations(describe_running_locations(connection))
+                if now >= self._next_suspended_count:
+                    self._report_suspended(count_suspended(connection))
+                    # The count reads all suspended messages, so it may take 5 % of the time.
+                    self._next_suspended_count = now + 20 * (time.monotonic() - now)
         except Unavailable:
             return  # _add_children reports it
+
+    def _report_locations(self, described: Mapping[str, tuple[LocationState, str]]) -> None:
+        # A location starts to receive after its process has started, because Spark has to start.
         for name, (state, description) in sorted(described.items()):
             if self._reported.get(name) is not state:
                 self._report(f"{name}: {description}")
+        for name in sorted(self._reported.keys() - described.keys()):
+            self._report(f"{name}: no longer receiving")
         self._reported = {name: state for name, (state, _) in described.items()}
+
+    def _report_suspended(self, counts: dict[tuple[str, str], int]) -> None:
+        before, self._suspended = self._suspended, counts
+        if before is None:
+            return  # suspended before this process has started
+        for (service, code), count in sorted(counts.items()):
+            new = count - before.get((service, code), 0)
+            if new > 0:
+                what = "message was" if new == 1 else "messages were"
+                self._report(f"{service or 'Without a port'}: {new:,} {what} suspended ({code})")
 
     def _supervise_server(self) -> None:
         if self._server is not None and self._server.pid is None:

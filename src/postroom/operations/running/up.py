@@ -16,7 +16,7 @@ from postroom.messagebox.migrate import migrate
 from postroom.operations.deployment.apply import apply
 from postroom.operations.deployment.backlog import Backlog, settle_backlogs
 from postroom.operations.ports.receive_locations import create_watched_folders
-from postroom.operations.running.supervisor import Report, SparkOptions, Supervisor
+from postroom.operations.running.supervisor import MonitoringSettings, Report, SparkOptions, Supervisor
 
 
 @contextmanager
@@ -28,12 +28,13 @@ def deploy_and_supervise(
     spark: SparkOptions,
     report: Report,
     backlog: Backlog | None = None,
+    monitoring: MonitoringSettings | None = None,
 ) -> Iterator[Supervisor]:
     """Apply the application to its MessageBox and yield a supervisor that is ready to run. Spark starts meanwhile: it
     takes longer than the database."""
     with lock_home(home):
         server = EmbeddedServer(server_folder(home)) if database is None else None
-        supervisor = Supervisor(database, home, server=server, spark=spark, report=report)
+        supervisor = Supervisor(database, home, server=server, spark=spark, monitoring=monitoring, report=report)
         try:
             supervisor.start_pipelines(_find_pipelines(definition))
             if server is not None:

@@ -90,10 +90,10 @@ class RunningBulkLocation(RunningLocation):
     def _is_publishing(self) -> bool:
         return not self._files.stopped_by
 
-    def _progress(self) -> LocationProgress:
+    def get_progress(self) -> LocationProgress:
         """Return the progress in bytes of finished splits. A running job may have published more rows than the finished
         jobs have counted."""
-        known = replace(super()._progress(), remaining_unit="bytes", remaining=0)
+        known = replace(super().get_progress(), remaining_unit="bytes", remaining=0)
         progress = self._last_progress
         if progress is None:
             return known

@@ -62,6 +62,8 @@ class RunningLocation:
         self.location = location
         #: The tally since the start.
         self.counts: Counter[str] = Counter()
+        #: The number of batches of Spark that have ended.
+        self.batches = 0
         #: None while receiving is not throttled.
         self.throttle: Throttle | None = None
         self._session = session
@@ -203,6 +205,7 @@ class RunningLocation:
         for progress in self._query.recentProgress:
             if progress.batchId > self._last_batch_id and progress.observedMetrics:
                 self._last_batch_id = progress.batchId
+                self.batches += 1
                 tally = progress.observedMetrics[TALLY_METRIC]
                 done = {name: int(tally[name] or 0) for name in TALLY_COLUMNS}
                 self.counts.update(done)
@@ -236,14 +239,14 @@ class RunningLocation:
             raise  # the failure cannot be reported over this connection
         except Exception as error:
             self._intake_failure = f"the intake failed: {format_reason(error)}"
-            self._report.store(connection, self._progress())
+            self._report.store(connection, self.get_progress())
             raise
         self._intake_failure = None
         if not scan.active:
             self._is_served_here.clear()
             return _STANDBY_SECONDS
         self._is_served_here.set()
-        self._report.store(connection, self._progress())
+        self._report.store(connection, self.get_progress())
         return max(self._intake.next_scan_in(_SCAN_INTERVAL).total_seconds(), _MIN_WAIT_SECONDS)
 
     def _stop_intake(self) -> None:
@@ -257,7 +260,8 @@ class RunningLocation:
         self._intake_connection.close()
         self._intake_stopped.set()
 
-    def _progress(self) -> LocationProgress:
+    def get_progress(self) -> LocationProgress:
+        """Return the state of the location, and what it has received since its start."""
         state, reason = LocationState.RECEIVING if self._is_warm else LocationState.STARTING, None
         throttle = self.throttle
         if throttle is not None:

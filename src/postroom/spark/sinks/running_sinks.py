@@ -59,6 +59,9 @@ class Sinks:
     def __init__(self, session: SparkSession, host: Host, *, login: Login, home: Path) -> None:
         #: The number of messages that were written since the start.
         self.counts: Counter[str] = Counter()
+        #: The batches and messages that were written since the start, by the name of the sink.
+        self.batches: Counter[str] = Counter()
+        self.written: Counter[str] = Counter()
         self._login = login
         self._writer = SparkWriter(session, home)
         self._drain = Drain(self._writer, host, login=login, home=home)
@@ -187,8 +190,11 @@ class Sinks:
             return False
         if drained.searching:
             return True
+        name = port.name if port else str(port_id)
         self.counts["written"] += drained.written
-        _log.info("%s: %d messages written", port.name if port else port_id, drained.written)
+        self.batches[name] += drained.failure is None
+        self.written[name] += drained.written
+        _log.info("%s: %d messages written", name, drained.written)
         sink = port.adapter if port else None
         interval, batch_size = (sink.interval, sink.max_messages) if isinstance(sink, AnySink) else (0.0, 0)
         if drained.failure is not None:

@@ -231,7 +231,13 @@ class SinkTask:
     def suspend_or_route(self, connection: Connection, claimed: ClaimedMessage, failure: MessageFailure) -> None:
         """Remove a message from the batch: suspend it, or publish an error message if the port routes failures. Raise
         ClaimLost if the batch was taken over, because the other attempt may have written the message."""
-        _log.warning("%s: message %s cannot be written: %s", self.port.name, claimed.message_id, failure.what)
+        _log.warning(
+            "%s: message %s cannot be written: %s",
+            self.port.name,
+            claimed.message_id,
+            failure.what,
+            extra={"message_id": claimed.message_id, "instance_id": claimed.instance_id},
+        )
         transaction(connection, lambda connection: self._remove(connection, claimed, failure))
 
     def _remove(self, connection: Connection, claimed: ClaimedMessage, failure: MessageFailure) -> None:

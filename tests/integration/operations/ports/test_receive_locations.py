@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+from postroom.message import Message
 from postroom.messagebox.connection import connect
 from postroom.messagebox.running_processes import ProcessKind, register_process
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
@@ -17,7 +18,7 @@ from postroom.operations.ports.receive_locations import (
 )
 from postroom.operations.running.supervisor import Supervisor
 from postroom.spark.intake.file_claimer import FileClaimer
-from tests.support.box import Box
+from tests.support.box import Box, Region
 from tests.support.file_location import add_file_location
 from tests.support.inbox_location import add_inbox_location
 from tests.support.two_way import make_location_two_way
@@ -70,8 +71,14 @@ def test_an_invalid_location_does_not_prevent_other_folders(box: Box, tmp_path: 
     assert problem.startswith("The stored definition of the receive location 'broken' cannot be read.")
 
 
+class ReportingSupervisor(Supervisor):
+    """A supervisor that starts no processes. Its reports come from the database."""
+
+    def _read_children(self):  # type: ignore[no-untyped-def]
+        return []
+
+
 def test_the_supervisor_reports_state_changes_of_locations(box: Box, tmp_path: Path) -> None:
-    """The supervisor starts no processes here: its reports come from the database."""
     location = add_file_location(box, tmp_path / "in")
     of, report = location.location_id, LocationReport()
     stop = threading.Event()
@@ -79,18 +86,43 @@ def test_the_supervisor_reports_state_changes_of_locations(box: Box, tmp_path: P
 
     def add_line(what: str) -> None:
         lines.append(what)
-        if "receiving" in what:
+        if "no longer" in what:
+            stop.set()
+        elif "receiving" in what:
             report.store(connection, LocationProgress(location_id=of, state=LocationState.FAILING, reason="No room."))
         elif "room" in what:
-            stop.set()
-
-    class ReportingSupervisor(Supervisor):
-        def _read_children(self):  # type: ignore[no-untyped-def]
-            return []
+            report.delete(connection, of)
 
     with connect(box.url) as connection:
         FileClaimer(connection, location, tmp_path).scan()
         assert describe_running_locations(box.connection) == {}  # it only starts
         report.store(connection, LocationProgress(location_id=of))
         ReportingSupervisor(box.url, tmp_path, report=add_line).run(stop)
-    assert lines == [f"drop: receiving {location.uri}", "drop: No room.", "Stopping: pipelines, then hosts"]
+    assert lines == [
+        f"drop: receiving {location.uri}",
+        "drop: No room.",
+        "drop: no longer receiving",
+        "Stopping: pipelines, then hosts",
+    ]
+
+
+def test_the_supervisor_reports_new_suspended_messages(box: Box, tmp_path: Path) -> None:
+    box.add_port("Stopped", "exists(Region)", state="stopped")
+    stop, lines = threading.Event(), list[str]()
+
+    def publish(count: int) -> None:
+        box.agent().publish([Message.of(b"x", promoted={Region: "EU"}) for _ in range(count)])
+
+    class PublishingSupervisor(ReportingSupervisor):
+        def _report_suspended(self, counts: dict[tuple[str, str], int]) -> None:
+            super()._report_suspended(counts)
+            if not lines:
+                publish(2)
+
+    def add_line(what: str) -> None:
+        lines.append(what)
+        stop.set()
+
+    publish(1)  # suspended before the supervisor has started
+    PublishingSupervisor(box.url, tmp_path, report=add_line).run(stop)
+    assert lines[0] == "Stopped: 2 messages were suspended (PORT_STOPPED)"

@@ -329,11 +329,11 @@ def test_a_bulk_location_reports_all_rows_that_its_jobs_have_counted(box: Box, l
     running = RunningBulkLocation(NO_SESSION, location, login=login, home=tmp_path)
     seen = BulkProgress(location="bulk", rows=90, bad=0, rate=5.0, files_left=1, bytes_left=7, bytes_total=70)
     running._last_progress, running._files.is_busy = seen, True
-    assert (running._progress().rows, running._progress().remaining) == (90, 7)
+    assert (running.get_progress().rows, running.get_progress().remaining) == (90, 7)
     # The last part of the file was not in any progress.
     running._files.counts["published"] = 100
     running._files.is_busy = False
-    assert (running._progress().rows, running._progress().remaining) == (100, 0)
+    assert (running.get_progress().rows, running.get_progress().remaining) == (100, 0)
 
 
 def test_once_reports_its_progress(box: Box, login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

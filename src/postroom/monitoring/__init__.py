@@ -1,0 +1,1 @@
+"""Monitoring of the processes of Postroom: metrics, health checks and logs."""

@@ -1,0 +1,56 @@
+"""The log of a process: lines of text, or JSON objects for programs that collect logs.
+
+    set_up_logging(LogFormat.JSON)
+    _log.warning("message %s was suspended", message_id, extra={"message_id": message_id})
+
+A JSON object has ``time``, ``level``, ``logger`` and ``message``, and the ids that ``extra`` gives: ``message_id``,
+``interchange_id`` and ``instance_id``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+from enum import Enum
+
+#: The environment variable with the format of the log.
+LOG_FORMAT_VARIABLE = "POSTROOM_LOG_FORMAT"
+
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_IDS = ("message_id", "interchange_id", "instance_id")
+
+
+class LogFormat(Enum):
+    """The format of a log."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def set_up_logging(log_format: LogFormat, level: int = logging.INFO) -> None:
+    """Log to the standard error output, from this level on, unless the log was set up before."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else logging.Formatter(_TEXT))
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+def format_time(timestamp: float) -> str:
+    """Return a time in UTC with milliseconds, such as 2026-06-01T12:00:00.000Z."""
+    return datetime.fromtimestamp(timestamp, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def format_entry(timestamp: float, level: str, logger: str, message: str, **others: str) -> str:
+    """Return a JSON object on one line."""
+    entry = {"time": format_time(timestamp), "level": level, "logger": logger, "message": message, **others}
+    return json.dumps(entry, ensure_ascii=False)
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats each record as a JSON object on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        others = {name: str(value) for name in _IDS if (value := getattr(record, name, None)) is not None}
+        if record.exc_info:
+            others["exception"] = self.formatException(record.exc_info)
+        return format_entry(record.created, record.levelname, record.name, record.getMessage(), **others)

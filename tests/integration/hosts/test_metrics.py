@@ -1,0 +1,114 @@
+"""The metrics and the readiness of a host instance."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from postroom import Throttling, adapters
+from postroom.adapters import Attempt
+from postroom.errors import DeliveryFailure
+from postroom.hosts.instance import HostInstance, HostSettings
+from postroom.message import Message
+from postroom.messagebox.streams.throttle import store_thresholds
+from postroom.monitoring.logs import JsonFormatter
+from postroom.monitoring.metrics import format_metrics
+from postroom.system_properties import BTS
+from tests.integration.hosts.conftest import StartHost
+from tests.integration.hosts.http.test_receive import send_request
+from tests.support.box import Box, Region
+from tests.support.inbox_location import add_inbox_location
+from tests.support.recording_adapter import RecordingAdapter
+from tests.support.simulated_load import set_load
+from tests.support.waiting import wait_until
+
+
+def read_metrics(instance: HostInstance) -> dict[tuple[str, ...], float]:
+    """Return the samples of Postroom: the name, then the values of the labels."""
+    text, _ = format_metrics(instance.collect_metrics(), "")
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+        if sample.name.startswith("postroom_")
+    }
+
+
+def start(box: Box, tmp_path: Path) -> HostInstance:
+    return HostInstance(box.url, "Default", tmp_path, as_role=True, settings=HostSettings(runs_jobs=False))
+
+
+def test_deliveries_and_requests_are_counted(box: Box, tmp_path: Path) -> None:
+    add_inbox_location(box, adapter=adapters.HttpReceive("/orders", port=0), name="web")
+    with start(box, tmp_path) as instance:
+        wait_until(lambda: instance.http.ports, what="an open port")
+        assert send_request(instance.http)[0].status == 202
+        assert send_request(instance.http, path="/other")[0].status == 404
+        wait_until(
+            lambda: read_metrics(instance).get(("postroom_http_requests_total", "Default", "", "404")) == 1,
+            what="both requests in the metrics",
+        )
+        found = read_metrics(instance)
+        assert found["postroom_http_requests_total", "Default", "web", "202"] == 1
+        assert found["postroom_http_request_seconds_count", "Default", "web"] == 1
+        assert found["postroom_http_request_seconds_sum", "Default", "web"] > 0
+        assert found["postroom_http_requests_in_progress", "Default", "web"] == 0
+        assert found["postroom_messages_in_progress", "Default"] == 0
+        assert found["postroom_messagebox_up",] == 1
+        assert found["postroom_throttle_severity", "Default"] == 0
+    assert read_metrics(instance) == {}
+
+
+def test_messages_are_counted_by_outcome(box: Box, start_host: StartHost, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(message: Message, attempt: Attempt) -> None:
+        if message.context[BTS.SPName] == "Broken":
+            raise DeliveryFailure("No.")
+
+    box.add_port("Works", "exists(Region)")
+    box.add_port("Broken", "exists(Region)", retry_count=0)
+    instance = start_host(RecordingAdapter(fail))
+    box.agent().publish([Message.of(b"x", promoted={Region: "EU"})])
+    expected = {
+        ("postroom_messages_total", "Default", "completed"): 1,
+        ("postroom_messages_total", "Default", "suspended"): 1,
+        ("postroom_delivery_seconds_count", "Default"): 2,
+        ("postroom_messages_in_progress", "Default"): 0,
+    }
+    wait_until(lambda: expected.items() <= read_metrics(instance).items(), what="both outcomes in the metrics")
+    [(message_id, instance_id)] = box.connection.execute("SELECT message_id, instance_id FROM suspended_queue")
+    wait_until(lambda: [one for one in caplog.records if "was suspended" in one.message], what="a line in the log")
+    [record] = [one for one in caplog.records if "was suspended" in one.message]
+    entry = json.loads(JsonFormatter().format(record))
+    assert (entry["message_id"], entry["instance_id"]) == (str(message_id), str(instance_id))
+    assert entry["message"] == f"message {message_id} was suspended: DELIVERY"
+
+
+def test_throttling_is_a_metric(box: Box, tmp_path: Path) -> None:
+    store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=40))
+    set_load(box, queued=15)
+    with start(box, tmp_path) as instance:
+        found = read_metrics(instance)
+        assert found["postroom_messagebox_queued_messages",] == 15
+        assert found["postroom_throttle_severity", "Default"] == pytest.approx(0.5)
+        assert found["postroom_throttle_delay_seconds", "Default"] == pytest.approx(20)
+
+
+def test_an_instance_is_ready_while_it_has_its_lock(box: Box, tmp_path: Path) -> None:
+    instance = start(box, tmp_path)
+    assert instance.find_problems() == ["The host instance is not running."]
+    with instance:
+        wait_until(lambda: not instance.find_problems(), what="a ready instance")
+    assert instance.find_problems() == ["The host instance is not running."]
+
+
+def test_an_instance_whose_port_is_in_use_is_not_ready(box: Box, tmp_path: Path) -> None:
+    with start(box, tmp_path) as first:
+        add_inbox_location(box, adapter=adapters.HttpReceive("/orders", port=0), name=f"web-{uuid.uuid4()}")
+        wait_until(lambda: first.http.ports, what="an open port")
+        taken = adapters.HttpReceive("/taken", port=first.http.ports[0])
+        add_inbox_location(box, adapter=taken, name="taken")
+        wait_until(lambda: "cannot listen on" in "".join(first.find_problems()), what="a problem")
