@@ -286,7 +286,13 @@ def test_a_location_is_receiving_after_its_workers_have_started(
             blocking.execute("LOCK TABLE routing_version")
             wait_until(workers_are_blocked, what="workers that wait for the subscriptions")
             assert not is_receiving()
+            assert process.find_problems() == ["drop is starting."]
         wait_until(is_receiving, what="the location to receive")
+        assert process.find_problems() == []
+        metrics = {metric.name: metric.values for metric in process.collect_metrics()}
+        assert metrics["postroom_location_state"]["Default", "drop", "receiving"] == 1
+        assert metrics["postroom_received"]["Default", "drop", "published"] == 0
+        assert metrics["postroom_messagebox_up"][()] == 1
     finally:
         process._stop_all()
 
