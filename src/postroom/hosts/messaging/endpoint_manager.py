@@ -26,13 +26,12 @@ from postroom.message import Message
 from postroom.messagebox.configuration import Host, SendPort, read_removed_name
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Postponement, Suspension
-from postroom.messagebox.storage.copy_rows import QueueTask
+from postroom.messagebox.storage.copy_rows import DELIVERIES, QueueTask
 from postroom.messagebox.storage.stored_messages import build_message
 from postroom.system_properties import BTS
 
 _log = logging.getLogger(__name__)
 
-_DELIVERIES = (QueueTask.DELIVER, QueueTask.DELIVER_IN_ORDER)
 _ACK_REQUIRED = BTS.AckRequired.key
 
 
@@ -61,14 +60,14 @@ class EndpointManager:
 
     def prepare(self, connection: Connection, claimed: Sequence[ClaimedMessage]) -> None:
         services = {
-            message.service for message in claimed if message.task in _DELIVERIES and message.service is not None
+            message.service for message in claimed if message.task in DELIVERIES and message.service is not None
         }
         self._ports.refresh(connection, claimed[0].routing_version, services)
         if guarded := self._ports.find_guarded(services):
             self._circuits.refresh(connection, guarded)
 
     def handle(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
-        if claimed.task in _DELIVERIES:
+        if claimed.task in DELIVERIES:
             return self._deliver(claimed, connections)
         if claimed.task == QueueTask.JOIN_INSTANCE:
             return self._responses.deliver(claimed, connections)

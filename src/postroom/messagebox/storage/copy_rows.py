@@ -65,6 +65,10 @@ class QueueTask(IntEnum):
     DELIVER_IN_ORDER = 6
 
 
+#: The tasks of messages for send ports.
+DELIVERIES = (QueueTask.DELIVER, QueueTask.DELIVER_IN_ORDER)
+
+
 class Cause(IntEnum):
     """Why an instance is suspended."""
 

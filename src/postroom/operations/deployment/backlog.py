@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.messagebox.storage.copy_rows import QueueTask
+from postroom.messagebox.storage.copy_rows import DELIVERIES
 from postroom.operations.deployment.plan import ChangeKind
 from postroom.operations.instances.changes import (
     format_rerouted,
@@ -121,7 +121,7 @@ def _settle(
         active = sum(count_states(connection, query).values())
     elif kind is ChangeKind.SEND_PORT:
         hosts = reroute_deliveries(connection, query)
-        left = replace(query, tasks=[QueueTask.DELIVER], states=_REROUTABLE)
+        left = replace(query, tasks=DELIVERIES, states=_REROUTABLE)
         active = sum(count_states(connection, left).values())
     else:
         # What a pipeline has to read first stays suspended.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from postroom.messagebox.storage.copy_rows import Cause, QueueTask
+from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask
 from postroom.operations.instances.listing import Instance, InstanceState
 from postroom.pipelines.rows.document import LINE_HINT
 
@@ -98,7 +98,7 @@ def _advise_about_removed_service(instance: Instance, resume: str, terminate: st
     removed = f"{instance.service!r} was removed."
     if instance.task in (QueueTask.RECEIVE, QueueTask.JOIN_INSTANCE):
         return f"{removed} Apply an application that has it again, then: {resume}\nOr: {terminate}"
-    if instance.task is not QueueTask.DELIVER:
+    if instance.task not in DELIVERIES:
         return f"{removed} Publish the message to the subscribers of today: {resume}\nOr: {terminate}"
     return (
         f"{removed} Publish the message to the subscribers of today: postroom instance reroute {instance.instance_id}\n"

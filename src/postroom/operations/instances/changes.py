@@ -20,7 +20,7 @@ from postroom.message import Body, Bytes, Part
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.queues import WakeUp
 from postroom.messagebox.statements import statement
-from postroom.messagebox.storage.copy_rows import Cause, QueueTask, write_part
+from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask, write_part
 from postroom.operations.audit import record_action
 from postroom.operations.instances.listing import (
     Instance,
@@ -35,7 +35,7 @@ _SUSPENDED = (InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE)
 _CAN_BE_SUSPENDED = (InstanceState.READY_TO_RUN, InstanceState.DEHYDRATED, InstanceState.SCHEDULED)
 _CAN_BE_TERMINATED = (*_CAN_BE_SUSPENDED, *_SUSPENDED)
 #: A message that a pipeline has to read first, or that joined an instance, cannot be rerouted.
-_CAN_BE_REROUTED = (QueueTask.DELIVER, QueueTask.PUBLISH, QueueTask.REROUTE)
+_CAN_BE_REROUTED = (*DELIVERIES, QueueTask.PUBLISH, QueueTask.REROUTE)
 
 
 #: The states after an operation, for the audit.
@@ -131,7 +131,7 @@ def reroute_deliveries(connection: Connection, query: InstanceQuery) -> Counter[
         return _reroute(connection, ids)
 
     states = [*_CAN_BE_SUSPENDED, InstanceState.SUSPENDED]
-    deliveries = replace(_restrict_states(query, states), tasks=[QueueTask.DELIVER])
+    deliveries = replace(_restrict_states(query, states), tasks=DELIVERIES)
     return _requeue_all(connection, deliveries, suspend_and_reroute, "reroute")
 
 

@@ -10,7 +10,7 @@ from shlex import quote
 
 from postroom.errors import format_count
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.storage.copy_rows import QueueTask
+from postroom.messagebox.storage.copy_rows import DELIVERIES, QueueTask
 from postroom.operations.instances.listing import InstanceQuery, count_instances
 
 
@@ -21,13 +21,13 @@ def describe_removed_services(connection: Connection, query: InstanceQuery) -> I
     for service_id, kind in connection.execute("SELECT id, kind FROM removed_services"):
         removed[kind].append(service_id)
     for kind, services in removed.items():
-        task = QueueTask.DELIVER if kind == "send port" else QueueTask.RECEIVE
+        tasks = DELIVERIES if kind == "send port" else (QueueTask.RECEIVE,)
         counts: Counter[str] = Counter()
-        for count in count_instances(connection, replace(query, services=services, tasks=[task]), "port"):
+        for count in count_instances(connection, replace(query, services=services, tasks=tasks), "port"):
             counts[str(count.value)] += count.count
         for name, number in counts.items():
             what, remedy = f"The send port {name!r}", f"postroom instance reroute --all --port {quote(name)}"
-            if task is QueueTask.RECEIVE:
+            if kind != "send port":
                 what, remedy = f"A location of the receive port {name!r}", "apply an application that has it first"
             instances = format_count(number, "instance")
             yield f"{what} was removed. The host will suspend {instances} again. Instead: {remedy}"

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
+from postroom import Schedule
 from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure, DeliveryRefused
 from postroom.message import Message
 from postroom.messagebox.check import check
+from postroom.messagebox.configuration import read_send_ports
+from postroom.messagebox.connection import connect
 from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.queues import HostQueues
 from postroom.operations.instances import changes
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, list_instances
 from postroom.operations.ports import groups, send_ports
+from postroom.operations.ports.enlistment import resubscribe_port
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.integration.hosts.dequeue.test_takeover import (
@@ -252,3 +258,71 @@ def test_errors_of_an_ordered_port_are_routed_and_delivery_continues(box: Box, s
     wait_until(lambda: box.count("instances") == 0)
     assert [int(one.body) for one in recorder.sent if one.port == "Ordered"] == [1, 3, 5, 7, 9]
     assert sorted(int(one.body) for one in recorder.sent if one.port == "Errors") == [0, 2, 4, 6, 8]
+
+
+def test_the_new_host_of_a_moved_port_waits_for_the_old_host(box: Box, start_host: StartHost) -> None:
+    box.add_host("Slow")
+    box.add_port("Ordered", "Orders.Region == 'EU'", ordered=True)
+    publish(box, range(5))
+    moved = "UPDATE send_ports SET host_id = %s, former_host_ids = %s WHERE name = 'Ordered'"
+    box.connection.execute(moved, (box.host("Slow").host_id, [box.host().host_id]))
+    with box.connection.transaction():
+        [port] = read_send_ports(box.connection, ids=[port_id(box)])
+        resubscribe_port(box.connection, port)
+    publish(box, range(5, 10))
+    recorder = RecordingAdapter()
+    new = start_host(recorder, "Slow")
+    assert claim_for(box, "Slow") == [], "the old host has lower numbers"
+    start_host(recorder)
+    wait_until(lambda: new.counts["completed"] == 5)
+    assert numbers(recorder) == list(range(10))
+
+
+def test_a_claim_that_meets_an_operator_takes_nothing(box: Box) -> None:
+    """The operator has locked the first messages, and one more message was published since."""
+    box.add_port("Ordered", "Orders.Region == 'EU'", ordered=True)
+    publish(box, range(3))
+    with connect(box.url) as operator:
+        with operator.transaction():
+            operator.execute("SELECT FROM work_queue ORDER BY seq FOR UPDATE")
+            publish(box, range(3, 4))
+            assert claim_for(box, "Default") == []
+        assert count_claimed(box) == 0
+    assert len(claim_for(box, "Default")) == 4
+
+
+def test_a_rerouted_ordered_port_publishes_its_messages_again(box: Box, start_host: StartHost) -> None:
+    box.add_port("Ordered", "Orders.Region == 'EU'", ordered=True, state="stopped")
+    publish(box, range(3))
+    send_ports.unenlist(box.connection, "Ordered")
+    box.add_port("Other", "Orders.Region == 'EU'")
+    recorder = RecordingAdapter()
+    start_host(recorder)
+    changes.reroute(box.connection, port_id(box))
+    wait_until(lambda: box.count("instances") == 0)
+    assert sorted((one.port, one.body) for one in recorder.sent) == [("Other", str(n).encode()) for n in range(3)]
+    assert check(box.connection) == []
+
+
+def test_an_ordered_port_waits_for_its_service_window_in_order(box: Box, start_host: StartHost) -> None:
+    """ACC-52."""
+    window = Schedule(window=("08:00", "18:00"), zone="UTC")
+    box.add_port("Ordered", "Orders.Region == 'EU'", ordered=True, service_window=window)
+    now = [datetime(2026, 3, 2, 7, 0, tzinfo=UTC)]
+    recorder = RecordingAdapter()
+    start_host(recorder, clock=lambda: now[0])
+    publish(box, range(4))
+    wait_until(lambda: box.count("scheduled_queue") == 1 and count_claimed(box) == 0)
+    assert recorder.attempts == []
+    assert box.count("work_queue") == 3, "they wait for the first one"
+    now[0] = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+    publish(box, range(4, 5))
+    wait_until(lambda: box.count("instances") == 0)
+    assert numbers(recorder) == list(range(5))
+
+
+def claim_for(box: Box, host: str) -> list[int]:
+    claimed = HostQueues(host).dequeue(
+        box.connection, claim_id=uuid.uuid4(), host_instance=0, service_class=4, limit=100
+    )
+    return [message.seq for message in claimed]

@@ -7,7 +7,8 @@ import uuid
 
 from postroom.hosts.dequeue.ordered_delivery import OrderedService, OrderedWorkBuffer
 from postroom.hosts.dequeue.service import Disposition, Outcome
-from postroom.messagebox.queues import ClaimedMessage, Suspension
+from postroom.messagebox.queues import MAX_AHEAD, ClaimedMessage, Suspension
+from postroom.messagebox.storage.copy_rows import QueueTask
 from tests.support.waiting import wait_until
 from tests.unit.hosts.dequeue.test_work_buffer import claimed
 
@@ -65,6 +66,63 @@ def test_pause_drops_blocked_and_queued_messages_and_keeps_those_in_progress() -
     buffer.finish([1])
     assert seq_of(buffer.take()) == 2
     assert not buffer.put(joining(K, 9), 0)
+
+
+def in_order(port: uuid.UUID, *seqs: int, claim_id: uuid.UUID = CLAIM) -> list[ClaimedMessage]:
+    return [one._replace(task=QueueTask.DELIVER_IN_ORDER) for one in joining(port, *seqs, claim_id=claim_id)]
+
+
+def test_the_next_message_of_an_ordered_port_is_queued_when_its_predecessor_is_handled() -> None:
+    buffer = unpaused_buffer()
+    buffer.put([*in_order(K, 1, 2), *in_order(L, 3)], 0)
+    first = buffer.take()
+    assert seq_of(first) == 1
+    assert seq_of(buffer.take()) == 3
+    assert first is not None
+    buffer.hand_over(first)
+    assert seq_of(buffer.take()) == 2
+    assert sorted(buffer.unfinished_seqs) == [1, 2, 3], "their outcomes are not stored yet"
+    buffer.finish([1, 2, 3])
+    buffer.put(in_order(K, 4), 0)
+    assert seq_of(buffer.take()) == 4
+
+
+def test_a_message_of_an_instance_is_not_handed_over_before_the_outcome_is_stored() -> None:
+    buffer = unpaused_buffer()
+    buffer.put([*joining(K, 1, 2), *claimed(3)], 0)
+    first = buffer.take()
+    assert first is not None
+    buffer.hand_over(first)
+    assert seq_of(buffer.take()) == 3
+    buffer.finish([1])
+    assert seq_of(buffer.take()) == 2
+
+
+def test_after_a_pause_the_message_in_progress_still_precedes_those_of_the_next_claim() -> None:
+    buffer = unpaused_buffer()
+    buffer.put(in_order(K, 1, 2), 0)
+    first = buffer.take()
+    assert first is not None
+    assert [one.seq for one in buffer.pause()] == [2]
+    buffer.unpause()
+    buffer.put([*in_order(K, 1, 2, claim_id=uuid.uuid4()), *claimed(9)], 1)
+    assert seq_of(buffer.take()) == 9
+    buffer.hand_over(first)
+    again = buffer.take()
+    assert again is not None
+    assert (again.seq, again.claim_id != CLAIM) == (1, True)
+
+
+def test_ports_with_many_messages_in_memory_get_one_at_a_time() -> None:
+    buffer = OrderedWorkBuffer(10)
+    buffer.unpause()
+    assert buffer.ahead == MAX_AHEAD
+    buffer.put(in_order(K, *range(12)), 0)
+    assert buffer.ahead == 1
+    capacity, _ = buffer.wait_for_capacity(0)
+    assert capacity, "blocked messages do not keep the claimers from messages of other ports"
+    buffer.pause()
+    assert buffer.ahead == MAX_AHEAD
 
 
 class Answers:
