@@ -82,10 +82,14 @@ class Authentication:
         return parse_basic(request.header("authorization")) if self.users else None
 
     @property
-    def challenge(self) -> str | None:
-        """The value of the header WWW-Authenticate. None if only certificates are accepted: HTTP cannot ask for one."""
-        schemes = [*(["ApiKey"] if self.api_keys else []), *(["Basic"] if self.users else [])]
-        return ", ".join(f'{scheme} realm="Postroom"' for scheme in schemes) or None
+    def challenge(self) -> str:
+        """The value of the header WWW-Authenticate, which every 401 must have. Only Basic is a registered scheme."""
+        schemes = [
+            *(["ClientCertificate"] if self.certificates else []),
+            *(["ApiKey"] if self.api_keys else []),
+            *(["Basic"] if self.users else []),
+        ]
+        return ", ".join(f'{scheme} realm="Postroom"' for scheme in schemes)
 
     @property
     def accepted(self) -> str:

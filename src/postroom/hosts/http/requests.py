@@ -242,8 +242,6 @@ def build_context(request: Request, sender: Sender | None = None) -> Context:
 def _reject_unauthenticated(location: ReceiveLocation, request: Request, authentication: Authentication) -> Response:
     _log.info("%s: a request from %s has no valid credentials", location.name, request.remote)
     error = f"This receive location needs {authentication.accepted}."
-    if authentication.challenge is None:
-        return build_error_response(403, error)
     return build_error_response(401, error, {"WWW-Authenticate": authentication.challenge})
 
 

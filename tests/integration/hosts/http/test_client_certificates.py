@@ -117,7 +117,8 @@ def test_a_certificate_without_a_party_is_rejected_before_the_body_is_read(
         connection = certificates.connect(http, certificates.initech)
         connection.request("POST", "/orders", headers={"Content-Length": "1000000", "Expect": "100-continue"})
         answer = connection.getresponse()
-        assert answer.status == 403
+        assert answer.status == 401
+        assert answer.headers["WWW-Authenticate"] == 'ClientCertificate realm="Postroom"'
         assert json.loads(answer.read()) == {
             "error": "This receive location needs the client certificate of a known party."
         }
@@ -151,7 +152,7 @@ def test_a_removed_certificate_is_rejected_on_an_open_connection(box: Box, certi
     location = add_inbox_location(box, adapter=certificates.make_adapter(certificates=contoso))
     with serve(box, location) as http:
         connection = certificates.connect(http, certificates.contoso)
-        for declared, status in ((contoso, 202), (initech, 403)):
+        for declared, status in ((contoso, 202), (initech, 401)):
             http.serve([with_adapter(location, certificates.make_adapter(certificates=declared))])
             connection.request("POST", "/orders", body=ORDER)
             answer = connection.getresponse()
