@@ -18,7 +18,13 @@ _PROPERTY = "postroom.properties.Property"
 #: The methods whose arguments are a property and a value.
 _PAIRS = frozenset(f"postroom.message.Context.{name}" for name in ("promote", "write", "require"))
 #: The methods with arguments that are values by property.
-_DICTS = frozenset({"postroom.message.Message.of", "postroom.client.Client.publish"})
+_DICTS = frozenset(
+    {
+        "postroom.message.Message.of",
+        "postroom.client.Client.publish",
+        "postroom.async_client.AsyncClient.publish",
+    }
+)
 
 
 class _PropertyPlugin(Plugin):

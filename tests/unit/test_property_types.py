@@ -3,13 +3,15 @@ error itself."""
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import assert_type
+from unittest.mock import Mock
 
 import pytest
 
-from postroom import BadValue, Context, Message, Property
+from postroom import AsyncClient, BadValue, Client, Context, Message, Property
 
 Region = Property("Orders.Region", str)
 Total = Property("Orders.Total", Decimal)
@@ -40,6 +42,20 @@ def test_a_value_of_another_type_is_found_in_a_call() -> None:
         Context().promote(Total, "abc")  # type: ignore[arg-type]
     with pytest.raises(BadValue, match=r"Orders\.Due"):
         Context().write(Due, 1)  # type: ignore[arg-type]
+
+
+def test_a_value_of_another_type_is_found_in_a_publish() -> None:
+    client = Mock(spec=Client)
+
+    def publish(client: Client) -> None:
+        client.publish(b"", promoted={Region: "EU", Total: "abc"})  # type: ignore[arg-type]
+
+    async def publish_in_a_task(client: AsyncClient) -> None:
+        await client.publish(b"", written={Total: "abc"})  # type: ignore[arg-type]
+
+    publish(client)
+    asyncio.run(publish_in_a_task(AsyncClient(client)))
+    assert client.publish.call_count == 2, "only mypy checks these values here"
 
 
 def test_an_int_is_a_value_of_a_decimal_property() -> None:
