@@ -8,6 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from postroom.cli.rendering.output import Format, format_duration, show_record, show_rows
+from postroom.messagebox.streams.location_progress import LocationState
+from postroom.messagebox.streams.sink_progress import SinkState
+from postroom.operations.instances.listing import InstanceState
 
 
 @pytest.mark.parametrize(
@@ -62,17 +65,28 @@ def test_a_table_fits_the_terminal_without_breaking_ids(monkeypatch: pytest.Monk
     assert ("attempt" in lines[0], "since" in lines[0]) == (width == 200, width == 200)
 
 
+@pytest.mark.parametrize(
+    ("state", "colour"),
+    [
+        (InstanceState.SUSPENDED_NOT_RESUMABLE.label, 31),
+        (InstanceState.SCHEDULED.label, 33),
+        (LocationState.THROTTLED.value, 33),
+        (LocationState.FAILING.value, 31),
+        (SinkState.WRITING.value, 32),
+    ],
+)
 def test_a_state_has_a_colour_only_in_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], state: str, colour: int
 ) -> None:
-    show_rows(INSTANCES, ["state"], Format.TABLE)
-    assert capsys.readouterr().out.splitlines()[1] == "suspended, not resumable"
+    rows = [{"state": state}]
+    show_rows(rows, ["state"], Format.TABLE)
+    assert capsys.readouterr().out.splitlines()[1] == state
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    show_rows(INSTANCES, ["state"], Format.TABLE)
-    assert "\x1b[31msuspended, not resumable" in terminal.getvalue()
+    show_rows(rows, ["state"], Format.TABLE)
+    assert f"\x1b[{colour}m{state}" in terminal.getvalue()
 
 
 def test_lines_end_with_their_text(capsys: pytest.CaptureFixture[str]) -> None:
