@@ -26,7 +26,9 @@ def test_an_id_can_be_shortened_to_a_unique_start(box: Box) -> None:
     context = Message.of(promoted={Region: "EU"}, written={BTS.InterchangeID: str(INTERCHANGE)}).context
     message = Message(context=context, message_id=uuid.UUID("aaaa1111-0000-4000-8000-000000000001"))
     other = Message(context=context, message_id=uuid.UUID("aaaa1111-0000-4000-8000-000000000002"))
-    box.agent().publish([message, other])
+    lone = Message(context=context, message_id=uuid.UUID("bbbb2222-0000-4000-8000-000000000003"))
+    for published in ([message, other], [lone]):
+        box.agent().publish(published)
     instances = [row[0] for row in box.connection.execute("SELECT instance_id FROM instances ORDER BY 1")]
 
     def find(text: str, kind: IdKind) -> uuid.UUID:
@@ -34,12 +36,17 @@ def test_an_id_can_be_shortened_to_a_unique_start(box: Box) -> None:
 
     assert find("5c0a7A5E-0000", "interchange") == INTERCHANGE
     assert find(str(instances[0]), "instance") == instances[0]
-    assert resolve_message_id(box.connection, ShortId.parse(str(other.message_id)[:36])) == other.message_id
+    [(lone_instance,)] = box.connection.execute(
+        "SELECT instance_id FROM instances WHERE message_id = %s", (lone.message_id,)
+    ).fetchall()
+    assert find(str(lone_instance)[:13], "instance") == lone_instance
+    assert resolve_message_id(box.connection, ShortId.parse("bbbb2222")) == lone.message_id
+    assert resolve_message_id(box.connection, ShortId.parse(str(other.message_id))) == other.message_id
     with pytest.raises(BadValue, match="More than one message has an id that starts with aaaa1111") as several:
         find("aaaa1111", "message")
     assert str(message.message_id) in several.value.why
-    with pytest.raises(NotFound, match="No instance has an id that starts with bbbb") as none:
-        find("bbbb", "instance")
+    with pytest.raises(NotFound, match="No instance has an id that starts with cccc") as none:
+        find("cccc", "instance")
     assert none.value.hint == "An instance is deleted when it completes or is terminated. See 'postroom instance list'."
 
 

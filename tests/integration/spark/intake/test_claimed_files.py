@@ -223,6 +223,15 @@ def test_an_archived_file_never_replaces_another(
     assert box.count("file_claims") == 0
 
 
+def test_a_suspended_file_is_archived_too(watched: WatchedLocation, box: Box, archive: Path) -> None:
+    (watched.folder / "a.json").write_bytes(b"{broken")
+    watched.claim_all()
+    [received] = watched.receive()
+    assert (received.published, received.suspended) == (0, 1)
+    assert (archive / "a.json").read_bytes() == b"{broken"
+    assert box.count("file_claims") == 0
+
+
 RACES = 60
 
 
