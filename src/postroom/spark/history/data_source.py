@@ -4,7 +4,7 @@ A task reads a range of a table with a server-side cursor, a few rows at a time.
 size of the table. The options ``columns`` and ``where`` select the columns and rows that PostgreSQL sends.
 
 The reader does not implement ``pushFilters``: Spark 4.3 uses a reader that has taken filters for every later query of
-the same DataFrame, which then misses rows (docs/how-to/history.md).
+the same DataFrame, which then misses rows (docs/explanation/spark.md).
 """
 
 from __future__ import annotations
