@@ -28,6 +28,9 @@ _RESET_TIMEOUTS = ", ".join(f"set_config('{name}', '0', false)" for name in IDLE
 
 _FOLD_LOCK_TIMEOUT = "500ms"
 _BATCH_SIZE = 10_000
+#: The instances of one transaction of an operation, and the time that one run of the job takes.
+OPERATION_PIECE = 5_000
+_OPERATION_SECONDS = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +40,7 @@ class JobSettings:
     ref_counts: timedelta = timedelta(seconds=2)
     cleanup: timedelta = timedelta(seconds=2)
     dead_processes: timedelta = timedelta(seconds=1)
+    operations: timedelta = timedelta(seconds=1)
     others: timedelta = timedelta(seconds=60)
     #: A host instance is considered dead when its lock is missing for this time.
     grace: timedelta = timedelta(seconds=1)
@@ -105,6 +109,7 @@ def build_jobs(settings: JobSettings | None = None) -> tuple[Job, ...]:
             interval=chosen.dead_processes,
             run=call("SELECT dead_processes_cleanup(%s)", chosen.grace),
         ),
+        Job(name="continue_operations", interval=chosen.operations, run=_continue_operations),
         Job(name="operate_on_instances", interval=chosen.others, run=call("SELECT operate_on_instances()")),
         Job(name="manage_message_ref_count_log", interval=chosen.ref_counts, run=_fold_ref_counts("message")),
         Job(
@@ -210,6 +215,25 @@ def _run_until_done(procedure: str) -> Callable[[Connection], int]:
         return total
 
     return run
+
+
+def _continue_operations(connection: Connection) -> int:
+    """Carry out pieces of the operations on instances, for a short time: other jobs wait. Return the number of changed
+    instances."""
+    total, deadline = 0, time.monotonic() + _OPERATION_SECONDS
+    while time.monotonic() < deadline:
+        piece = transaction(connection, _continue_oldest)
+        if piece is None:
+            break
+        total += piece
+        if not piece:
+            break  # its instances are active
+    return total
+
+
+def _continue_oldest(connection: Connection) -> int | None:
+    row = connection.execute("SELECT handled FROM continue_operation(NULL, %s)", (OPERATION_PIECE,)).fetchone()
+    return None if row is None else int(row[0])
 
 
 def _fold_ref_counts(kind: str) -> Callable[[Connection], int]:

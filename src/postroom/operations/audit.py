@@ -43,7 +43,7 @@ def record_action(
     """Record an action in the transaction that does it. PostgreSQL adds the time, the login and the reason."""
     connection.execute(
         "INSERT INTO management.audit (os_user, action, target, before, after) VALUES (%s, %s, %s, %s, %s)",
-        (_get_os_user(), action, target, _to_jsonb(before), _to_jsonb(after)),
+        (get_os_user(), action, target, _to_jsonb(before), _to_jsonb(after)),
     )
 
 
@@ -71,10 +71,11 @@ def list_audit(
     return [AuditEntry(**dict(zip(names, row, strict=True))) for row in rows]
 
 
-def _get_os_user() -> str | None:
+def get_os_user() -> str | None:
+    """Return the user of this process, or None if the account has no name."""
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # the account has no name
+    except (OSError, KeyError):
         return None
 
 

@@ -154,6 +154,8 @@ def shown(run: Run, app: Path, tmp_path: Path) -> dict[str, list[Any]]:
     run_json("jobs list")
     run_json("check")
     run_json("audit list", "--action", "port")
+    run_json("instance suspend", "--all", "--port", "Web")
+    run_json("instance operations")
     run_json("version")
     run_json("host add", "Spare")
     run_json("host stop", "Spare")

@@ -133,7 +133,10 @@ def test_all_matching_instances_are_changed_at_once(suspended: Run) -> None:
     assert suspended("instance", "resume", "--all", "--state", "suspended", "--host", "main").out.startswith(
         "1 instance"
     )
-    assert suspended("instance", "suspend", "--all", "--port", "Europe", "-o", "json").json == {"suspended": 1}
+    assert suspended("instance", "suspend", "--all", "--port", "Europe", "-o", "json").json == {
+        "suspended": 1,
+        "pending": 0,
+    }
     for answer in (b"n\n", b""):
         asked = suspended("instance", "terminate", "--all", "--error", "OPERATOR", stdin=answer)
         assert (asked.code, asked.out) == (ExitCode.FAILED, "")

@@ -77,9 +77,13 @@ def test_changes_of_instances_are_recorded_with_the_reason(box: Box) -> None:
     assert suspended.before == {"state": "ready to run", "service": "Europe", "error_code": None}
     assert suspended.after == {"state": "suspended"}
     assert resumed.action == "instance.resume-with-body"
-    assert [entry.action for entry in many] == ["instance.suspend", "instance.terminate"]
+    assert [entry.action for entry in many] == ["instance.suspend"] * 2 + ["instance.terminate"] * 2
     assert {entry.reason for entry in (suspended, resumed, *many)} == {"ticket 7"}
-    assert all(entry.after is not None and entry.after["instances"] == 3 for entry in many)
+    requested, carried_out, *_ = (entry.after for entry in many)
+    assert requested is not None
+    assert requested["chosen"] == 3
+    assert carried_out is not None
+    assert carried_out["instances"] == len(carried_out["ids"]) == 3
 
 
 def test_deployments_are_recorded_with_their_differences(box: Box, tmp_path: Path) -> None:

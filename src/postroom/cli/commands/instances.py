@@ -14,6 +14,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.commands.bad_rows import resume_rows, save_rows
 from postroom.cli.commands.instance_conditions import build_query, condition_options
+from postroom.cli.commands.instance_operations import operations, run_and_report
 from postroom.cli.confirmation import confirm
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import ID, CommandOptions, common_options, pass_options, reason_option
@@ -21,6 +22,7 @@ from postroom.cli.rendering.output import Format, report_truncation, show_record
 
 if TYPE_CHECKING:
     from postroom.messagebox.connection import Connection
+    from postroom.operations.instances.bulk_operations import OperationKind
     from postroom.operations.instances.listing import GroupBy, Instance, InstanceQuery
     from postroom.operations.short_ids import ShortId
 
@@ -170,7 +172,7 @@ def resume(
     operation = Operation(
         done="resumed",
         one=one,
-        many=instance_changes.resume_all,
+        kind="resume",
         restrict=instance_changes.restrict_to_resumable,
         asks=not yes and not any(conditions.values()),
         warn=_warn_about_removed_services,
@@ -200,7 +202,8 @@ def suspend(
     operation = Operation(
         done="suspended",
         one=instance_changes.suspend,
-        many=instance_changes.suspend_all,
+        kind="suspend",
+        can_be_pending=True,
         restrict=instance_changes.restrict_to_suspendable,
         asks=not yes and not any(conditions.values()),
     )
@@ -234,7 +237,7 @@ def reroute(
     operation = Operation(
         done="rerouted",
         one=instance_changes.reroute,
-        many=instance_changes.reroute_all,
+        kind="reroute",
         restrict=instance_changes.restrict_to_reroutable,
         asks=not yes and not any(conditions.values()),
     )
@@ -267,7 +270,8 @@ def terminate(
     operation = Operation(
         done="terminated",
         one=instance_changes.terminate,
-        many=instance_changes.terminate_all,
+        kind="terminate",
+        can_be_pending=True,
         restrict=instance_changes.restrict_to_terminable,
         asks=not yes,
     )
@@ -276,20 +280,23 @@ def terminate(
 
 instance.add_command(save_rows)
 instance.add_command(resume_rows)
+instance.add_command(operations)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
     """A change of one instance or of all that match a query."""
 
+    kind: OperationKind
     done: str
-    one: Callable[[Connection, uuid.UUID], str | None]
-    many: Callable[[Connection, InstanceQuery], int | Counter[str]]
-    """Returns the number of changed instances, by host if a host continues the change. ``one`` returns that host."""
+    one: Callable[[Connection, uuid.UUID], str | bool | None]
+    """Returns the name of the host that continues the change, or False if the instance is changed later."""
     restrict: Callable[[InstanceQuery], InstanceQuery]
-    """Returns the query for the instances that ``many`` changes."""
+    """Returns the query for the instances that --all changes."""
     asks: bool
     """True if --all asks for confirmation."""
+    can_be_pending: bool = False
+    """True if active instances are changed later."""
     warn: Callable[[Connection, InstanceQuery], None] = lambda _connection, _query: None
     """Warns of consequences before the change."""
 
@@ -310,25 +317,36 @@ def _operate(
         raise click.UsageError("Give either ids or --all.")
     if ids and any(conditions.values()):
         raise click.UsageError("Conditions need --all, not ids.")
+    changed: int | Counter[str]
     with open_messagebox(options) as connection:
         if everything:
             query = build_query(connection, conditions)
             check_names(connection, query)
             _announce(connection, query, operation)
             operation.warn(connection, operation.restrict(query))
-            changed = operation.many(connection, query)
+            finished = run_and_report(connection, operation.kind, operation.restrict(query), conditions)
+            changed = Counter(finished.hosts) if operation.kind == "reroute" else finished.changed
+            pending = finished.pending
         else:
             found = [find_id(connection, given, "instance") for given in ids]
             operation.warn(connection, InstanceQuery(ids=found))
-            hosts = all_or_none(connection, found, operation.one)
-            changed = Counter(filter(None, hosts)) or len(hosts)
+            results = all_or_none(connection, found, operation.one)
+            pending = results.count(False)
+            hosts = Counter(result for result in results if isinstance(result, str))
+            changed = hosts or len(results) - pending
     count = changed if isinstance(changed, int) else changed.total()
     if options.output is Format.JSON:
-        click.echo(to_json({operation.done: count}))
+        click.echo(to_json({operation.done: count, **({"pending": pending} if operation.can_be_pending else {})}))
     elif isinstance(changed, Counter):
         click.echo(format_rerouted(changed))
     else:
         click.echo(f"{count} {'instance' if count == 1 else 'instances'} {operation.done}.")
+    if pending:
+        noun = "instance is" if pending == 1 else "instances are"
+        click.echo(
+            f"{pending:,} {noun} active, and will be {operation.done} after the current attempt, unless it succeeds.",
+            err=True,
+        )
 
 
 def _announce(connection: Connection, query: InstanceQuery, operation: Operation) -> None:

@@ -158,6 +158,7 @@ def change_states(
 ) -> None:
     """Change the states in one transaction and show the results."""
     from postroom.operations.all_or_none import all_or_none
+    from postroom.operations.ports.states import finish_resuming
 
     with open_messagebox(options) as connection:
         rows = [
@@ -167,7 +168,7 @@ def change_states(
                 "after": done.after.name.lower(),
                 "resumed": done.resumed,
             }
-            for done in all_or_none(connection, names, change)
+            for done in (finish_resuming(connection, one) for one in all_or_none(connection, names, change))
         ]
     resumed = ["resumed"] if any(row["after"] == "started" for row in rows) else []
     show_rows(rows, ["name", "before", "after", *resumed], options.output)

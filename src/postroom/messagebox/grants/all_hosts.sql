@@ -11,7 +11,7 @@ GRANT EXECUTE ON FUNCTION
     messagebox.report_of, messagebox.serves_location, messagebox.runs_host, messagebox.own_hosts,
     messagebox.own_locations, messagebox.current_load, messagebox.is_trusted, messagebox.insert_part, messagebox.flip_ref_count_log,
     messagebox.fold_ref_count_log, messagebox.message_cleanup, messagebox.record_job_run, messagebox.parts_cleanup,
-    messagebox.purge_subscriptions, messagebox.expire_program_subscriptions, messagebox.dead_processes_cleanup, messagebox.operate_on_instances,
+    messagebox.purge_subscriptions, messagebox.expire_program_subscriptions, messagebox.dead_processes_cleanup, messagebox.operate_on_instances, messagebox.continue_operation,
     messagebox.purge_receipts, messagebox.advance_receipt_clock, messagebox.find_stalled_sessions,
     messagebox.terminate_stalled_session,
     messagebox.find_instance_subscriptions, messagebox.lock_instance_subscriptions, messagebox.locate_convoy_instances,

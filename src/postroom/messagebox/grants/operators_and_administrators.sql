@@ -21,6 +21,7 @@ GRANT UPDATE (group_id, group_name) ON messagebox.subscriptions TO __ADMINISTRAT
 -- The audit is append-only. PostgreSQL fills the login, the time and the reason.
 GRANT INSERT (os_user, action, target, before, after) ON management.audit TO __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
 GRANT SELECT ON management.audit TO __OPERATORS_ROLE__;
+GRANT SELECT ON management.operations, messagebox.operation_instances TO __OPERATORS_ROLE__;
 GRANT UPDATE (reset_requested) ON messagebox.streams TO __ADMINISTRATORS_ROLE__;
 -- An administrator's process publishes and receives like a host, for every location, and may name the originator.
 GRANT INSERT (message_id, part_ids, body_part_id, body_part_name, context, originator_sid, originator_pid)
@@ -73,7 +74,8 @@ END $$;
 -- configuration.
 GRANT EXECUTE ON FUNCTION
     messagebox.change_routing, messagebox.start_or_stop_subscription, messagebox.resume_stopped,
-    messagebox.resume_stopped_group, messagebox.resume_instances, messagebox.suspend_instances,
+    messagebox.resume_stopped_group, messagebox.start_operation, messagebox.continue_operation,
+    messagebox.resume_instances, messagebox.suspend_instances,
     messagebox.reroute_instances, messagebox.terminate_instances, messagebox.is_of_interchange,
     messagebox.find_interchanges
     TO __OPERATORS_ROLE__;

@@ -1,20 +1,25 @@
 -- After a service was started, move the messages that were suspended because it was stopped back into the work queue,
--- under their old numbers. Messages of another subscription of the service stay until that one is started. Messages
--- through a send port group stay until the group is started, unless it was removed.
--- Indexes: suspended_queue_stopped; the primary keys of subscriptions and send_port_groups. Called under the exclusive
--- routing lock.
-CREATE OR REPLACE FUNCTION messagebox.resume_stopped(p_service_id uuid) RETURNS bigint
+-- under their old numbers, the lowest first, and at most p_limit of them. Messages of another subscription of the service stay
+-- until that one is started. Messages through a send port group stay until the group is started, unless it was removed.
+-- The start moves the first piece under the exclusive routing lock, and an operation moves the rest without it: what is
+-- published after the start is not suspended.
+-- Indexes: suspended_queue_stopped; the primary keys of subscriptions and send_port_groups.
+DROP FUNCTION IF EXISTS messagebox.resume_stopped(uuid);
+CREATE OR REPLACE FUNCTION messagebox.resume_stopped(p_service_id uuid, p_limit integer DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE
     resumed_count bigint;
 BEGIN
     WITH resumed AS (
-        DELETE FROM suspended_queue q
-         WHERE q.service_id = p_service_id AND q.cause = 1
-           AND NOT EXISTS (SELECT 1 FROM subscriptions s
-                            WHERE s.id = q.subscription_id AND s.removed_at IS NULL AND s.state <> 1)
-           AND NOT EXISTS (SELECT 1 FROM send_port_groups g WHERE g.id = q.group_id AND g.state <> 3)
-        RETURNING *
+        DELETE FROM suspended_queue d
+         WHERE d.service_id = p_service_id AND d.cause = 1 AND d.seq IN (
+            SELECT q.seq FROM suspended_queue q
+             WHERE q.service_id = p_service_id AND q.cause = 1
+               AND NOT EXISTS (SELECT 1 FROM subscriptions s
+                                WHERE s.id = q.subscription_id AND s.removed_at IS NULL AND s.state <> 1)
+               AND NOT EXISTS (SELECT 1 FROM send_port_groups g WHERE g.id = q.group_id AND g.state <> 3)
+             ORDER BY q.seq LIMIT p_limit)
+        RETURNING d.*
     )
     INSERT INTO work_queue (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
                             priority, task, attempt, enqueued_at, counted_in)

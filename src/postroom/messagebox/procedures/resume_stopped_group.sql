@@ -1,14 +1,19 @@
 -- After a send port group was started, move the messages that were suspended on their way through it back into the work
--- queue, under their old numbers, for the ports that are started. Returns the number per host.
--- Index: suspended_queue_stopped_group. Called under the exclusive routing lock.
-CREATE OR REPLACE FUNCTION messagebox.resume_stopped_group(p_group_id uuid)
+-- queue, under their old numbers, for the ports that are started, and at most p_limit of them. Returns the number per host. See
+-- resume_stopped.
+-- Index: suspended_queue_stopped_group.
+DROP FUNCTION IF EXISTS messagebox.resume_stopped_group(uuid);
+CREATE OR REPLACE FUNCTION messagebox.resume_stopped_group(p_group_id uuid, p_limit integer DEFAULT NULL)
 RETURNS TABLE (host_id smallint, resumed_count bigint)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
     WITH resumed AS (
-        DELETE FROM suspended_queue q
-         WHERE q.group_id = p_group_id AND q.cause = 1
-           AND EXISTS (SELECT 1 FROM send_ports p WHERE p.id = q.service_id AND p.state = 3)
-        RETURNING *
+        DELETE FROM suspended_queue d
+         WHERE d.group_id = p_group_id AND d.cause = 1 AND d.seq IN (
+            SELECT q.seq FROM suspended_queue q
+             WHERE q.group_id = p_group_id AND q.cause = 1
+               AND EXISTS (SELECT 1 FROM send_ports p WHERE p.id = q.service_id AND p.state = 3)
+             ORDER BY q.seq LIMIT p_limit)
+        RETURNING d.*
     ), queued AS (
         INSERT INTO work_queue AS w (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
                                      priority, task, attempt, enqueued_at, counted_in)

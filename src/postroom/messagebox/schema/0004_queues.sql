@@ -144,6 +144,38 @@ CREATE VIEW messagebox.instances AS
            NULL::integer
       FROM messagebox.suspended_queue;
 
+-- Operations on many instances: those that an operator chose, or those that wait for the start of a send port or group. The
+-- command and the jobs of the hosts carry them out in pieces (continue_operation).
+CREATE TABLE management.operations (
+    id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    kind          text NOT NULL CHECK (kind IN ('resume', 'reroute', 'suspend', 'terminate', 'start')),
+    target        text NOT NULL,                     -- the conditions, or the name of the port or group
+    service_id    uuid,                              -- start: the send port
+    group_id      uuid,                              -- start: the send port group
+    requested_by  text NOT NULL DEFAULT session_user,
+    os_user       text,                              -- as in management.audit, like the reason
+    reason        text DEFAULT nullif(current_setting('postroom.reason', true), ''),
+    requested_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    total         bigint NOT NULL DEFAULT 0,         -- chosen instances; 0: start
+    changed       bigint NOT NULL DEFAULT 0,
+    hosts         jsonb NOT NULL DEFAULT '{}',       -- the number of instances that hosts got to process, by the name of the host
+    continued_at  timestamptz,                       -- the last piece
+    finished_at   timestamptz
+);
+-- Finding work.
+CREATE INDEX operations_unfinished ON management.operations (id) WHERE finished_at IS NULL;
+
+-- The instances of an operation that are still to be changed.
+CREATE TABLE messagebox.operation_instances (
+    operation_id  bigint NOT NULL REFERENCES management.operations ON DELETE CASCADE,
+    number        bigint NOT NULL,
+    instance_id   uuid NOT NULL,
+    pending       boolean NOT NULL DEFAULT false,    -- it was active, and is changed when it is not active any more
+    PRIMARY KEY (operation_id, number)
+);
+-- Only one operation can be pending for an instance (INS-06).
+CREATE UNIQUE INDEX operation_instances_pending ON messagebox.operation_instances (instance_id) WHERE pending;
+
 -- The subscriptions of programs, by name. The filter is in messagebox.subscriptions, under the same service id.
 CREATE TABLE messagebox.program_subscriptions (
     service_id    uuid PRIMARY KEY,                  -- derived from the name, so that a subscription that returns has its messages again

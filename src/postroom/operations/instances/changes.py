@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import Literal, Protocol
 
 from postroom.errors import StateError
 from postroom.message import Body, Bytes, Part
@@ -22,6 +22,14 @@ from postroom.messagebox.queues import WakeUp
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask, write_part
 from postroom.operations.audit import record_action
+from postroom.operations.instances.bulk_operations import (
+    BulkOperation,
+    OperationKind,
+    has_pending_operation,
+    run_operation,
+    start_operation,
+    start_single,
+)
 from postroom.operations.instances.listing import (
     Instance,
     InstanceQuery,
@@ -33,7 +41,6 @@ from postroom.operations.instances.listing import (
 
 _SUSPENDED = (InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE)
 _CAN_BE_SUSPENDED = (InstanceState.READY_TO_RUN, InstanceState.DEHYDRATED, InstanceState.SCHEDULED)
-_CAN_BE_TERMINATED = (*_CAN_BE_SUSPENDED, *_SUSPENDED)
 #: A message that a pipeline has to read first, or that joined an instance, cannot be rerouted.
 _CAN_BE_REROUTED = (*DELIVERIES, QueueTask.PUBLISH, QueueTask.REROUTE)
 
@@ -94,7 +101,7 @@ def resume_with_bodies(connection: Connection, bodies: Mapping[uuid.UUID, bytes]
 
 def resume_all(connection: Connection, query: InstanceQuery) -> int:
     """Resume every instance that matches the query and can be resumed. Return their number."""
-    return _requeue_all(connection, restrict_to_resumable(query), _resume, "resume").total()
+    return _run_all(connection, "resume", restrict_to_resumable(query)).changed
 
 
 def reroute(connection: Connection, instance_id: uuid.UUID) -> str:
@@ -119,7 +126,7 @@ def reroute(connection: Connection, instance_id: uuid.UUID) -> str:
 
 def reroute_all(connection: Connection, query: InstanceQuery) -> Counter[str]:
     """Reroute every suspended instance that matches the query and can be rerouted. Return their number by host."""
-    return _requeue_all(connection, restrict_to_reroutable(query), _reroute, "reroute")
+    return Counter(_run_all(connection, "reroute", restrict_to_reroutable(query)).hosts)
 
 
 def reroute_deliveries(connection: Connection, query: InstanceQuery) -> Counter[str]:
@@ -135,26 +142,28 @@ def reroute_deliveries(connection: Connection, query: InstanceQuery) -> Counter[
     return _requeue_all(connection, deliveries, suspend_and_reroute, "reroute")
 
 
-def suspend(connection: Connection, instance_id: uuid.UUID) -> None:
-    """Suspend an instance that is ready to run or waits for its next attempt or its service window."""
-    _change_one(connection, "suspend", instance_id, "suspended")
+def suspend(connection: Connection, instance_id: uuid.UUID) -> bool:
+    """Suspend an instance that is ready to run or waits for its next attempt or its service window. Return False if it
+    is active: then it is suspended when its present attempt has ended without success."""
+    return _change_one(connection, "suspend", instance_id, "suspended")
 
 
 def suspend_all(connection: Connection, query: InstanceQuery) -> int:
-    """Suspend every instance that matches the query and is not active. Return their number."""
-    batches = iterate_batches(connection, restrict_to_suspendable(query))
-    return sum(_change_many(connection, "suspend", ids) for ids in batches)
+    """Suspend every instance that matches the query. Active instances are suspended when their present attempt has
+    ended without success. Return the number of those that are suspended already."""
+    return _run_all(connection, "suspend", restrict_to_suspendable(query)).changed
 
 
-def terminate(connection: Connection, instance_id: uuid.UUID) -> None:
-    """Delete the instance and its subscriptions. Its messages are deleted unless another instance refers to them."""
-    _change_one(connection, "terminate", instance_id, "terminated")
+def terminate(connection: Connection, instance_id: uuid.UUID) -> bool:
+    """Delete the instance and its subscriptions. Its messages are deleted unless another instance refers to them.
+    Return False if it is active: then it is terminated when its present attempt has ended without success."""
+    return _change_one(connection, "terminate", instance_id, "terminated")
 
 
 def terminate_all(connection: Connection, query: InstanceQuery) -> int:
-    """Terminate every instance that matches the query and is not active. Return their number."""
-    batches = iterate_batches(connection, restrict_to_terminable(query))
-    return sum(_change_many(connection, "terminate", ids) for ids in batches)
+    """Terminate every instance that matches the query. Active instances are terminated when their present attempt has
+    ended without success. Return the number of those that are terminated already."""
+    return _run_all(connection, "terminate", restrict_to_terminable(query)).changed
 
 
 # -- queries -------------------------------------------------------------------------------------------------------
@@ -172,12 +181,12 @@ def restrict_to_reroutable(query: InstanceQuery) -> InstanceQuery:
 
 def restrict_to_suspendable(query: InstanceQuery) -> InstanceQuery:
     """Return the query for the instances that ``suspend_all`` suspends."""
-    return _restrict_states(query, _CAN_BE_SUSPENDED)
+    return _restrict_states(query, [*_CAN_BE_SUSPENDED, InstanceState.ACTIVE])
 
 
 def restrict_to_terminable(query: InstanceQuery) -> InstanceQuery:
     """Return the query for the instances that ``terminate_all`` terminates."""
-    return _restrict_states(query, _CAN_BE_TERMINATED)
+    return _restrict_states(query, [*_CAN_BE_SUSPENDED, *_SUSPENDED, InstanceState.ACTIVE])
 
 
 def _restrict_states(query: InstanceQuery, states: Collection[InstanceState]) -> InstanceQuery:
@@ -186,6 +195,10 @@ def _restrict_states(query: InstanceQuery, states: Collection[InstanceState]) ->
 
 
 # -- steps ---------------------------------------------------------------------------------------------------------
+
+
+def _run_all(connection: Connection, kind: OperationKind, query: InstanceQuery) -> BulkOperation:
+    return run_operation(connection, start_operation(connection, kind, query, target="instances"))
 
 
 def _requeue_all(
@@ -231,26 +244,31 @@ def _reroute(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, st
     return dict(rows.fetchall())
 
 
-def _change_one(connection: Connection, action: str, instance_id: uuid.UUID, done: str) -> None:
-    """Suspend or terminate an instance. Raise StateError if its state does not allow that."""
+def _change_one(
+    connection: Connection, action: Literal["suspend", "terminate"], instance_id: uuid.UUID, done: str
+) -> bool:
+    """Suspend or terminate an instance. Return False if it is active: then a job does it later (INS-05). Raise
+    StateError if its state does not allow the operation."""
 
-    def work(connection: Connection) -> None:
+    def work(connection: Connection) -> bool:
         # An instance that only waits for messages is in no queue.
         before = next(iter(list_instances(connection, InstanceQuery(ids=[instance_id], limit=1))), None)
-        if not _call(connection, action, [instance_id]):
-            raise _build_state_error(get_instance(connection, instance_id), done)
-        _record(connection, action, instance_id, before)
-
-    operator_transaction(connection, work)
-
-
-def _change_many(connection: Connection, action: str, ids: list[uuid.UUID]) -> int:
-    """Suspend or terminate instances. Return the number of changed instances."""
-
-    def work(connection: Connection) -> int:
-        changed = _call(connection, action, ids)
-        _record_many(connection, action, changed)
-        return len(changed)
+        if _call(connection, action, [instance_id]):
+            _record(connection, action, instance_id, before)
+            return True
+        instance = get_instance(connection, instance_id)
+        if instance.state is not InstanceState.ACTIVE:
+            raise _build_state_error(instance, done)
+        if pending := has_pending_operation(connection, instance_id):
+            raise StateError(
+                f"Instance {instance_id} cannot be {done}: another operation is pending for it ({pending}).",
+                why="It is active. The operation is carried out when its present attempt has ended.",
+                hint="See 'postroom instance operations'.",
+            )
+        operation_id = start_single(connection, action, instance_id)
+        after = {"state": instance.state.label, "pending": action, "operation": operation_id}
+        record_action(connection, f"instance.{action}", str(instance_id), after=after)
+        return False
 
     return operator_transaction(connection, work)
 

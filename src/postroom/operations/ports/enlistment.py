@@ -9,8 +9,8 @@ through a group is started while both port and group are started (SPT-13). No fu
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from postroom.filters.expression import Filter, any_of
 from postroom.filters.text import parse
@@ -18,11 +18,27 @@ from postroom.messagebox.configuration import Host, PortState, SendPort, Service
 from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.subscriptions import create_subscription
+from postroom.operations.instances.bulk_operations import start_resuming
 from postroom.operations.properties import read_deployed_properties
 from postroom.properties import Property
 from postroom.system_properties import BTS
 
 _STARTED, _STOPPED = 1, 2
+#: The messages that a start resumes itself. Publishers wait for it, so the others are left to an operation.
+MAX_RESUMED = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resumed:
+    """The messages that a start has resumed under the routing lock, by host id. If there were more, an operation
+    resumes them without the lock."""
+
+    hosts: Mapping[int, int] = field(default_factory=dict)
+    operation_id: int | None = None
+
+    @property
+    def count(self) -> int:
+        return sum(self.hosts.values())
 
 
 def build_port_filter(port: SendPort, properties: list[Property]) -> Filter:
@@ -62,14 +78,19 @@ def enlist_port(connection: Connection, port: SendPort) -> SendPort:
     return _store_port_state(connection, port, PortState.STOPPED, subscription_id)
 
 
-def start_port(connection: Connection, port: SendPort) -> tuple[SendPort, int]:
-    """Start the port's subscriptions. Also return the number of suspended messages that were resumed."""
+def start_port(connection: Connection, port: SendPort) -> tuple[SendPort, Resumed]:
+    """Start the port's subscriptions. Also return the suspended messages that were resumed, and the operation that
+    resumes the others."""
     _set_subscription_state(connection, [port.subscription_id], _STARTED)
     groups = read_send_port_groups(connection, member=port.port_id)
     started = [group for group in groups if group.state is PortState.STARTED]
     _set_subscription_state(connection, _list_subscriptions(started, port), _STARTED)
     stored = _store_port_state(connection, port, PortState.STARTED, port.subscription_id)
-    return stored, int(read_value(connection, "SELECT resume_stopped(%s)", port.port_id))
+    count = int(read_value(connection, "SELECT resume_stopped(%s, %s)", port.port_id, MAX_RESUMED))
+    resumed = Resumed(hosts={port.host_id: count} if count else {})
+    if count == MAX_RESUMED:
+        resumed = replace(resumed, operation_id=start_resuming(connection, port.name, service_id=port.port_id))
+    return stored, resumed
 
 
 def stop_port(connection: Connection, port: SendPort) -> SendPort:
@@ -123,13 +144,16 @@ def enlist_group(connection: Connection, group: SendPortGroup) -> SendPortGroup:
     return _store_group_state(connection, group, PortState.STOPPED)
 
 
-def start_group(connection: Connection, group: SendPortGroup) -> tuple[SendPortGroup, dict[int, int]]:
-    """Start the subscriptions of the started members. Also return the number of resumed messages by host id."""
+def start_group(connection: Connection, group: SendPortGroup) -> tuple[SendPortGroup, Resumed]:
+    """Start the subscriptions of the started members. Also return the messages that were resumed, as ``start_port``."""
     started = [member.subscription_id for member in group.members if member.port_state is PortState.STARTED]
     _set_subscription_state(connection, started, _STARTED)
     stored = _store_group_state(connection, group, PortState.STARTED)
-    resumed = connection.execute("SELECT * FROM resume_stopped_group(%s)", (group.group_id,)).fetchall()
-    return stored, dict(resumed)
+    rows = connection.execute("SELECT * FROM resume_stopped_group(%s, %s)", (group.group_id, MAX_RESUMED))
+    resumed = Resumed(hosts=dict(rows.fetchall()))
+    if resumed.count == MAX_RESUMED:
+        resumed = replace(resumed, operation_id=start_resuming(connection, group.name, group_id=group.group_id))
+    return stored, resumed
 
 
 def stop_group(connection: Connection, group: SendPortGroup) -> SendPortGroup:

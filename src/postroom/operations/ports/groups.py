@@ -14,8 +14,8 @@ from postroom.messagebox.configuration import read_hosts
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.queues import WakeUp
 from postroom.messagebox.send_port_groups import SendPortGroup, read_send_port_groups
-from postroom.operations.ports.enlistment import enlist_group, start_group, stop_group, unenlist_group
-from postroom.operations.ports.states import StateChange, check_transition, record_state_change
+from postroom.operations.ports.enlistment import Resumed, enlist_group, start_group, stop_group, unenlist_group
+from postroom.operations.ports.states import StateChange, check_transition, finish_resuming, record_state_change
 
 
 def list_groups(connection: Connection, *, application: str | None = None) -> list[SendPortGroup]:
@@ -37,7 +37,7 @@ def get_group(connection: Connection, name: str) -> SendPortGroup:
 
 def enlist(connection: Connection, name: str) -> StateChange:
     """Change a bound group to stopped: each enlisted member gets a subscription through the group."""
-    return _change(connection, name, "enlist", lambda c, group: (enlist_group(c, group), {}))
+    return _change(connection, name, "enlist", lambda c, group: (enlist_group(c, group), Resumed()))
 
 
 def start(connection: Connection, name: str) -> StateChange:
@@ -47,20 +47,20 @@ def start(connection: Connection, name: str) -> StateChange:
 
 def stop(connection: Connection, name: str) -> StateChange:
     """Stop the group: new messages through the group are suspended. Members still get messages by their own filters."""
-    return _change(connection, name, "stop", lambda c, group: (stop_group(c, group), {}))
+    return _change(connection, name, "stop", lambda c, group: (stop_group(c, group), Resumed()))
 
 
 def unenlist(connection: Connection, name: str) -> StateChange:
     """Remove the subscriptions through the group. Existing instances stay and can be resumed or terminated."""
-    return _change(connection, name, "unenlist", lambda c, group: (unenlist_group(c, group), {}))
+    return _change(connection, name, "unenlist", lambda c, group: (unenlist_group(c, group), Resumed()))
 
 
-#: Returns the group in its new state, and the number of resumed messages by host id.
-_Step = Callable[[Connection, SendPortGroup], tuple[SendPortGroup, dict[int, int]]]
+#: Returns the group in its new state, and the resumed messages.
+_Step = Callable[[Connection, SendPortGroup], tuple[SendPortGroup, Resumed]]
 
 
 def _change(connection: Connection, name: str, operation: str, step: _Step) -> StateChange:
-    resumed: dict[int, int] = {}
+    resumed = Resumed()
 
     def work(connection: Connection) -> StateChange:
         nonlocal resumed
@@ -69,15 +69,17 @@ def _change(connection: Connection, name: str, operation: str, step: _Step) -> S
         check_transition(operation, f"Send port group {name!r}", group.state)
         after, resumed = step(connection, group)
         record_state_change(connection, f"group.{operation}", name, group.state, after.state)
-        return StateChange(name=name, before=group.state, after=after.state, resumed=sum(resumed.values()))
+        return StateChange(
+            name=name, before=group.state, after=after.state, resumed=resumed.count, operation_id=resumed.operation_id
+        )
 
     change = operator_transaction(connection, work)
-    if resumed:
-        WakeUp(connection).send([host.name for host in read_hosts(connection) if host.host_id in resumed])
-    return change
+    if resumed.hosts:
+        WakeUp(connection).send([host.name for host in read_hosts(connection) if host.host_id in resumed.hosts])
+    return finish_resuming(connection, change)
 
 
-def _start(connection: Connection, group: SendPortGroup) -> tuple[SendPortGroup, dict[int, int]]:
+def _start(connection: Connection, group: SendPortGroup) -> tuple[SendPortGroup, Resumed]:
     if not any(member.is_enlisted for member in group.members):
         members = ", ".join(member.port_name for member in group.members) or "none"
         raise StateError(

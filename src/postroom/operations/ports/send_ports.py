@@ -18,8 +18,15 @@ from postroom.messagebox.queues import WakeUp
 from postroom.messagebox.send_port_groups import read_send_port_groups
 from postroom.messagebox.statements import statement
 from postroom.operations.describe import describe_value
-from postroom.operations.ports.enlistment import enlist_port, get_port_host, start_port, stop_port, unenlist_port
-from postroom.operations.ports.states import StateChange, check_transition, record_state_change
+from postroom.operations.ports.enlistment import (
+    Resumed,
+    enlist_port,
+    get_port_host,
+    start_port,
+    stop_port,
+    unenlist_port,
+)
+from postroom.operations.ports.states import StateChange, check_transition, finish_resuming, record_state_change
 from postroom.pipelines import Send
 
 
@@ -84,7 +91,7 @@ def describe_pipeline(stored: Mapping[str, Any]) -> list[str]:
 
 def enlist(connection: Connection, name: str) -> StateChange:
     """Change a bound port to stopped: it gets a subscription, and matching messages are suspended."""
-    return _change(connection, name, "enlist", lambda c, port: (enlist_port(c, port), 0))
+    return _change(connection, name, "enlist", lambda c, port: (enlist_port(c, port), Resumed()))
 
 
 def start(connection: Connection, name: str) -> StateChange:
@@ -92,12 +99,12 @@ def start(connection: Connection, name: str) -> StateChange:
     change = _change(connection, name, "start", _start)
     if change.resumed:
         WakeUp(connection).send([get_port_host(connection, get_send_port(connection, name)).name])
-    return change
+    return finish_resuming(connection, change)
 
 
 def stop(connection: Connection, name: str) -> StateChange:
     """Stop the port: new messages are suspended. Messages in the work queue are still delivered."""
-    return _change(connection, name, "stop", lambda c, port: (stop_port(c, port), 0))
+    return _change(connection, name, "stop", lambda c, port: (stop_port(c, port), Resumed()))
 
 
 def unenlist(connection: Connection, name: str) -> StateChange:
@@ -117,8 +124,8 @@ def get_send_port(connection: Connection, name: str) -> SendPort:
     )
 
 
-#: Returns the port in its new state, and the number of resumed messages.
-_Step = Callable[[Connection, SendPort], tuple[SendPort, int]]
+#: Returns the port in its new state, and the resumed messages.
+_Step = Callable[[Connection, SendPort], tuple[SendPort, Resumed]]
 
 
 def _change(connection: Connection, name: str, operation: str, step: _Step) -> StateChange:
@@ -128,16 +135,22 @@ def _change(connection: Connection, name: str, operation: str, step: _Step) -> S
         check_transition(operation, f"Port {name!r}", port.state)
         after, resumed = step(connection, port)
         record_state_change(connection, f"port.{operation}", name, port.state, after.state)
-        return StateChange(name=port.name, before=port.state, after=after.state, resumed=resumed)
+        return StateChange(
+            name=port.name,
+            before=port.state,
+            after=after.state,
+            resumed=resumed.count,
+            operation_id=resumed.operation_id,
+        )
 
     return operator_transaction(connection, work)
 
 
-def _start(connection: Connection, port: SendPort) -> tuple[SendPort, int]:
+def _start(connection: Connection, port: SendPort) -> tuple[SendPort, Resumed]:
     return start_port(connection, enlist_port(connection, port) if port.state is PortState.BOUND else port)
 
 
-def _unenlist(connection: Connection, port: SendPort) -> tuple[SendPort, int]:
+def _unenlist(connection: Connection, port: SendPort) -> tuple[SendPort, Resumed]:
     for group in read_send_port_groups(connection, member=port.port_id):
         if group.is_enlisted and [member.port_id for member in group.members if member.is_enlisted] == [port.port_id]:
             raise StateError(
@@ -145,4 +158,4 @@ def _unenlist(connection: Connection, port: SendPort) -> tuple[SendPort, int]:
                 why=f"The group is {group.state.name.lower()} and would have no enlisted member left.",
                 hint=f"Unenlist the group first: postroom group unenlist {group.name!r}",
             )
-    return unenlist_port(connection, port), 0
+    return unenlist_port(connection, port), Resumed()

@@ -1,0 +1,86 @@
+-- Carry out the next piece of an operation on instances, of at most p_limit instances, or of the oldest unfinished one (null). The
+-- command that started the operation calls it, and the job of the hosts does, in a transaction for each piece. So an
+-- operation continues after a crash. A piece is recorded in the audit, and wakes the hosts that get work.
+-- An active instance is suspended or terminated as soon as it is not active any more (INS-05, 06).
+-- Returns nothing if there is no such operation, if it is finished, or if another session carries out a piece of it.
+-- Indexes: operations_unfinished, operation_instances' primary key; those of the functions that change instances.
+-- Locks: the operation's row.
+CREATE OR REPLACE FUNCTION messagebox.continue_operation(
+    p_operation_id bigint, p_limit integer, p_now timestamptz DEFAULT now()
+) RETURNS TABLE (operation_id bigint, handled bigint, is_finished boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+DECLARE
+    op operations%ROWTYPE;
+    wanted uuid[];
+    changed_ids uuid[] := '{}';
+    moved_hosts smallint[] := '{}';                      -- of each instance, or of each host if the ids are not known
+    piece bigint := 0;
+    finished boolean := false;
+BEGIN
+    SELECT * INTO op FROM operations o
+     WHERE o.finished_at IS NULL AND (p_operation_id IS NULL OR o.id = p_operation_id)
+     ORDER BY o.continued_at NULLS FIRST, o.id LIMIT 1 FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    IF op.kind = 'start' THEN
+        IF op.group_id IS NULL THEN
+            piece := resume_stopped(op.service_id, p_limit);
+            moved_hosts := ARRAY(SELECT p.host_id FROM send_ports p WHERE p.id = op.service_id AND piece > 0);
+        ELSE
+            SELECT coalesce(sum(r.resumed_count), 0), coalesce(array_agg(r.host_id), '{}') INTO piece, moved_hosts
+              FROM resume_stopped_group(op.group_id, p_limit) r;
+        END IF;
+        finished := piece < p_limit;
+    ELSE
+        wanted := ARRAY(SELECT i.instance_id FROM operation_instances i
+                         WHERE i.operation_id = op.id AND NOT i.pending ORDER BY i.number LIMIT p_limit);
+        IF wanted = '{}' THEN
+            wanted := ARRAY(SELECT i.instance_id FROM operation_instances i
+                             WHERE i.operation_id = op.id AND i.pending ORDER BY i.number LIMIT p_limit);
+        END IF;
+        CASE op.kind
+            WHEN 'resume' THEN
+                SELECT coalesce(array_agg(r.instance_id), '{}'), coalesce(array_agg(r.host_id), '{}')
+                  INTO changed_ids, moved_hosts
+                  FROM (SELECT DISTINCT * FROM resume_instances(wanted, p_now)) r;
+            WHEN 'reroute' THEN
+                SELECT coalesce(array_agg(r.instance_id), '{}'), coalesce(array_agg(r.host_id), '{}')
+                  INTO changed_ids, moved_hosts
+                  FROM (SELECT DISTINCT * FROM reroute_instances(wanted, p_now)) r;
+            WHEN 'suspend' THEN
+                changed_ids := ARRAY(SELECT DISTINCT r FROM suspend_instances(wanted, p_now) r);
+            WHEN 'terminate' THEN
+                changed_ids := ARRAY(SELECT DISTINCT r FROM terminate_instances(wanted, p_now) r);
+        END CASE;
+        piece := cardinality(changed_ids);
+        IF op.kind IN ('suspend', 'terminate') THEN
+            -- Only one operation can be pending for an instance.
+            UPDATE operation_instances i SET pending = true
+             WHERE i.operation_id = op.id AND NOT i.pending AND i.instance_id = ANY (wanted)
+               AND i.instance_id IN (SELECT w.instance_id FROM work_queue w WHERE w.claim_id IS NOT NULL)
+               AND NOT EXISTS (SELECT 1 FROM operation_instances other
+                                WHERE other.instance_id = i.instance_id AND other.pending);
+        END IF;
+        DELETE FROM operation_instances i
+         WHERE i.operation_id = op.id AND i.instance_id = ANY (wanted)
+           AND (NOT i.pending
+                OR i.instance_id NOT IN (SELECT w.instance_id FROM work_queue w WHERE w.claim_id IS NOT NULL));
+        finished := NOT EXISTS (SELECT 1 FROM operation_instances i WHERE i.operation_id = op.id);
+    END IF;
+    UPDATE operations o
+       SET changed = o.changed + piece, continued_at = clock_timestamp(),
+           hosts = o.hosts || coalesce((SELECT jsonb_object_agg(m.name, coalesce((op.hosts ->> m.name)::bigint, 0) + m.count)
+                                          FROM (SELECT h.name, count(*) AS count
+                                                  FROM unnest(moved_hosts) AS u (host_id) JOIN hosts h ON h.id = u.host_id
+                                                 GROUP BY h.name) m), '{}'),
+           finished_at = CASE WHEN finished THEN clock_timestamp() END
+     WHERE o.id = op.id;
+    IF piece > 0 AND op.kind <> 'start' THEN
+        INSERT INTO audit (login, os_user, action, target, reason, after)
+        VALUES (op.requested_by, op.os_user, 'instance.' || op.kind, 'operation ' || op.id, op.reason,
+                jsonb_build_object('instances', piece, 'ids', to_jsonb(changed_ids)));
+    END IF;
+    PERFORM pg_notify('postroom_' || lower(h.name), '') FROM hosts h WHERE h.id = ANY (moved_hosts);
+    RETURN QUERY SELECT op.id, piece, finished;
+END $$;

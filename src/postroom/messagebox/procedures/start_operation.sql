@@ -1,0 +1,18 @@
+-- Store an operation on instances, which continue_operation carries out: on the given instances, or (kind start) on the
+-- messages that wait for the start of a send port or a group. Returns its id. PostgreSQL fills in the login and the reason.
+-- Indexes: none needed.
+CREATE OR REPLACE FUNCTION messagebox.start_operation(
+    p_kind text, p_target text, p_os_user text, p_instance_ids uuid[], p_service_id uuid DEFAULT NULL,
+    p_group_id uuid DEFAULT NULL
+) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+DECLARE
+    new_id bigint;
+BEGIN
+    INSERT INTO operations (kind, target, os_user, service_id, group_id, total)
+    VALUES (p_kind, p_target, p_os_user, p_service_id, p_group_id, coalesce(cardinality(p_instance_ids), 0))
+    RETURNING id INTO new_id;
+    INSERT INTO operation_instances (operation_id, number, instance_id)
+    SELECT new_id, i.number, i.instance_id FROM unnest(p_instance_ids) WITH ORDINALITY AS i (instance_id, number);
+    RETURN new_id;
+END $$;
