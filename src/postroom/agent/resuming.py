@@ -121,7 +121,7 @@ class ReroutedMessage(ResumedMessage):
         if self.matches.unauthorised_hosts:
             return super()._build_failure()
         return Unroutable(
-            "The message was not rerouted: no subscription matches it that it was not routed to before.",
+            "The message was not rerouted: it was routed to every subscription that matches it before.",
             self.message.context,
             hint="Enlist a port whose filter matches it, and resume the instance. Or terminate it.",
         )

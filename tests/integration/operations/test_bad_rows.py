@@ -116,7 +116,9 @@ def test_the_commands_save_and_resume_rows(
     assert f"{bad} has 2 bad rows of {SOURCE}." in capsys.readouterr().out
     bad.write_bytes(bad.read_bytes().replace(b"eins", b"1"))
     assert main(["--database", box.url, "instance", "resume-rows", str(bad)]) == 0
-    assert capsys.readouterr().out == "One row resumed, 1 unchanged.\n"
+    assert capsys.readouterr().out.startswith(
+        "One row resumed, 1 unchanged.\nThe host of the receive location publishes"
+    )
 
 
 @pytest.mark.parametrize("change", [b"6;EU;6;1\n", None])

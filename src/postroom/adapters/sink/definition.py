@@ -300,10 +300,18 @@ class SparkTable(SinkDefinition):
     def _postgresql_problems(self) -> list[str]:
         if not re.match(r"postgres(ql)?://", self.url):
             return ["url must start with postgresql:// or jdbc:."]
-        from psycopg.pq import Conninfo  # imported only where it is needed
+        import psycopg  # imported only where it is needed
+        from psycopg.pq import Conninfo
 
         known = {setting.keyword.decode() for setting in Conninfo.get_defaults()}
-        return [f"option {name!r} is not a setting of libpq." for name in self.options if name not in known]
+        found = [f"option {name!r} is not a setting of libpq." for name in self.options if name not in known]
+        try:
+            Conninfo.parse(self.url.encode())
+        except psycopg.Error as error:
+            # A quoted text may be a password.
+            reason = re.sub('"[^"]*"', '"…"', str(error).strip())
+            found.append(f"url is not valid: {reason}.")
+        return found
 
     def address(self, home: Path) -> str:
         # Without the login, and without the settings, which may contain a password.

@@ -71,3 +71,5 @@ def resume_rows(options: CommandOptions, file: Path) -> None:
     others = {"unchanged": resumed.unchanged, "not suspended any more": resumed.not_suspended}
     texts = [f"{format_count(resumed.resumed, 'row')} resumed", *(f"{n:,} {text}" for text, n in others.items() if n)]
     click.echo(f"{', '.join(texts)}.".capitalize())
+    if resumed.resumed:
+        click.echo("The host of the receive location publishes them. If it is not running: postroom host run NAME")

@@ -337,7 +337,7 @@ def _build_state_error(instance: Instance, done: str) -> StateError:
             )
         case InstanceState.SUSPENDED if instance.task is QueueTask.RECEIVE and done == "rerouted":
             return StateError(
-                what,
+                f"Instance {instance.instance_id} cannot be rerouted: its message was not received completely.",
                 why="The pipeline of its receive location has to read it first.",
                 hint="Resume it, which publishes its messages by the current subscriptions.",
             )

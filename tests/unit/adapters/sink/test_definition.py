@@ -84,6 +84,7 @@ def test_text_formats_store_text_by_default() -> None:
         (SparkTable("mysql://x", "t"), "must start with postgresql://"),
         (SparkTable("postgresql://x", "a.b.c"), "not the name of a table"),
         (SparkTable("postgresql://x", "t", options={"driver": "x"}), "'driver' is not a setting of libpq"),
+        (SparkTable("postgresql://x?host=a=b", "t"), 'url is not valid: extra key/value separator "…"'),
         (SparkTable("jdbc:clickhouse://x", "t"), "jdbc:clickhouse, which does not support merging rows"),
         (SparkTable("jdbc:", "t"), "which does not support merging rows"),
         (SparkTable("jdbc:derby:x", "t", options={"dbTable": "other"}), "option 'dbTable' is set by Postroom"),
