@@ -180,7 +180,8 @@ class ChaosInstallation:
             return postmaster
 
         postmaster = wait_until(end_ready, what="a PostgreSQL to end")
-        psutil.wait_procs([postmaster], PATIENCE)
+        assert postmaster is not None
+        wait_until(lambda: _has_ended(postmaster), what="the end of PostgreSQL")
 
     # -- replaying a batch --------------------------------------------------------------------------------------
 
@@ -280,3 +281,11 @@ def _compare(what: str, found: Counter[int], expected: Counter[int]) -> list[str
         for which, some in (("were not", missing), ("were more than once", extra))
         if some
     ]
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    """Return True if a process has ended. A host that has started PostgreSQL leaves it as a zombie."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
