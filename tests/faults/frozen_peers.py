@@ -151,7 +151,7 @@ SINK_POINTS = {
     "after the batch is opened": Point(work=None, owner=SinkQueue, function="open_batch"),
     "before the batch is written": Point(work=None, owner=InProcessWriter, function="write", before=True),
     "after the batch is written": Point(work=None, owner=InProcessWriter, function="write"),
-    "inside the transaction that completes the batch": Point(work=None, owner=SinkQueue, function="_close_batch"),
+    "inside the transaction that completes the batch": Point(work=None, owner=SinkQueue, function="_end"),
     "after the batch is completed": Point(work=None, owner=SinkQueue, function="complete"),
 }
 
