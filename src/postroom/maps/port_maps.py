@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, TypeAdapter
+from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, TypeAdapter, ValidationInfo
 
 from postroom.errors import DefinitionError, DefinitionRefused, PipelineFailure, Problem
 from postroom.maps.contract import Map
@@ -19,16 +19,17 @@ from postroom.message import Message
 from postroom.pipelines.components.stored_component import StoredComponent, load_component, refer_to
 from postroom.pipelines.shipping.imported_files import find_imported_files
 from postroom.pipelines.shipping.shipped_files import NO_FILES, Files, ShippedFiles
-from postroom.stored_definitions import read_stored
+from postroom.stored_definitions import check_stored_objects, read_stored
 from postroom.system_properties import BTS
 
 if TYPE_CHECKING:
     from postroom.maps.running import RunningMaps
 
 
-def _read_maps(source: object) -> tuple[Any, ...]:
+def _read_maps(source: object, info: ValidationInfo) -> tuple[Any, ...]:
     if not isinstance(source, list | tuple):
         raise ValueError("write a list of maps, such as [maps.Xslt(...)]")
+    check_stored_objects(source, info)
     return tuple(StoredComponent.read(port_map) if isinstance(port_map, Mapping) else port_map for port_map in source)
 
 

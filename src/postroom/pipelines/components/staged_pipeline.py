@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationInfo
 
 from postroom.errors import DefinitionError, PipelineFailure
 from postroom.pipelines.components.contract import Component
@@ -21,6 +21,7 @@ from postroom.pipelines.promotions import find_engine_properties
 from postroom.pipelines.shipping.imported_files import find_imported_files
 from postroom.pipelines.shipping.shipped_files import NO_FILES, Files, ShippedFiles
 from postroom.secret_references import find_secret_problems
+from postroom.stored_definitions import check_stored_objects
 
 #: BizTalk's maximum for one stage (RCV-02, SND-01).
 MAX_COMPONENTS = 255
@@ -129,10 +130,11 @@ def class_problems(component: object, allowed: tuple[type[Component], ...]) -> I
         yield f"{component!r} is neither a component nor a function."
 
 
-def read_stage(source: object) -> tuple[Any, ...]:
+def read_stage(source: object, info: ValidationInfo) -> tuple[Any, ...]:
     """Parse the components of a stage, or their stored form."""
     if not isinstance(source, list | tuple):
         raise ValueError("write a list of components, such as [components.Gzip()]")
+    check_stored_objects(source, info)
     return tuple(StoredComponent.read(each) if isinstance(each, Mapping) else each for each in source)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter, model_validator
+from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter, ValidationInfo, model_validator
 
 from postroom.pipelines.components.contract import Component, Decoder, Disassembler, PartyResolver, Validator
 from postroom.pipelines.components.staged_pipeline import StagedPipeline, class_problems, read_stage, store_stage
@@ -37,14 +37,14 @@ _AnyFormat = PassThrough | Json | JsonLines | Xml | XmlReceive | Csv | FlatFile
 _FORMAT: TypeAdapter[_AnyFormat] = TypeAdapter(Annotated[_AnyFormat, Field(discriminator="kind")])
 
 
-def _read_stage(source: object) -> tuple[Any, ...]:
+def _read_stage(source: object, info: ValidationInfo) -> tuple[Any, ...]:
     """Parse a stage. Formats are stored by their kind, other components by reference."""
     if isinstance(source, list | tuple):
         source = [
             _FORMAT.validate_python(dict(each)) if isinstance(each, Mapping) and "kind" in each else each
             for each in source
         ]
-    return read_stage(source)
+    return read_stage(source, info)
 
 
 Stage = Annotated[

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter
+from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter, ValidationInfo
 
 from postroom.pipelines.components.contract import Assembler, Component, Encoder, PreAssembler, Validator
 from postroom.pipelines.components.staged_pipeline import (
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from postroom.pipelines.send.stages import SendStages
 
 
-def _read_assembler(source: object) -> tuple[Any, ...]:
+def _read_assembler(source: object, info: ValidationInfo) -> tuple[Any, ...]:
     if isinstance(source, list | tuple):
-        return read_stage(source)
-    return () if source is None else read_stage([source])
+        return read_stage(source, info)
+    return () if source is None else read_stage([source], info)
 
 
 _Stage = Annotated[
