@@ -51,3 +51,5 @@ GRANT EXECUTE ON FUNCTION
     messagebox.extend_lease___HOST__,
     messagebox.store_response___HOST__, messagebox.read_response___HOST__
     TO __ROLE__, __ADMINISTRATORS_ROLE__;
+-- Only dequeue_messages calls it. Administrators may call every function.
+GRANT EXECUTE ON FUNCTION messagebox.claim_ordered_messages___HOST__ TO __ADMINISTRATORS_ROLE__;
