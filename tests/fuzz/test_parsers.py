@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from tests.support.fuzzing.targets import TARGETS
@@ -11,12 +9,13 @@ from tests.support.fuzzing.watch import fuzz
 
 #: The time for each parser. `make fuzz` takes more.
 SECONDS = 5.0
+#: Each run has the same inputs, so that a change is not blamed for an old defect. `make fuzz` takes another seed.
+SEED = 1
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_damaged_inputs_are_rejected_or_read_completely(target: str) -> None:
-    seed = random.SystemRandom().randrange(1_000_000)
-    result = fuzz(target, seed=seed, seconds=SECONDS)
+    result = fuzz(target, seed=SEED, seconds=SECONDS)
     found = "\n".join(f"{problem.kind}: {problem.input}\n{problem.text}" for problem in result.problems)
-    assert not result.problems, f"make fuzz TARGET={target} SEED={seed}\n{found}"
+    assert not result.problems, f"make fuzz TARGET={target} SEED={SEED}\n{found}"
     assert result.inputs > 0

@@ -165,7 +165,9 @@ def _decode_content(leaf: email.message.Message) -> bytes:
         assert isinstance(inner, email.message.Message)
         try:
             return inner.as_bytes()
-        except (LookupError, ValueError) as error:  # the email package cannot write everything that it reads
+        except (
+            Exception
+        ) as error:  # the email package reads damaged headers that it cannot write, and each fails in its own way
             raise PipelineFailure(
                 "A part of the MIME message cannot be decoded.", why=f"{type(error).__name__}.", hint=_AGAIN
             ) from None

@@ -110,6 +110,7 @@ _HEAD = b"MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n
         (components.Mime(), b"Content-Type: multipart/mixed\n\n--b\n\n1\n--b--", "NoBoundaryInMultipart"),
         (components.Mime(), b"Content-Transfer-Encoding: base64\nContent-Type: a/b\n\nYSx%iCg=\n", "InvalidBase64"),
         (components.Mime(), _MAIL_HEAD + b"Content-Type: multipart/x; x=b\nX*\xa0\xf5--b--", "UnicodeEncodeError"),
+        (components.Mime(), _MAIL_HEAD + b"X: a\x1cType: b\n\nbody", "HeaderParseError"),
         (components.Mime(max_size=100), mail().as_bytes(), "maximum of this pipeline is 100"),
         (components.Mime(max_parts=2), mail().as_bytes(), "The message has 3 parts."),
         (components.Mime(body_index=4), mail().as_bytes(), "It has 3 parts, and body_index is 4."),
