@@ -11,9 +11,9 @@ from bench.copies import RecordedTransaction, copy_with_two_writers, record
 from bench.messagebox import MeasuredBox, json_lines, measured_box
 from bench.ratios import Result, compute_ratio, measure_alternately, seconds
 from postroom.agent.receiving.interchange import Interchange
+from postroom.files.safe_files import get_inode
 from postroom.message import Bytes
 from postroom.messagebox.connection import Login
-from postroom.safe_files import get_inode
 from postroom.spark.intake import file_claims
 from postroom.spark.receive.stream import start_stream
 from postroom.spark.session import open_session

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     )
     from postroom.message import Context, Message, Part
     from postroom.properties import Property
-    from postroom.secret_references import Secret, secret
+    from postroom.secrets.references import Secret, secret
     from postroom.system_properties import BTS, FILE, HTTP, ErrorReport
 
 __version__ = "0.1.0"
@@ -103,13 +103,13 @@ _HOMES = {
     "Received": "postroom.consumer",
     "Retry": "postroom.application",
     "Schedule": "postroom.application",
-    "Secret": "postroom.secret_references",
+    "Secret": "postroom.secrets.references",
     "StateError": "postroom.errors",
     "Subscription": "postroom.consumer",
     "Throttling": "postroom.application",
     "Unavailable": "postroom.errors",
     "connect": "postroom.client",
-    "secret": "postroom.secret_references",
+    "secret": "postroom.secrets.references",
     "connect_async": "postroom.async_client",
 }
 

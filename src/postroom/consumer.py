@@ -25,7 +25,6 @@ from typing import Self
 import psycopg
 from psycopg import sql
 
-from postroom.backoff import Backoff
 from postroom.errors import BadValue, ClaimLost, MessageBoxUnavailable, StateError
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter
@@ -42,6 +41,7 @@ from postroom.messagebox.queues import (
 )
 from postroom.messagebox.storage.stored_messages import build_message
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
+from postroom.processes.backoff import Backoff
 
 _log = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, Protocol, TypeVar, cast, overload
 
 from postroom.errors import BadValue
+from postroom.files.safe_files import open_regular_file
 from postroom.filters.authorisation import MessagePredicate
 from postroom.properties import Property
-from postroom.safe_files import open_regular_file
 from postroom.values import Value, ValueType, check_value, type_of, value_from_json, value_to_json
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ import os
 import signal
 from pathlib import Path
 
-from postroom.private_folder import PARENT
+from postroom.files.private_folder import PARENT
 from tests.support.chaos_installation import ChaosInstallation
 from tests.support.installation import Installation
 from tests.support.orders import APPLICATION, Orders

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from postroom.safe_files import get_inode
+from postroom.files.safe_files import get_inode
 from tests.support.box import Box
 
 

@@ -16,7 +16,7 @@ from postroom.adapters.kinds import AnySink, PortAdapter, ReceiveAdapter, build
 from postroom.adapters.null import Null
 from postroom.adapters.sink.definition import SparkSink, SparkTable
 from postroom.adapters.spark_reader.definition import SparkReader
-from postroom.credentials import password_hash
+from postroom.secrets.credentials import password_hash
 
 __all__ = [
     "AdapterDefinition",

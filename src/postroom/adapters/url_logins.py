@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from postroom.secret_references import is_secret_name
+from postroom.secrets.references import is_secret_name
 
 HIDDEN = "(hidden)"
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from postroom.background_loop import BackgroundLoop
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
 from postroom.messagebox.running_processes import read_routing_version, report_configuration
+from postroom.processes.background_loop import BackgroundLoop
 
 #: Files, such as certificates, change without a notification.
 _WITHOUT_NOTIFICATION = 5.0

@@ -18,7 +18,6 @@ from typing import Self
 
 from postroom.adapters import build
 from postroom.agent.resuming import ResumedInbound
-from postroom.background_loop import BackgroundLoop
 from postroom.clock import Clock, system_clock
 from postroom.hosts.configuration_watch import ConfigurationWatch
 from postroom.hosts.dequeue.service import BuildService, Service, ServiceContext
@@ -50,7 +49,8 @@ from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.monitoring.load import LoadMetrics
 from postroom.monitoring.metrics import Metric
 from postroom.monitoring.server import MonitoringServer
-from postroom.stop_signals import set_on_stop_signals
+from postroom.processes.background_loop import BackgroundLoop
+from postroom.processes.stop_signals import set_on_stop_signals
 
 _log = logging.getLogger(__name__)
 

@@ -21,7 +21,6 @@ from datetime import timedelta
 
 from psycopg import sql
 
-from postroom.background_loop import BackgroundLoop
 from postroom.errors import PostroomError, Unavailable
 from postroom.hosts.dequeue.subservice import Subservice, wake_all
 from postroom.messagebox.configuration import Host
@@ -36,6 +35,7 @@ from postroom.messagebox.running_processes import (
     register_process,
 )
 from postroom.messagebox.statements import statement
+from postroom.processes.background_loop import BackgroundLoop
 
 _log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 import time
 
-from postroom.background_loop import BackgroundLoop
 from postroom.messagebox.connection import Connect, LazyConnection
+from postroom.processes.background_loop import BackgroundLoop
 
 _log = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from postroom.pipelines.components.component_calls import component_failure
 from postroom.pipelines.documents.disassembled_batch import MAX_DOCUMENT_SIZE
 from postroom.pipelines.documents.message_batch import strip_zeros
 from postroom.pipelines.documents.temporary_bodies import spool
+from postroom.processes.time_limit import TimedCall, TimedOut, call_each_with_timeout
 from postroom.properties import Property, is_distinguished
 from postroom.system_properties import BTS
-from postroom.time_limit import TimedCall, TimedOut, call_each_with_timeout
 from postroom.values import Value
 
 

@@ -19,10 +19,10 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGresult
 
-from postroom.backoff import Backoff
 from postroom.errors import DefinitionError, LockTimeout, MessageBoxUnavailable, TransactionConflict
 from postroom.messagebox.postgres_errors import translate_errors, translate_psycopg_error
 from postroom.messagebox.statements import statement
+from postroom.processes.backoff import Backoff
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Connect = Callable[[], Connection]

@@ -12,8 +12,8 @@ import weakref
 
 from psycopg.pq import TransactionStatus
 
-from postroom.background_loop import BackgroundLoop
 from postroom.messagebox.connection import IDLE_TIMEOUTS, Connection
+from postroom.processes.background_loop import BackgroundLoop
 
 HEARTBEAT_SECONDS = 2.0
 

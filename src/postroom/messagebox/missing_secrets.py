@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from postroom.messagebox.configuration import read_receive_locations, read_send_ports
 from postroom.messagebox.connection import Connection
-from postroom.secret_references import find_unavailable
+from postroom.secrets.references import find_unavailable
 
 
 def find_missing_secrets(

@@ -8,7 +8,7 @@ from typing import Any
 from postroom.adapters.url_logins import HIDDEN
 from postroom.operations.redaction import is_reference, is_secret
 from postroom.properties import dotted_name, split_key
-from postroom.secret_references import Secret
+from postroom.secrets.references import Secret
 from postroom.values import ValueType
 
 

@@ -22,9 +22,9 @@ from pydantic import BaseModel, ConfigDict
 from postroom.errors import BadValue
 from postroom.message import Body, Context
 from postroom.pipelines.promotions import Promote, Promotions
+from postroom.processes.time_limit import TimeLimit
 from postroom.properties import Property
 from postroom.system_properties import BTS
-from postroom.time_limit import TimeLimit
 
 # pyarrow, msgspec and lxml are needed to run a pipeline, not to define one.
 if TYPE_CHECKING:

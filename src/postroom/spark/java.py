@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from postroom.errors import Unavailable
-from postroom.private_folder import private_folder
+from postroom.files.private_folder import private_folder
 
 MIN_VERSION = 17
 _VECTOR = "--add-modules=jdk.incubator.vector"

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.errors import MessageBoxUnavailable, PostroomError
-from postroom.frozen_processes import kill_frozen_children
 from postroom.messagebox.configuration import Host, check_login_of_host, find_host, read_receive_locations
 from postroom.messagebox.connection import Login, connect
 from postroom.monitoring.server import MonitoringServer
+from postroom.processes.frozen_processes import kill_frozen_children
+from postroom.processes.stop_signals import set_on_stop_signals
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.pipeline_once import OnceWatcher, PipelineOnce, stopped_early_error
 from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.session import create_session, end_session, has_died, spark_died_error
 from postroom.spark.settings import add_bulk_settings, has_bulk_settings, is_this_machine
-from postroom.stop_signals import set_on_stop_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

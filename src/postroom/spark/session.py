@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from postroom.errors import StateError, Unavailable
-from postroom.private_folder import private_folder, remove_private_folder
+from postroom.files.private_folder import private_folder, remove_private_folder
 from postroom.spark.authentication import (
     add_secret,
     check_authentication,

@@ -37,7 +37,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.streams.throttle import Pace
 from postroom.monitoring.logs import LOG_FORMAT_VARIABLE, LogFormat, set_up_logging
-from postroom.time_limit import count_abandoned_threads
+from postroom.processes.time_limit import count_abandoned_threads
 
 _T = TypeVar("_T")
 _Failure = TypeVar("_Failure", bound=MessageFailure)

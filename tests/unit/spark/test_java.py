@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom import private_folder
 from postroom.errors import Unavailable
+from postroom.files import private_folder
 from postroom.spark import java
 from postroom.spark.java import find_java, make_launcher
 

@@ -13,8 +13,7 @@ from postroom.adapters.file.definition import File
 from postroom.adapters.file.names import format_file_name, is_unique
 from postroom.clock import Clock
 from postroom.errors import DeliveryFailure
-from postroom.message import Message, Part
-from postroom.safe_files import (
+from postroom.files.safe_files import (
     NO_HARD_LINKS,
     has_same_content,
     make_folder,
@@ -22,6 +21,7 @@ from postroom.safe_files import (
     remove_leftovers,
     use_temporary_name,
 )
+from postroom.message import Message, Part
 
 _HINTS = {
     errno.ENOSPC: "Free some space on that disk.",

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from postroom.credentials import KEY_HEADER, PasswordCheck, find_by_digest, key_hash
+from postroom.secrets.credentials import KEY_HEADER, PasswordCheck, find_by_digest, key_hash
 
 if TYPE_CHECKING:
     from postroom.adapters.http.messages import Request

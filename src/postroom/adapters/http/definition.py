@@ -14,7 +14,7 @@ from pydantic import Field
 from postroom.adapters.contract import AdapterDefinition, SendAdapter
 from postroom.adapters.url_logins import has_login
 from postroom.clock import Clock, system_clock
-from postroom.secret_references import Secret, find_secret_problems
+from postroom.secrets.references import Secret, find_secret_problems
 
 #: The value of ``proxy`` that selects HTTP_PROXY, HTTPS_PROXY and NO_PROXY.
 FROM_ENVIRONMENT = "environment"

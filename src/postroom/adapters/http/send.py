@@ -21,7 +21,7 @@ from postroom.adapters.http.exchange import POOL_CLASSES, Deadline, RequestBody
 from postroom.adapters.url_logins import remove_login
 from postroom.errors import DeliveryFailure, DeliveryRefused, SecretUnavailable
 from postroom.message import Bytes, Context, Message, Part
-from postroom.secret_references import Secret, read_value
+from postroom.secrets.references import Secret, read_value
 from postroom.system_properties import HTTP
 
 # Maximum number of bytes that are read of a response, to reuse the connection and to report why a message failed.

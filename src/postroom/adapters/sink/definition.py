@@ -26,7 +26,7 @@ from postroom.adapters.url_logins import has_password, remove_login
 from postroom.clock import Clock, system_clock
 from postroom.errors import BadValue, DefinitionError, StateError
 from postroom.properties import Property
-from postroom.secret_references import Secret, find_secret_problems, read_options
+from postroom.secrets.references import Secret, find_secret_problems, read_options
 
 #: The file formats. Postroom moves their files to the target itself.
 FILE_FORMATS = ("parquet", "orc", "csv", "json")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from postroom.secret_references import Secret
+from postroom.secrets.references import Secret
 
 _DRIVERS = {
     "db2": "com.ibm.db2.jcc.DB2Driver",

@@ -11,7 +11,7 @@ from postroom.adapters.contract import AdapterDefinition
 from postroom.adapters.file.definition import File
 from postroom.adapters.file.names import DEFAULT_NAME
 from postroom.adapters.spark_schema import Column, parse_columns
-from postroom.secret_references import Secret, find_secret_problems
+from postroom.secrets.references import Secret, find_secret_problems
 
 Option = str | bool | int | float | Secret
 

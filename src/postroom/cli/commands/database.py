@@ -35,7 +35,7 @@ def run(options: CommandOptions) -> None:
     import threading
 
     from postroom.messagebox.migrate import migrate
-    from postroom.stop_signals import set_on_stop_signals
+    from postroom.processes.stop_signals import set_on_stop_signals
 
     if options.database:
         raise click.UsageError(f"This command runs the embedded PostgreSQL. Leave out {options.database_from}.")

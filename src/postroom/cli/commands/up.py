@@ -40,7 +40,7 @@ def up(
     from postroom.operations.running.metrics import SupervisorMetrics
     from postroom.operations.running.supervisor import MonitoringSettings, SparkOptions
     from postroom.operations.running.up import deploy_and_supervise
-    from postroom.stop_signals import set_on_stop_signals
+    from postroom.processes.stop_signals import set_on_stop_signals
 
     definition = load(app)
     home = options.home.absolute()

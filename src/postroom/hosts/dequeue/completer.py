@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 
-from postroom.background_loop import BackgroundLoop
 from postroom.clock import Clock
 from postroom.hosts.dequeue.ordered_delivery import shares_instance
 from postroom.hosts.dequeue.service import Disposition, Outcome
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.connection import Connect, Connection, LazyConnection, transaction
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Postponement, ScheduledRetry, Suspension
+from postroom.processes.background_loop import BackgroundLoop
 
 _log = logging.getLogger(__name__)
 

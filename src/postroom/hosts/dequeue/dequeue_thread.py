@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from postroom.backoff import Backoff
 from postroom.hosts.dequeue.completer import Completer
 from postroom.hosts.dequeue.service import BatchingService, Outcome, Service, ThreadConnections
 from postroom.messagebox.queues import ClaimedMessage, ScheduledRetry
+from postroom.processes.backoff import Backoff
 
 _BACKOFF = Backoff(first=1.0, longest=256.0)
 _log = logging.getLogger(__name__)

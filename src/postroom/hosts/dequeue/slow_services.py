@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from postroom.background_loop import BackgroundLoop
 from postroom.hosts.dequeue.dequeue_thread import DequeueThread
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.queues import ClaimedMessage
+from postroom.processes.background_loop import BackgroundLoop
 
 INTERVAL = 0.1
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 
-from postroom.background_loop import BackgroundLoop
 from postroom.clock import Clock
 from postroom.hosts.dequeue.completer import Completer
 from postroom.hosts.dequeue.dequeue_thread import DequeueThread
@@ -20,6 +19,7 @@ from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.configuration import Dequeuing
 from postroom.messagebox.connection import Connect
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
+from postroom.processes.background_loop import BackgroundLoop
 
 _log = logging.getLogger(__name__)
 

@@ -26,7 +26,6 @@ from postroom.adapters.http.messages import (
 from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.agent.idempotency import interchange_for_key, start_request_digest
 from postroom.clock import Clock, system_clock
-from postroom.credentials import HASHED, KEY_HEADER, PasswordCheck, key_hash
 from postroom.errors import BadValue, KeyReused, MissingReference, NotAllowed, Unavailable
 from postroom.hosts.http.shared_connections import CONNECTION_TIMEOUT, SharedConnections
 from postroom.hosts.http.two_way import TwoWayRequests
@@ -36,6 +35,7 @@ from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.streams.throttle import Throttle, ThrottleWatch
 from postroom.pipelines.documents.temporary_bodies import Spool
+from postroom.secrets.credentials import HASHED, KEY_HEADER, PasswordCheck, key_hash
 from postroom.system_properties import BTS, HTTP
 from postroom.values import MAX_PROMOTED_LENGTH
 

@@ -21,11 +21,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
-from postroom.background_loop import BackgroundLoop
 from postroom.message import Body
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.subscriptions import ServiceSubscriptions
+from postroom.processes.background_loop import BackgroundLoop
 
 #: While callers wait, the loop checks at least this often whether one has waited for too long.
 _MAX_SECONDS, _IDLE_SECONDS = 1.0, 60.0

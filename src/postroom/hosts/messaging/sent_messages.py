@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from postroom.backoff import Backoff
 from postroom.errors import Unavailable
+from postroom.processes.backoff import Backoff
 
 _BACKOFF = Backoff(first=0.1, longest=5.0)
 _RETRIES = 8

@@ -19,8 +19,8 @@ import sys
 from pathlib import Path
 
 from postroom.errors import Unavailable
+from postroom.files.private_folder import private_folder
 from postroom.messagebox.embedded.binaries import Binaries
-from postroom.private_folder import private_folder
 
 # The maximum length of the address of a unix socket, without its terminating zero.
 SOCKET_PATH_BYTES = 103 if sys.platform == "darwin" else 107

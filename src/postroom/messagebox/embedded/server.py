@@ -29,10 +29,10 @@ from urllib.parse import quote, urlencode
 import psutil
 
 from postroom.errors import Unavailable
+from postroom.files.private_folder import remove_private_folder
 from postroom.messagebox.embedded.binaries import MAJOR_VERSION, Binaries, find_binaries
 from postroom.messagebox.embedded.folder import SOCKET_NAME, ServerFolder
 from postroom.messagebox.embedded.postmaster import Guard, Postmaster, end_orphans, find_postmaster, wait_for_end
-from postroom.private_folder import remove_private_folder
 
 SUPERUSER = "postgres"
 DATABASE = "postroom"

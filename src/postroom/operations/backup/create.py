@@ -24,6 +24,7 @@ from pathlib import Path
 from postroom.agent.idempotency import read_progress
 from postroom.clock import Clock, system_clock
 from postroom.errors import StateError
+from postroom.files.safe_files import sync_folder
 from postroom.messagebox.configuration import read_receive_locations
 from postroom.messagebox.connection import Connection, connect, read_value
 from postroom.messagebox.file_pause import FilePause
@@ -31,7 +32,6 @@ from postroom.messagebox.statements import statement
 from postroom.operations.backup.manifest import DUMP, FORMAT, Manifest, Report, SavedRole, write_manifest
 from postroom.operations.backup.programs import dump_database
 from postroom.operations.backup.saved_files import FileCollection
-from postroom.safe_files import sync_folder
 from postroom.spark.intake.file_claims import FileClaimState
 
 #: The files of claims in these states must exist. In other states they may be removed already.

@@ -21,7 +21,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from postroom.errors import NotFound, StateError
-from postroom.safe_files import sync_folder
+from postroom.files.safe_files import sync_folder
 
 MANIFEST = "manifest.json"
 DUMP = "messagebox.dump"

@@ -12,8 +12,8 @@ from typing import IO
 from psycopg import pq
 
 from postroom.errors import Unavailable
+from postroom.files.safe_files import CHUNK_SIZE
 from postroom.messagebox.embedded.binaries import find_program
-from postroom.safe_files import CHUNK_SIZE
 
 #: Rights and owners are not dumped: the schema of the restoring version defines them.
 _WITHOUT_RIGHTS = ("--no-owner", "--no-privileges")

@@ -18,6 +18,7 @@ from pathlib import Path
 from psycopg import sql
 
 from postroom.errors import DefinitionError, StateError, format_count
+from postroom.files.safe_files import get_inode
 from postroom.messagebox.configuration import read_receive_locations, read_send_ports
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.migrate import migrate
@@ -25,7 +26,6 @@ from postroom.messagebox.statements import statement
 from postroom.operations.backup.manifest import DUMP, Manifest, Report, SavedFile, SavedRole
 from postroom.operations.backup.programs import restore_database
 from postroom.operations.backup.saved_files import restore_file
-from postroom.safe_files import get_inode
 
 
 @dataclass(frozen=True, kw_only=True)

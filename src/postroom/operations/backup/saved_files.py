@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from postroom.errors import StateError
-from postroom.operations.backup.manifest import SavedFile, SavedFileKind, compute_sha256
-from postroom.safe_files import (
+from postroom.files.safe_files import (
     CHUNK_SIZE,
     NO_HARD_LINKS,
     make_folder,
@@ -22,6 +21,7 @@ from postroom.safe_files import (
     sync_folder,
     use_temporary_name,
 )
+from postroom.operations.backup.manifest import SavedFile, SavedFileKind, compute_sha256
 
 
 @dataclass(kw_only=True)

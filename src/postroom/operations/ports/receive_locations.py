@@ -14,6 +14,7 @@ from psycopg.rows import dict_row
 from postroom.application import Schedule
 from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError, NotFound, StateError, nearest
+from postroom.files.safe_files import make_folder
 from postroom.messagebox.configuration import (
     ReceiveLocation,
     read_hosts,
@@ -26,7 +27,6 @@ from postroom.messagebox.running_processes import ProcessKind, list_running_proc
 from postroom.messagebox.statements import statement
 from postroom.messagebox.streams.location_progress import LocationState
 from postroom.operations.audit import record_action
-from postroom.safe_files import make_folder
 from postroom.spark.intake.location_lock import LOCATION_LOCK, lock_number
 
 

@@ -18,9 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from postroom.backoff import Backoff
 from postroom.errors import Unavailable
-from postroom.frozen_processes import FrozenProcesses
 from postroom.messagebox.configuration import read_hosts, read_receive_locations, read_send_ports
 from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer
@@ -30,6 +28,8 @@ from postroom.monitoring.logs import LogFormat
 from postroom.monitoring.server import LOOPBACK
 from postroom.operations.instances.listing import count_suspended
 from postroom.operations.ports.receive_locations import describe_running_locations
+from postroom.processes.backoff import Backoff
+from postroom.processes.frozen_processes import FrozenProcesses
 from postroom.spark.settings import add_bulk_settings
 
 _POLL_SECONDS = 0.2

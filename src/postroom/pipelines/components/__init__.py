@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from postroom.credentials import key_hash
 from postroom.pipelines.components.compression import Gzip, Zip
 from postroom.pipelines.components.contract import (
     CONSUMED,
@@ -29,6 +28,7 @@ from postroom.pipelines.components.text import Base64, Charset
 from postroom.pipelines.components.xml_assembler import XmlAssembler, XmlEnvelope
 from postroom.pipelines.components.xsd import Xsd
 from postroom.pipelines.documents.temporary_bodies import spool
+from postroom.secrets.credentials import key_hash
 
 __all__ = [
     "CONSUMED",

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from postroom.errors import PipelineFailure, PostroomError, is_environment_error
-from postroom.time_limit import TimedOut
+from postroom.processes.time_limit import TimedOut
 
 #: The maximum number of characters of a reason.
 _MAX_REASON = 500

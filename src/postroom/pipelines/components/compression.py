@@ -14,7 +14,7 @@ from postroom.message import CHUNK_SIZE, Body, Message
 from postroom.pipelines.components.contract import Decoder
 from postroom.pipelines.documents.body_file import BodyFile
 from postroom.pipelines.documents.temporary_bodies import spool
-from postroom.secret_references import Secret
+from postroom.secrets.references import Secret
 
 #: The maximum size that BizTalk's pipelines accept (LRG-01).
 MAX_SIZE = 4 << 30

@@ -15,7 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from postroom.credentials import (
+from postroom.message import Message
+from postroom.pipelines.components.contract import PartyResolver
+from postroom.properties import Property
+from postroom.secrets.credentials import (
     HASHED,
     KEY_HEADER,
     find_by_digest,
@@ -23,9 +26,6 @@ from postroom.credentials import (
     key_hash,
     normalize_digest,
 )
-from postroom.message import Message
-from postroom.pipelines.components.contract import PartyResolver
-from postroom.properties import Property
 from postroom.system_properties import BTS, HTTP
 from postroom.values import ValueType
 

@@ -19,7 +19,7 @@ from postroom.errors import PipelineFailure
 from postroom.message import Message
 from postroom.pipelines.components.contract import Decoder
 from postroom.pipelines.components.mime import MAX_SIZE, parse_mime
-from postroom.secret_references import Secret
+from postroom.secrets.references import Secret
 from postroom.system_properties import BTS, HTTP
 from postroom.values import MAX_PROMOTED_LENGTH
 

@@ -11,7 +11,7 @@ from postroom.pipelines.components.contract import Encoder
 from postroom.pipelines.components.mime import MAX_SIZE
 from postroom.pipelines.components.mime_encoder import build_mime, replace_content, size_problems
 from postroom.pipelines.components.smime import path_problems, read_certificates, read_private_key, unusable_failure
-from postroom.secret_references import Secret
+from postroom.secrets.references import Secret
 
 
 class SMimeEncoder(Encoder):

@@ -20,7 +20,7 @@ from postroom.pipelines.definition import Format
 from postroom.pipelines.promotions import find_engine_properties
 from postroom.pipelines.shipping.imported_files import find_imported_files
 from postroom.pipelines.shipping.shipped_files import NO_FILES, Files, ShippedFiles
-from postroom.secret_references import find_secret_problems
+from postroom.secrets.references import find_secret_problems
 from postroom.stored_definitions import check_stored_objects
 
 #: BizTalk's maximum for one stage (RCV-02, SND-01).

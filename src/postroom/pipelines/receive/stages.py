@@ -30,8 +30,8 @@ from postroom.pipelines.documents.disassembled_batch import (
 from postroom.pipelines.documents.message_batch import MessageBatch
 from postroom.pipelines.receive.definition import Receive
 from postroom.pipelines.receive.user_disassembler import disassemble_messages
+from postroom.processes.time_limit import TimeLimit
 from postroom.system_properties import BTS
-from postroom.time_limit import TimeLimit
 
 
 def run_stages(pipeline: Receive, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:

@@ -33,9 +33,9 @@ from postroom.pipelines.receive.stages import ComponentStages
 from postroom.pipelines.rows import document as row_document
 from postroom.pipelines.rows.definition import Rows
 from postroom.pipelines.xml.definition import Xml, XmlReceive
+from postroom.processes.time_limit import TimeLimit
 from postroom.properties import Property
 from postroom.system_properties import BTS
-from postroom.time_limit import TimeLimit
 from postroom.values import Value, type_of
 
 _TYPE = BTS.MessageType.key

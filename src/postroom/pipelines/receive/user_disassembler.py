@@ -20,9 +20,9 @@ from postroom.pipelines.documents.disassembled_batch import (
     oversize_failure,
 )
 from postroom.pipelines.documents.temporary_bodies import Spool
+from postroom.processes.time_limit import TimedOut
 from postroom.properties import Property, dotted_name, split_key
 from postroom.system_properties import BTS, SUSPEND_QUEUE
-from postroom.time_limit import TimedOut
 from postroom.values import Value
 
 

@@ -20,7 +20,7 @@ from postroom.pipelines.components.stored_component import component_name, load_
 from postroom.pipelines.documents.message_batch import MessageBatch
 from postroom.pipelines.documents.temporary_bodies import SpooledSlice, spool
 from postroom.pipelines.send.definition import Send
-from postroom.time_limit import TimeLimit
+from postroom.processes.time_limit import TimeLimit
 
 #: The name of a component, and the function that it is called by.
 _Step = tuple[str, Callable[[Message], Any]]

@@ -20,7 +20,7 @@ from postroom.agent.receiving.interchange import CHUNK_BYTES, CHUNK_ROWS
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.pipelines import Rows
 from postroom.pipelines.rows.batch import BAD, BODY, NULLS, value_name
-from postroom.secret_references import Secret
+from postroom.secrets.references import Secret
 from postroom.spark.intake.file_claims import FileClaim
 from postroom.spark.intake.watched_folder import ID_LENGTH
 

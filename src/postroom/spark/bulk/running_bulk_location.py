@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.background_loop import BackgroundLoop
-from postroom.backoff import Backoff
 from postroom.clock import Clock, system_clock
 from postroom.errors import PostroomError, Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import LazyConnection, Login
 from postroom.messagebox.streams.location_progress import LocationProgress
+from postroom.processes.background_loop import BackgroundLoop
+from postroom.processes.backoff import Backoff
 from postroom.spark.bulk.bulk_files import BulkFiles
 from postroom.spark.bulk.progress import BulkMeter, BulkProgress
 from postroom.spark.error_reasons import format_reason

@@ -16,7 +16,7 @@ import os
 import shutil
 from pathlib import Path, PurePath
 
-from postroom.safe_files import (
+from postroom.files.safe_files import (
     CHUNK_SIZE,
     NO_HARD_LINKS,
     make_folder,

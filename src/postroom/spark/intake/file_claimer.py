@@ -32,10 +32,10 @@ from pathlib import Path
 
 from postroom.agent.idempotency import read_progress
 from postroom.clock import Clock, system_clock
+from postroom.files.safe_files import remove_leftovers
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.file_pause import lock_files
-from postroom.safe_files import remove_leftovers
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.claimed_files import KEPT_FOLDER, finish_files
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState, SettledFile, UnfinishedClaim

@@ -25,7 +25,7 @@ from postroom.adapters import File
 from postroom.adapters.file.names import MAX_NAME_BYTES
 from postroom.adapters.file.permissions import is_private, is_protected
 from postroom.errors import Unavailable
-from postroom.safe_files import get_inode, make_folder
+from postroom.files.safe_files import get_inode, make_folder
 
 #: A folder of a location is for this account alone.
 _MODE = 0o700

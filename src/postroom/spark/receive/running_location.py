@@ -14,14 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.background_loop import BackgroundLoop
-from postroom.backoff import Backoff
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, LazyConnection, Login
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.streams.throttle import Throttle
+from postroom.processes.background_loop import BackgroundLoop
+from postroom.processes.backoff import Backoff
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.intake.intake import Intake, is_drained, is_served_as_configured, make_intake
 from postroom.spark.receive.stream import TRIGGER, start_stream

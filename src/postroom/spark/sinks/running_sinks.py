@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.adapters import AnySink
-from postroom.backoff import Backoff
 from postroom.errors import DefinitionError, MessageBoxUnavailable, PostroomError, StateError
 from postroom.messagebox.configuration import Host, is_host_stopped, read_send_ports
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.heartbeat import keep_alive
 from postroom.messagebox.streams.sink_progress import lock_sinks_served
+from postroom.processes.backoff import Backoff
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.sinks.completion import Completion
 from postroom.spark.sinks.drain import Drain, SinkWritten

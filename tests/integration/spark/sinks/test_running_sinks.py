@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from postroom.adapters import AnySink, SparkSink
-from postroom.backoff import Backoff
 from postroom.errors import PostroomError, StateError, Unavailable
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.streams.sink_batches import SinkBatch
+from postroom.processes.backoff import Backoff
 from postroom.spark.sinks import running_sinks
 from postroom.spark.sinks.drain import SinkWritten
 from postroom.spark.sinks.file_sink import LocalTarget

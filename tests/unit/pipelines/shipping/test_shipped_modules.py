@@ -12,7 +12,7 @@ import pytest
 from postroom.errors import PipelineFailure
 from postroom.pipelines.shipping import modules as shipped_modules
 from postroom.pipelines.shipping.shipped_files import ShippedFiles
-from postroom.time_limit import TimeLimit
+from postroom.processes.time_limit import TimeLimit
 
 #: The modules of these tests use it.
 released = threading.Event()

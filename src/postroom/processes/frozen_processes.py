@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 import psutil
 
-from postroom.background_loop import BackgroundLoop
+from postroom.processes.background_loop import BackgroundLoop
 
 _log = logging.getLogger(__name__)
 

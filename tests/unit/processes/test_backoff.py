@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.backoff import Backoff
+from postroom.processes.backoff import Backoff
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from postroom.background_loop import BackgroundLoop
-from postroom.backoff import Backoff
 from postroom.errors import MessageBoxUnavailable
+from postroom.processes.background_loop import BackgroundLoop
+from postroom.processes.backoff import Backoff
 from tests.support.waiting import PATIENCE
 
 LONG = 1000 * PATIENCE

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from postroom import private_folder as module
 from postroom.errors import Unavailable
-from postroom.private_folder import private_folder, remove_private_folder
+from postroom.files import private_folder as module
+from postroom.files.private_folder import private_folder, remove_private_folder
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,13 @@ from weakref import WeakSet
 import pytest
 
 from postroom.errors import PipelineFailure
-from postroom.time_limit import TimedCall, TimedOut, TimeLimit, call_each_with_timeout, count_abandoned_threads
+from postroom.processes.time_limit import (
+    TimedCall,
+    TimedOut,
+    TimeLimit,
+    call_each_with_timeout,
+    count_abandoned_threads,
+)
 from tests.support.waiting import wait_until
 
 LINES = b'{"region": "EU"}\n' * 5_000
@@ -50,7 +56,7 @@ def test_an_unfinished_iterator_is_closed_on_its_thread() -> None:
 
 def test_abandoned_threads_are_counted_until_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
     own: WeakSet[threading.Thread] = WeakSet()  # those of other tests may be about to end
-    monkeypatch.setattr("postroom.time_limit._abandoned_threads", lambda: own)
+    monkeypatch.setattr("postroom.processes.time_limit._abandoned_threads", lambda: own)
     released = threading.Event()
     time_limit = TimeLimit(0.05)
 

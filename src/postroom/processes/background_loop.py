@@ -13,8 +13,8 @@ import logging
 import threading
 from collections.abc import Callable
 
-from postroom.backoff import Backoff
 from postroom.errors import PostroomError
+from postroom.processes.backoff import Backoff
 
 _log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from postroom.files.safe_files import get_inode, open_regular_file
 from postroom.message import FileSlice
 from postroom.pipelines.documents.temporary_bodies import slice_body
-from postroom.safe_files import get_inode, open_regular_file
 
 
 def make_socket(path: Path) -> None:

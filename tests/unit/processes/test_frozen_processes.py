@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.frozen_processes import FrozenProcesses, kill_frozen_children
+from postroom.processes.frozen_processes import FrozenProcesses, kill_frozen_children
 from tests.support.waiting import wait_until
 
 _SLEEP = [sys.executable, "-c", "import time; time.sleep(3600)"]

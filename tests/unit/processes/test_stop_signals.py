@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from postroom.stop_signals import set_on_stop_signals
+from postroom.processes.stop_signals import set_on_stop_signals
 from tests.support.waiting import PATIENCE
 
 

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from postroom import adapters, credentials
-from postroom.credentials import PasswordCheck, is_password_hash, key_hash, password_hash
+from postroom import adapters
+from postroom.secrets import credentials
+from postroom.secrets.credentials import PasswordCheck, is_password_hash, key_hash, password_hash
 
 
 def test_each_hash_of_a_password_is_different_and_verifies_it() -> None:

@@ -10,7 +10,7 @@ import pytest
 from postroom import secret
 from postroom.adapters.url_logins import has_password
 from postroom.errors import Fault, SecretUnavailable
-from postroom.secret_references import Secret, find_secrets, find_unavailable, is_secret_name
+from postroom.secrets.references import Secret, find_secrets, find_unavailable, is_secret_name
 
 
 def test_a_variable_and_a_file_are_read_at_each_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,1 @@
+"""Folders and files that other users and programs can reach."""

@@ -1,0 +1,1 @@
+"""The threads of a process, its signals, its child processes, and how long it waits."""

@@ -1,0 +1,1 @@
+"""Secrets: hashes of what callers send, and references to what Postroom sends."""
