@@ -7,22 +7,27 @@
                 await received.complete()
 
 The calls run in threads. A client publishes one batch at a time, and a subscription receives one message at a time.
+Any number of requests may wait at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
-from collections.abc import AsyncIterator, Iterable, Sequence
-from datetime import timedelta
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import Future
 from types import TracebackType
-from typing import Self
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
-from postroom.agent.direct.direct_batch import Published
-from postroom.client import Client, Values, connect
-from postroom.consumer import Received, Subscription
+from postroom.client import Client, Content, connect
+from postroom.consumer import Received, Subscription, SubscriptionSettings
 from postroom.filters.expression import Filter
-from postroom.message import Body, Context, Message, Part
+from postroom.message import Body, Message
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
 
 #: How long one call in a thread waits for a message.
 _RECEIVE_SECONDS = 0.5
@@ -35,41 +40,47 @@ async def connect_async(
     return AsyncClient(await asyncio.to_thread(connect, database, home=home, host=host))
 
 
-class AsyncReceived:
+class _Wrapper(Generic[T]):
+    """Calls the methods of an object in threads."""
+
+    def __init__(self, wrapped: T) -> None:
+        self._wrapped = wrapped
+
+
+def _in_thread(
+    method: Callable[Concatenate[T, P], R],
+) -> Callable[Concatenate[_Wrapper[T], P], Coroutine[Any, Any, R]]:
+    """Return a coroutine method that calls a method of the wrapped object in a thread."""
+
+    @functools.wraps(method)
+    async def call(self: _Wrapper[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        bound: Callable[P, R] = getattr(self._wrapped, method.__name__)
+        return await asyncio.to_thread(bound, *args, **kwargs)
+
+    return call
+
+
+class AsyncReceived(_Wrapper[Received]):
     """A message that a subscription has received. End it with ``complete``, ``retry``, ``fail`` or ``release``."""
 
     def __init__(self, received: Received) -> None:
-        self._received = received
+        super().__init__(received)
         self.message = received.message
         self.attempt = received.attempt
         self.instance_id = received.instance_id
 
-    async def complete(self) -> None:
-        """Remove the message from the queue. Raise ClaimLost if the lease has expired."""
-        await asyncio.to_thread(self._received.complete)
-
-    async def retry(self, after: timedelta, reason: str = "") -> None:
-        """Receive the message again after this time. Raise ClaimLost if the lease has expired."""
-        await asyncio.to_thread(self._received.retry, after, reason)
-
-    async def fail(self, reason: str) -> None:
-        """Suspend the message with a reason, until an operator resumes or terminates it."""
-        await asyncio.to_thread(self._received.fail, reason)
-
-    async def release(self) -> None:
-        """Return the message to the queue: it is received again at once."""
-        await asyncio.to_thread(self._received.release)
-
-    async def extend(self, lease: timedelta | None = None) -> None:
-        """Extend the lease, from now on: by default by its length. Raise ClaimLost if it has expired."""
-        await asyncio.to_thread(self._received.extend, lease)
+    complete = _in_thread(Received.complete)
+    retry = _in_thread(Received.retry)
+    fail = _in_thread(Received.fail)
+    release = _in_thread(Received.release)
+    extend = _in_thread(Received.extend)
 
 
-class AsyncSubscription:
+class AsyncSubscription(_Wrapper[Subscription]):
     """A subscription of a program. Iterate over it to receive messages, or call ``receive``."""
 
     def __init__(self, subscription: Subscription) -> None:
-        self._subscription = subscription
+        super().__init__(subscription)
         self.name = subscription.name
         # The call in a thread. A cancelled task leaves it to the next one, because it may have received a message.
         self._receiving: asyncio.Future[Received | None] | None = None
@@ -80,11 +91,11 @@ class AsyncSubscription:
         closed."""
         loop = asyncio.get_running_loop()
         end = None if timeout is None else loop.time() + timeout
-        while not self._subscription.is_closed:
+        while not self._wrapped.is_closed:
             remaining = _RECEIVE_SECONDS if end is None else min(_RECEIVE_SECONDS, end - loop.time())
             async with self._lock:
                 if self._receiving is None:
-                    call = asyncio.to_thread(self._subscription.receive, max(0.0, remaining))
+                    call = asyncio.to_thread(self._wrapped.receive, max(0.0, remaining))
                     self._receiving = asyncio.ensure_future(call)
                 received = await asyncio.shield(self._receiving)
                 self._receiving = None
@@ -102,11 +113,9 @@ class AsyncSubscription:
         """Stop receiving. The subscription stays."""
         if self._receiving is not None and (received := await self._receiving) is not None:
             await asyncio.to_thread(received.release)
-        await asyncio.to_thread(self._subscription.close)
+        await asyncio.to_thread(self._wrapped.close)
 
-    async def remove(self) -> None:
-        """Remove the subscription and close it: no more messages are routed to it."""
-        await asyncio.to_thread(self._subscription.remove)
+    remove = _in_thread(Subscription.remove)
 
     async def __aenter__(self) -> Self:
         return self
@@ -117,63 +126,38 @@ class AsyncSubscription:
         await self.close()
 
 
-class AsyncClient:
+class AsyncClient(_Wrapper[Client]):
     """Publishes and subscribes for tasks of an event loop."""
 
     def __init__(self, client: Client) -> None:
-        self._client = client
+        super().__init__(client)
 
-    async def publish(
+    publish = _in_thread(Client.publish)
+    publish_many = _in_thread(Client.publish_many)
+    directed_to = _in_thread(Client.directed_to)
+    close = _in_thread(Client.close)
+
+    async def request(
         self,
         body: bytes | bytearray | memoryview | Body | Message | None = None,
         *,
-        promoted: Values | None = None,
-        written: Values | None = None,
-        predicates: Values | None = None,
-        content_type: str = "application/octet-stream",
-        parts: Iterable[Part] = (),
-        to: str | None = None,
-        key: str | None = None,
-    ) -> Published:
-        """Publish one message and return its subscribers, as ``Client.publish`` does."""
-        return await asyncio.to_thread(
-            self._client.publish,
-            body,
-            promoted=promoted,
-            written=written,
-            predicates=predicates,
-            content_type=content_type,
-            parts=parts,
-            to=to,
-            key=key,
-        )
-
-    async def publish_many(self, messages: Sequence[Message], *, key: str | None = None) -> list[Published]:
-        """Publish all of these messages or none of them, as ``Client.publish_many`` does."""
-        return await asyncio.to_thread(self._client.publish_many, messages, key=key)
-
-    async def directed_to(self, name: str, context: Context | None = None) -> Context:
-        """Return the context with the properties that direct a message to the send port or send port group ``name``."""
-        return await asyncio.to_thread(self._client.directed_to, name, context)
+        timeout: float = 60.0,
+        **content: Unpack[Content],
+    ) -> Message:
+        """Publish a request, and return its response, as ``Client.request`` does. It holds no thread while it waits."""
+        response: Future[Message] = Future()
+        start = functools.partial(self._wrapped.start_request, body, timeout=timeout, response=response, **content)
+        try:
+            await asyncio.to_thread(start)
+            return await asyncio.wrap_future(response)
+        finally:
+            response.cancel()  # the task may be cancelled before the request is published
 
     async def subscribe(
-        self,
-        name: str,
-        filter: Filter | str,
-        *,
-        lease: timedelta = timedelta(seconds=30),
-        prefetch: int = 20,
-        expire_after: timedelta | None = timedelta(days=7),
+        self, name: str, filter: Filter | str, **settings: Unpack[SubscriptionSettings]
     ) -> AsyncSubscription:
         """Create the durable subscription ``name``, or continue it, as ``Client.subscribe`` does."""
-        subscription = await asyncio.to_thread(
-            self._client.subscribe, name, filter, lease=lease, prefetch=prefetch, expire_after=expire_after
-        )
-        return AsyncSubscription(subscription)
-
-    async def close(self) -> None:
-        """Close the connection and release the embedded server. May be called again."""
-        await asyncio.to_thread(self._client.close)
+        return AsyncSubscription(await asyncio.to_thread(self._wrapped.subscribe, name, filter, **settings))
 
     async def __aenter__(self) -> Self:
         return self

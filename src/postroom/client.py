@@ -15,32 +15,55 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Self, cast
+from typing import Self, TypedDict, Unpack, cast
 
 from postroom.agent.direct.direct_batch import Published
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.message_agent import MessageAgent, Outbox
 from postroom.agent.routing.table import RoutingTable
-from postroom.consumer import Subscription
-from postroom.errors import BadValue, MessageBoxUnavailable, NotFound, StateError, Unavailable
+from postroom.agent.two_way.tokens import add_token, build_token
+from postroom.consumer import Subscription, SubscriptionSettings
+from postroom.errors import BadValue, MessageBoxUnavailable, NoResponse, NotFound, StateError, Unavailable
 from postroom.filters.expression import Filter
 from postroom.filters.text import parse
 from postroom.message import Body, Context, Message, Part
+from postroom.messagebox.connection import Connection
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import connect_to_messagebox
 from postroom.operations.hosts import get_publishing_host
 from postroom.operations.ports.addressing import direct_context
 from postroom.operations.properties import find_property, read_deployed_properties
 from postroom.properties import Property, dotted_name, split_key
+from postroom.responses import Responses, WaitingRequest
 
 _NAME = "postroom client"
 
 #: Values by property, or by the name of a property.
 Values = Mapping[Property, object] | Mapping[str, object]
+
+
+class _Parts(TypedDict, total=False):
+    content_type: str
+    parts: Iterable[Part]
+
+
+class Content(_Parts, total=False):
+    """What a message consists of, besides its body.
+
+    Only ``promoted`` properties take part in routing, ``written`` ones do not. Only hosts whose application properties
+    equal all ``predicates`` receive the message. A deployed property may be given by its name (``{"Orders.Region":
+    "EU"}``). ``to`` names a send port or a send port group that receives the message in addition to its subscribers.
+    ``content_type`` is that of the body, and ``parts`` are further parts.
+    """
+
+    promoted: Values | None
+    written: Values | None
+    predicates: Values | None
+    to: str | None
 
 
 def connect(
@@ -84,7 +107,8 @@ class Client:
         self._lock = threading.Lock()
         self._routing = RoutingTable()
         self._known: Mapping[str, Property] = {}
-        self._connection = connect_to_messagebox(url, application_name=_NAME)
+        self._responses: Responses | None = None
+        self._connection = self._connect()
         try:
             self._host = get_publishing_host(self._connection, host)
         except BaseException:
@@ -97,41 +121,51 @@ class Client:
         self,
         body: bytes | bytearray | memoryview | Body | Message | None = None,
         *,
-        promoted: Values | None = None,
-        written: Values | None = None,
-        predicates: Values | None = None,
-        content_type: str = "application/octet-stream",
-        parts: Iterable[Part] = (),
-        to: str | None = None,
         key: str | None = None,
+        **content: Unpack[Content],
     ) -> Published:
         """Publish one message and return its subscribers.
 
-        Only ``promoted`` properties take part in routing, ``written`` ones do not. Only hosts whose application
-        properties equal all ``predicates`` receive the message. A deployed property may be given by its name
-        (``{"Orders.Region": "EU"}``). A Message has all of these already. ``to`` names a send port or a send port group
-        that receives the message in addition to its subscribers. For ``key`` see ``publish_many``.
-        """
-        if isinstance(body, Message):
-            if promoted or written or predicates or parts:
-                raise BadValue(
-                    "A Message already has its properties and parts.",
-                    hint="Pass them to Message.of(...), or pass the body instead of the message.",
-                )
-            message = body
-        else:
-            message = Message.of(
-                body,
-                promoted=self._by_name(promoted),
-                written=self._by_name(written),
-                predicates=self._by_name(predicates),
-                parts=parts,
-                content_type=content_type,
-            )
-        if to is not None:
-            message = replace(message, context=self.directed_to(to, message.context))
-        (published,) = self.publish_many([message], key=key)
+        ``content`` is described at Content. A Message has its properties and parts already. For ``key`` see
+        ``publish_many``."""
+        (published,) = self.publish_many([self._build_message(body, **content)], key=key)
         return published
+
+    def request(
+        self,
+        body: bytes | bytearray | memoryview | Body | Message | None = None,
+        *,
+        timeout: float = 60.0,
+        **content: Unpack[Content],
+    ) -> Message:
+        """Publish a request, and return its response: the first one that a two-way send port or a program publishes.
+
+        Raise ResponseTimeout after ``timeout`` seconds, and NoResponse if the request could not be sent or its response
+        could not be processed. No transaction is open while it waits, and other threads can use the client."""
+        response = self.start_request(body, timeout=timeout, **content)
+        try:
+            return response.result()
+        finally:
+            response.cancel()
+
+    def start_request(
+        self,
+        body: bytes | bytearray | memoryview | Body | Message | None = None,
+        *,
+        timeout: float = 60.0,
+        response: Future[Message] | None = None,
+        **content: Unpack[Content],
+    ) -> Future[Message]:
+        """Publish a request, and return the future of its response without waiting: ``response``, or a new one. Cancel
+        the future to stop waiting."""
+        message = self._build_message(body, **content)
+        with self._open_connection():
+            self._check_properties([message])
+            if self._responses is None:
+                self._responses = Responses(self._connect, self._host)
+            waiting = self._responses.add(Future() if response is None else response, timeout)
+            self._publish_request(self._responses, waiting, message)
+            return waiting.future
 
     def directed_to(self, name: str, context: Context | None = None) -> Context:
         """Return the context with the properties that direct a message to the send port or send port group ``name``."""
@@ -152,44 +186,30 @@ class Client:
                 if not self._connection.closed:
                     raise
                 if key is None:
-                    raise Unavailable(
-                        "The connection was lost during a publish. The messages may or may not have been published.",
-                        why=error.why,
-                        hint="Give each publish its own key=. Then it can be repeated safely.",
+                    raise _build_unknown_outcome(
+                        error, hint="Give each publish its own key=. Then it can be repeated safely."
                     ) from error
                 self._reconnect()
                 return self._publish(messages, key)
 
-    def subscribe(
-        self,
-        name: str,
-        filter: Filter | str,
-        *,
-        lease: timedelta = timedelta(seconds=30),
-        prefetch: int = 20,
-        expire_after: timedelta | None = timedelta(days=7),
-    ) -> Subscription:
+    def subscribe(self, name: str, filter: Filter | str, **settings: Unpack[SubscriptionSettings]) -> Subscription:
         """Create the durable subscription ``name``, or continue it with this filter.
 
-        Up to ``prefetch`` messages are claimed at a time, each time for ``lease``. A message that is not ended by then
-        is received again. If no program uses the subscription for ``expire_after``, it is removed and its messages are
-        suspended. Close the subscription before the client."""
+        ``settings`` are described at SubscriptionSettings. Close the subscription before the client."""
         with self._open_connection():
             properties = read_deployed_properties(self._connection) if isinstance(filter, str) else []
-        return Subscription(
-            lambda: connect_to_messagebox(self._url, application_name=_NAME),
-            self._host,
-            name,
-            parse(filter, properties) if isinstance(filter, str) else filter,
-            lease=lease,
-            prefetch=prefetch,
-            expire_after=expire_after,
-        )
+        parsed = parse(filter, properties) if isinstance(filter, str) else filter
+        return Subscription(self._connect, self._host, name, parsed, **settings)
 
     def close(self) -> None:
-        """Close the connection and release the embedded server. May be called again."""
+        """Close the connection and release the embedded server. Requests that wait raise StateError. May be called
+        again."""
         with self._lock:
             self._closed = True
+            responses, self._responses = self._responses, None
+        if responses is not None:
+            responses.close()
+        with self._lock:
             self._connection.close()
             if self._server is not None:
                 self._server.stop()
@@ -203,14 +223,65 @@ class Client:
                 self._reconnect()
             yield
 
+    def _build_message(
+        self,
+        body: bytes | bytearray | memoryview | Body | Message | None,
+        *,
+        to: str | None = None,
+        promoted: Values | None = None,
+        written: Values | None = None,
+        predicates: Values | None = None,
+        **parts: Unpack[_Parts],
+    ) -> Message:
+        if isinstance(body, Message):
+            if promoted or written or predicates or parts:
+                raise BadValue(
+                    "A Message already has its properties and parts.",
+                    hint="Pass them to Message.of(...), or pass the body instead of the message.",
+                )
+            message = body
+        else:
+            message = Message.of(
+                body,
+                promoted=self._by_name(promoted),
+                written=self._by_name(written),
+                predicates=self._by_name(predicates),
+                **parts,
+            )
+        return message if to is None else replace(message, context=self.directed_to(to, message.context))
+
     def _publish(self, messages: Sequence[Message], key: str | None) -> list[Published]:
+        self._check_properties(messages)
+        return self._agent.publish(messages, key=key)
+
+    def _publish_request(self, responses: Responses, waiting: WaitingRequest, message: Message) -> None:
+        request = replace(message, context=add_token(message.context, build_token(waiting.instance_id)))
+
+        def publish(connection: Connection, outbox: Outbox) -> None:
+            responses.subscribe(connection, waiting)
+            outbox.publish(request)
+
+        try:
+            [published] = self._agent.transaction(publish)
+        except BaseException as error:
+            responses.cancel(waiting)
+            if isinstance(error, MessageBoxUnavailable) and self._connection.closed:
+                raise _build_unknown_outcome(
+                    error, hint="Repeat the request if its receiver can detect that."
+                ) from error
+            raise
+        if published.suspended:
+            responses.cancel(waiting)
+            raise NoResponse("The request has no subscriber. It was suspended, as it asks for.")
+        responses.confirm(waiting)
+
+    def _check_properties(self, messages: Sequence[Message]) -> None:
         # An unknown property is a typing error: no filter can name it, and no host can have it.
         contexts = [message.context for message in messages]
         named = {name for context in contexts for name in context.promoted}
         named.update(name for context in contexts for name, _ in context.predicates)
         for name in sorted(named - self._known.keys()):
             self._find_property(dotted_name(*split_key(name)))
-        return self._agent.publish(messages, key=key)
 
     def _by_name(self, values: Values | None) -> dict[Property, object]:
         """Replace names of properties with the properties."""
@@ -239,11 +310,22 @@ class Client:
     def _reconnect(self) -> None:
         if self._server is not None:
             self._server.start()  # it may have crashed
-        self._connection = connect_to_messagebox(self._url, application_name=_NAME)
+        self._connection = self._connect()
         self._agent = MessageAgent(self._connection, self._host, self._routing)
+
+    def _connect(self) -> Connection:
+        return connect_to_messagebox(self._url, application_name=_NAME)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+def _build_unknown_outcome(error: MessageBoxUnavailable, *, hint: str) -> Unavailable:
+    return Unavailable(
+        "The connection was lost during a publish. The messages may or may not have been published.",
+        why=error.why,
+        hint=hint,
+    )

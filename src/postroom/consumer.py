@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
-from typing import Self
+from typing import Self, TypedDict
 
 import psycopg
 from psycopg import sql
@@ -83,35 +83,52 @@ class Received:
 
     def complete(self) -> None:
         """Remove the message from the queue. Raise ClaimLost if the lease has expired."""
-        claimed = self._claimed
-        self._end(lambda queues, connection: queues.complete(connection, claimed.claim_id, [claimed.seq]))
+        self.end(lambda queues, connection, claimed: queues.complete(connection, claimed.claim_id, [claimed.seq]))
 
     def retry(self, after: timedelta, reason: str = "") -> None:
         """Receive the message again after this time. Raise ClaimLost if the lease has expired."""
-        claimed = self._claimed
         retry = ScheduledRetry(delay=after, code="PROGRAM", description=reason or "The program asked for a retry.")
-        self._end(lambda queues, connection: queues.retry(connection, claimed.claim_id, {claimed.seq: retry}))
+        self.end(lambda queues, connection, claimed: queues.retry(connection, claimed.claim_id, {claimed.seq: retry}))
 
     def fail(self, reason: str) -> None:
         """Suspend the message with a reason, until an operator resumes or terminates it. Raise ClaimLost if the lease
         has expired."""
-        claimed = self._claimed
-        suspension = Suspension(code="PROGRAM", description=reason)
-        self._end(lambda queues, connection: queues.suspend(connection, claimed.claim_id, {claimed.seq: suspension}))
+        self.suspend(Suspension(code="PROGRAM", description=reason))
 
     def release(self) -> None:
         """Return the message to the queue: it is received again at once. Raise ClaimLost if the lease has expired."""
-        claimed = self._claimed
-        self._end(lambda queues, connection: queues.release(connection, claimed.claim_id, [claimed.seq]))
+        self.end(lambda queues, connection, claimed: queues.release(connection, claimed.claim_id, [claimed.seq]))
 
     def extend(self, lease: timedelta | None = None) -> None:
         """Extend the lease, from now on: by default by its length. The messages that were fetched together share a
         lease. Raise ClaimLost if it has expired."""
         self._subscription.extend(self._lease, lease or self._lease.length)
 
-    def _end(self, call: Callable[[HostQueues, Connection], int]) -> None:
-        if self._subscription.call(call) != 1:
+    # -- for responses -----------------------------------------------------------------------------------------
+
+    def suspend(self, suspension: Suspension) -> None:
+        """Suspend the message. Raise ClaimLost if the lease has expired."""
+        self.end(
+            lambda queues, connection, claimed: queues.suspend(connection, claimed.claim_id, {claimed.seq: suspension})
+        )
+
+    def end(self, change_row: Callable[[HostQueues, Connection, ClaimedMessage], int]) -> None:
+        """Call a procedure that ends the claim of one row. Raise ClaimLost if the lease has expired."""
+        if self._subscription.call(lambda queues, connection: change_row(queues, connection, self._claimed)) != 1:
             raise lease_expired(self._claimed.message_id)
+
+
+class SubscriptionSettings(TypedDict, total=False):
+    """Settings of a subscription of a program.
+
+    Up to ``prefetch`` messages are claimed at a time, each time for ``lease``. A message that is not ended by then is
+    received again. If no program uses the subscription for ``expire_after``, it is removed and its messages are
+    suspended.
+    """
+
+    lease: timedelta
+    prefetch: int
+    expire_after: timedelta | None
 
 
 class Subscription:
@@ -126,11 +143,11 @@ class Subscription:
         connect: Connect,
         host: Host,
         name: str,
-        filter: Filter,
+        filter: Filter | None,
         *,
-        lease: timedelta,
-        prefetch: int,
-        expire_after: timedelta | None,
+        lease: timedelta = timedelta(seconds=30),
+        prefetch: int = 20,
+        expire_after: timedelta | None = timedelta(days=7),
     ) -> None:
         if not name.strip():
             raise BadValue("The name of a subscription is empty.", hint="Give each subscription a name of its own.")
@@ -149,6 +166,11 @@ class Subscription:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._service_id = transaction(self._claiming.get(), lambda it: self._open(it, filter, expire_after))
+
+    @property
+    def service(self) -> SubscribingService:
+        """The service that messages are routed to."""
+        return SubscribingService(service_id=self._service_id, name=self.name)
 
     def receive(self, timeout: float | None = None) -> Received | None:
         """Return the next message, or None after ``timeout`` seconds without one. Without a timeout it waits, also for
@@ -245,9 +267,16 @@ class Subscription:
 
     # -- claiming ----------------------------------------------------------------------------------------------
 
-    def _open(self, connection: Connection, filter: Filter, expire_after: timedelta | None) -> uuid.UUID:
-        """Create the subscription, or replace it if its filter has changed."""
-        service_id = self._queues.open_program_subscription(connection, self.name, expire_after)
+    def set_expiration(self, connection: Connection, expire_after: timedelta | None) -> uuid.UUID:
+        """Create the queue of the subscription if it does not exist, and note that it is used now."""
+        return self._queues.open_program_subscription(connection, self.name, expire_after)
+
+    def _open(self, connection: Connection, filter: Filter | None, expire_after: timedelta | None) -> uuid.UUID:
+        """Create the subscription, or replace it if its filter has changed. Without a filter only instance
+        subscriptions route messages to it."""
+        service_id = self.set_expiration(connection, expire_after)
+        if filter is None:
+            return service_id
         known = self._read_subscriptions(connection, service_id)
         if [text for _, text in known] == [format_filter(filter)]:
             return service_id

@@ -26,6 +26,8 @@
     │       └── AddressRefused     a dynamic send port cannot, or may not, send to its address
     ├── ChangesNotTaken        changes are deployed, but running processes still use the previous definitions
     ├── PublishFailed          a publish was refused as a whole; carries a result per item
+    ├── NoResponse             the request of a program was published, and has no response
+    │   └── ResponseTimeout        the response did not come in time
     ├── DatabaseError          PostgreSQL rejected a statement; a retry does not help
     └── Unavailable            something that is needed (Java, Spark, a file) is not available now; a retry may help
         ├── SecretUnavailable      the environment variable or file of a secret is missing here
@@ -130,12 +132,11 @@ class DefinitionRefused(DefinitionError):
 
     def __init__(self, what: str, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
+        has_file = any(problem.file for problem in self.problems)
         super().__init__(
             f"{what} was refused: {format_count(len(self.problems), 'problem')}.",
             why="\n".join(str(problem) for problem in self.problems),
-            hint="Nothing was changed. Correct the definition and try again."
-            if any(problem.file for problem in self.problems)
-            else "Nothing was changed.",
+            hint="Nothing was changed." + (" Correct the definition and try again." if has_file else ""),
         )
 
 
@@ -150,26 +151,20 @@ class NotFound(DefinitionError):
     code = "NOT_FOUND"
 
 
-def nearest(name: str, names: Iterable[str], there_are: str, *, none: str = "none") -> str:
-    """Return a hint for an unknown name: similar names, or else a list of the known names.
+def nearest(name: str, names: Iterable[str], there_are: str, *, none: str = "none", most: int = 20) -> str:
+    """Return a hint for an unknown name: similar names, or else a list of the known names, ``most`` at most.
 
     >>> nearest("Europ", ["Europe", "Audit"], "The send ports are")
-    'Did you mean Europe?'
-    """
+    'Did you mean Europe?'"""
     import difflib  # imported only for an unknown name
 
     known = sorted(set(names))
     by_lower = {each.lower(): each for each in known}
-    near = [by_lower[each] for each in difflib.get_close_matches(name.lower(), by_lower, cutoff=_LIKE)]
+    near = [by_lower[each] for each in difflib.get_close_matches(name.lower(), by_lower, cutoff=0.7)]
     if near:
         return f"Did you mean {' or '.join(near)}?"
-    more = f" and {len(known) - _FEW:,} more" if len(known) > _FEW else ""
-    return f"{there_are}: {', '.join(known[:_FEW]) or none}{more}."
-
-
-#: The similarity (0 to 1) of suggested names, and the maximum number of names in a hint.
-_LIKE = 0.7
-_FEW = 20
+    more = f" and {len(known) - most:,} more" if len(known) > most else ""
+    return f"{there_are}: {', '.join(known[:most]) or none}{more}."
 
 
 class StateError(PostroomError):
@@ -274,8 +269,7 @@ class DeliveryFailure(MessageFailure):
     """A send port could not transmit the message this time.
 
     ``properties_to_update`` are values by Property that the adapter wants to find in the context of the next attempt
-    (SND-09). They are kept with the queue row. The stored context does not change.
-    """
+    (SND-09). They are kept with the queue row. The stored context does not change."""
 
     code = "DELIVERY"
     fault = Fault.ENVIRONMENT
@@ -306,9 +300,8 @@ class AddressRefused(DeliveryRefused):
 
 @dataclass(frozen=True)
 class PublishResult:
-    """The result for one message of a refused publish. Without a failure the message alone would have been accepted.
-
-    A message without a subscriber has a routing failure report, whose id ``postroom explain`` takes."""
+    """The result for one message of a refused publish. Without a failure the message alone would have been accepted. A
+    message without a subscriber has a routing failure report, whose id ``postroom explain`` takes."""
 
     message_id: uuid.UUID
     failure: PostroomError | None
@@ -331,6 +324,20 @@ class PublishFailed(PostroomError):
             else next((failure.hint for _, failure in failures if failure.hint), ""),
         )
         self.results = tuple(results)
+
+
+class NoResponse(PostroomError):
+    """The request of a program was published, but could not be answered."""
+
+    code = "NO_RESPONSE"
+    fault = Fault.ENVIRONMENT
+
+
+class ResponseTimeout(NoResponse):
+    """The response to a request did not come in time."""
+
+    code = "RESPONSE_TIMEOUT"
+    transient = True
 
 
 class DatabaseError(PostroomError):
@@ -385,8 +392,7 @@ MACHINE_ERRNOS = frozenset(
 def is_environment_error(error: BaseException) -> bool:
     """Return True if the environment caused the error, not the message that was being processed.
 
-    The one place that judges exceptions without a ``fault``, such as those of a user's component.
-    """
+    The one place that judges exceptions without a ``fault``, such as those of a user's component."""
     if isinstance(error, PostroomError):
         return error.fault is Fault.ENVIRONMENT
     if isinstance(error, OSError):

@@ -21,8 +21,8 @@ _PAIRS = frozenset(f"postroom.message.Context.{name}" for name in ("promote", "w
 _DICTS = frozenset(
     {
         "postroom.message.Message.of",
-        "postroom.client.Client.publish",
-        "postroom.async_client.AsyncClient.publish",
+        *(f"postroom.client.Client.{name}" for name in ("publish", "request", "start_request")),
+        *(f"postroom.async_client.AsyncClient.{name}" for name in ("publish", "request")),
     }
 )
 

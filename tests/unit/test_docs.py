@@ -22,6 +22,8 @@ from postroom.agent.direct.direct_batch import Published
 from postroom.agent.receiving.documents import ALWAYS_PROMOTED, build_initial_context
 from postroom.agent.receiving.interchange import Interchange
 from postroom.cli.main import cli
+from postroom.client import Content
+from postroom.consumer import SubscriptionSettings
 from postroom.message import Bytes
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.system_properties import BTS
@@ -319,9 +321,14 @@ def test_every_argument_of_an_application_is_documented() -> None:
 
 def test_every_argument_of_the_client_is_documented() -> None:
     page = (REFERENCE / "client.md").read_text(encoding="utf-8")
-    for function in (postroom.connect, Client.publish):
-        for name in inspect.signature(function).parameters:
-            assert f"| `{name}` |" in page or name == "self", f"{name} is not on the page"
+    arguments = {
+        *inspect.signature(postroom.connect).parameters,
+        *inspect.signature(Client.publish).parameters,
+        *Content.__annotations__,
+        *SubscriptionSettings.__annotations__,
+    }
+    for name in arguments - {"self", "content"}:
+        assert f"| `{name}` |" in page, f"{name} is not on the page"
     for field in fields(Published):
         assert f"| `{field.name}` |" in page, f"{field.name} is not on the page"
 

@@ -49,13 +49,17 @@ def test_a_value_of_another_type_is_found_in_a_publish() -> None:
 
     def publish(client: Client) -> None:
         client.publish(b"", promoted={Region: "EU", Total: "abc"})  # type: ignore[arg-type]
+        client.request(b"", promoted={Region: "EU", Total: "abc"})  # type: ignore[arg-type]
+        client.publish(b"", promotd={Region: "EU"})  # type: ignore[call-arg]
 
     async def publish_in_a_task(client: AsyncClient) -> None:
         await client.publish(b"", written={Total: "abc"})  # type: ignore[arg-type]
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.request(b"", written={Total: "abc"}), 0)  # type: ignore[arg-type]
 
     publish(client)
     asyncio.run(publish_in_a_task(AsyncClient(client)))
-    assert client.publish.call_count == 2, "only mypy checks these values here"
+    assert client.publish.call_count == 3, "only mypy checks these values here"
 
 
 def test_an_int_is_a_value_of_a_decimal_property() -> None:

@@ -80,6 +80,12 @@ class Subscriber:
         )
 
     @property
+    def is_caller(self) -> bool:
+        """True if a request waits for its response: of a two-way receive location, or of a program."""
+        is_of_program = self.service_class == ServiceClass.PROGRAMS and self.instance_id is not None
+        return self.for_host_instance is not None or is_of_program
+
+    @property
     def task(self) -> QueueTask:
         """The task of the queue rows of this subscription, as evaluate_subscriptions writes it."""
         if self.instance_id is not None or self.convoy_set_id is not None:

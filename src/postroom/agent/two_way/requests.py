@@ -7,8 +7,6 @@ its caller is gone by then.
 
 from __future__ import annotations
 
-import os
-import socket
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,16 +19,13 @@ from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.routing.matching import Matcher
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.two_way.documents import build_document, build_received, read_one_document
+from postroom.agent.two_way.tokens import add_token, build_token, wait_for_response
 from postroom.errors import BadValue, MessageFailure, PipelineFailure
 from postroom.message import Message
 from postroom.messagebox.configuration import Host, ReceiveLocation, ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.storage.copy_rows import SuspendedRow
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
-from postroom.system_properties import BTS
-
-#: Responses come before other messages, because a caller waits.
-_RESPONSE_PRIORITY = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +36,6 @@ class Request:
     interchange: Interchange
     instance_id: uuid.UUID
     digest: bytes | None = None
-
-    @property
-    def token(self) -> str:
-        """The value that the request and its response share."""
-        return f"Svr:{socket.gethostname()};PID:{os.getpid()};RRUid:{self.instance_id}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,14 +71,12 @@ class RequestPublisher:
             if message is None:
                 return RequestResult(failure=authentication_failure(location))
 
-        def wait_for_response(connection: Connection) -> None:
-            self._subscriptions.wait(
+        def subscribe(connection: Connection) -> None:
+            wait_for_response(
                 connection,
+                self._subscriptions,
                 SubscribingService(service_id=location.location_id, name=location.port_name),
                 request.instance_id,
-                (BTS.EpmRRCorrelationToken == request.token) & (BTS.RouteDirectToTP == True),  # noqa: E712
-                priority=_RESPONSE_PRIORITY,
-                request_response=True,
                 for_host_instance=self._host_instance,
             )
 
@@ -101,7 +89,7 @@ class RequestPublisher:
                 request=request,
                 failure=failure,
                 routing=self._routing,
-                wait_for_response=wait_for_response,
+                subscribe=subscribe,
             )
 
         batch = Publisher(connection, self._routing).run(make_batch)
@@ -119,13 +107,8 @@ class RequestPublisher:
         if not chunk.rows:
             return None
         message = build_document(chunk, location.pipeline.content_type)
-        context = (
-            build_initial_context(location, request.interchange, message.context)
-            .promote(BTS.EpmRRCorrelationToken, request.token)
-            .promote(BTS.CorrelationToken, request.token)
-            .write(BTS.IsRequestResponse, True)
-        )
-        return message.with_context(context)
+        context = build_initial_context(location, request.interchange, message.context)
+        return message.with_context(add_token(context, build_token(request.instance_id)))
 
 
 class RequestBatch(DirectBatch):
@@ -141,14 +124,14 @@ class RequestBatch(DirectBatch):
         request: Request,
         failure: MessageFailure | None,
         routing: RoutingTable,
-        wait_for_response: Callable[[Connection], None],
+        subscribe: Callable[[Connection], None],
     ) -> None:
         failures = {} if failure is None else {0: failure}
         unit = request.interchange.interchange_id
         super().__init__(host, [message], matcher, unit=unit, digest=request.digest, failures=failures)
         self._location = location
         self._routing = routing
-        self._wait_for_response = wait_for_response
+        self._subscribe = subscribe
 
     @property
     def failure(self) -> MessageFailure | BadValue | None:
@@ -162,7 +145,7 @@ class RequestBatch(DirectBatch):
         with self._routing.lock:
             version = super().match(connection)
         if self.failure is None:
-            self._wait_for_response(connection)
+            self._subscribe(connection)
         return version
 
     def build_suspended_row(self, row: int, failure: MessageFailure | BadValue) -> SuspendedRow:

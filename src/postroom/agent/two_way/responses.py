@@ -19,7 +19,8 @@ from postroom.agent.routing.batch_matches import MatchResult
 from postroom.agent.routing.matching import Matcher
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.two_way.documents import build_document, build_received, read_one_document
-from postroom.errors import BadValue, CorrelationFailure, MessageFailure, RoutingFailure
+from postroom.agent.two_way.tokens import correlation_failure
+from postroom.errors import BadValue, MessageFailure, RoutingFailure
 from postroom.message import Context, Message
 from postroom.messagebox.configuration import Host, SendPort
 from postroom.messagebox.connection import Connection
@@ -89,7 +90,7 @@ class ResponseBatch(DirectBatch):
 
     def find_more_failures(self, matches: MatchResult) -> Mapping[int, MessageFailure]:
         subscribers = map(matches.subscribers.__getitem__, matches.subscription_ids.tolist())
-        if not self._is_correlated or any(subscriber.for_host_instance is not None for subscriber in subscribers):
+        if not self._is_correlated or any(subscriber.is_caller for subscriber in subscribers):
             return {}
         return {0: correlation_failure()}
 
@@ -101,15 +102,6 @@ class ResponseBatch(DirectBatch):
             uri=self._port.uri,
             resumable=isinstance(failure, RoutingFailure),
         )
-
-
-def correlation_failure() -> CorrelationFailure:
-    """Return the failure of a response whose caller does not wait any more."""
-    return CorrelationFailure(
-        "The response could not be correlated to an existing request.",
-        why="The caller has another response, its time was over, or it has disconnected.",
-        hint="Save the message if it is needed, and terminate the instance.",
-    )
 
 
 def _build_context(port: SendPort, request: Context, document: Context, response: Interchange) -> Context:
