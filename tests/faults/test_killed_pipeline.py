@@ -53,7 +53,9 @@ def test_sinks_write_every_message_after_a_task_the_driver_a_session_and_the_jvm
     box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
     box.connection.execute(_TABLE)
     add_file_location(box, tmp_path / "in")
-    add_sink(box, SparkSink("parquet", "lake", partition_by=[Region], interval=0))
+    # Spark writes the files with partitions, and the tasks write the others.
+    add_sink(box, SparkSink("parquet", "lake", interval=0))
+    add_sink(box, SparkSink("parquet", "regions", partition_by=[Region], interval=0), name="Regions")
     add_sink(box, SparkTable(box.url, "public.orders", columns=[Region], interval=0), name="Table", retry_seconds=0)
     derby = f"jdbc:derby:{tmp_path}/derby;create=true"
     add_sink(box, SparkTable(derby, "orders", interval=0), name="Jdbc", retry_seconds=0)
@@ -62,7 +64,7 @@ def test_sinks_write_every_message_after_a_task_the_driver_a_session_and_the_jvm
     # A task that reads a large body waits for this lock during its batch.
     with lock_table(box, "messagebox.fragments"), pipeline(box, tmp_path, master="local[1]") as first:
         wait_until(lambda: is_blocked(box, "postroom sink"), what="a task that waits for the lock")
-        wait_until(lambda: box.count("sink_batches") == 4, what="a batch of every sink")
+        wait_until(lambda: box.count("sink_batches") == 5, what="a batch of every sink")
         before = list_tasks(first)
         assert before
         for task in before:
@@ -72,8 +74,8 @@ def test_sinks_write_every_message_after_a_task_the_driver_a_session_and_the_jvm
         first.kill()
         first.wait()
         wait_for_end(child_processes)
-    assert box.count("sink_batches") == 4
-    assert read_lake(tmp_path / "lake") == []
+    assert box.count("sink_batches") == 5
+    assert read_lake(tmp_path / "lake") == read_lake(tmp_path / "regions") == []
     with ExitStack() as table_lock:
         table_lock.enter_context(lock_table(box, "public.orders"))
         with pipeline(box, tmp_path, master="local[1]") as second:
@@ -90,7 +92,8 @@ def test_sinks_write_every_message_after_a_task_the_driver_a_session_and_the_jvm
             assert "Spark has died" in (tmp_path / "pipeline.log").read_text()
             wait_for_end(child_processes)
     assert not get_scratch_folder(second).exists()
-    assert Counter(str(row["message_id"]) for row in read_lake(tmp_path / "lake")) == Counter(ids)
+    for lake in ("lake", "regions"):
+        assert Counter(str(row["message_id"]) for row in read_lake(tmp_path / lake)) == Counter(ids)
     table = box.connection.execute("SELECT message_id::text FROM public.orders").fetchall()
     assert Counter(message_id for (message_id,) in table) == Counter(ids)
     assert Counter(read_derby_ids(derby)) == Counter(ids)

@@ -41,6 +41,8 @@ LOCAL: list[Step] = [
     (LocalTarget, "publish", True, 1),
     (SinkQueue, "complete", False, 1),
 ]
+#: The tasks write Parquet files themselves.
+LOCAL_PARQUET: list[Step] = [(LocalTarget, "stage", False, 0), *LOCAL]
 HADOOP: list[Step] = [
     *_WRITE,
     (HadoopTarget, "_write_entry", False, 0),
@@ -60,6 +62,7 @@ OTHER: list[Step] = [
     [
         ("csv", "lake", LOCAL, 1),
         ("json", "lake", LOCAL, 1),
+        ("parquet", "lake", LOCAL_PARQUET, 1),
         ("parquet", "file:{home}/lake", HADOOP, 1),
         # At least once: the rows of every finished attempt are written, with the ids of the messages.
         ("xml", "lake", OTHER, 3),
@@ -84,9 +87,11 @@ def test_a_restarted_sink_continues_the_interrupted_batch(
             patched.setattr(owner, name, _die_at(getattr(owner, name), name, after=after))
             with pytest.raises(Killed, match=name):
                 drain_batch(drain, box)
-        assert Counter(find_ids(tmp_path / "lake", format)) == Counter(ids * times_written), (name, after)
+        assert Counter(find_ids(tmp_path / "lake", format, is_logged=steps is HADOOP)) == Counter(
+            ids * times_written
+        ), (name, after)
     assert drain_batch(drain, box) == 2
-    assert Counter(find_ids(tmp_path / "lake", format)) == Counter(ids * times)
+    assert Counter(find_ids(tmp_path / "lake", format, is_logged=steps is HADOOP)) == Counter(ids * times)
     assert (box.count("sink_batches"), box.count("work_queue"), box.count("suspended_queue")) == (0, 0, 0)
     assert check(box.connection) == []
 
@@ -108,7 +113,7 @@ def test_a_truncated_log_entry_is_ignored_and_written_again(
         [entry] = (tmp_path / "lake" / "_postroom" / "log").glob("*.json")
         assert entry.stat().st_size == length
     assert drain_batch(drain, box) == 1
-    assert list(find_ids(tmp_path / "lake", "parquet")) == ids
+    assert list(find_ids(tmp_path / "lake", "parquet", is_logged=True)) == ids
 
 
 def _truncate(line: Callable[..., bytes], length: int) -> Callable[..., bytes]:
@@ -127,10 +132,10 @@ def _die_at(function: Callable[..., Any], name: str, *, after: bool) -> Callable
     return call
 
 
-def find_ids(lake: Path, format: str) -> Iterable[str]:
-    """Return the ids that a reader of the folder finds. If there is a log, it names the valid directories."""
+def find_ids(lake: Path, format: str, *, is_logged: bool) -> Iterable[str]:
+    """Return the ids that a reader of the folder finds, or a reader of the log, which names the valid directories."""
     batches = [lake]
-    if format == "parquet":
+    if is_logged:
         entries = [entry.read_text() for entry in (lake / "_postroom" / "log").glob("*.json")]
         batches = [lake / json.loads(entry)["directory"] for entry in entries if entry.endswith("\n")]
     for batch in batches:

@@ -14,6 +14,7 @@ from pathlib import Path
 from runpy import run_path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 from psycopg.types.json import Jsonb
 
@@ -82,6 +83,32 @@ def test_a_batch_is_written_as_parquet_files(session: SparkSession, box: Box, lo
     assert order["batch"].startswith("000000000001-")
     assert box.suspended() == [("DELIVERY_REFUSED", True)]
     assert check(box.connection) == []
+
+
+def test_the_tasks_write_parquet_files_without_partitions(
+    session: SparkSession, box: Box, login: Login, tmp_path: Path
+) -> None:
+    sink = SparkSink("parquet", "lake", columns=COLUMNS, parse="id BIGINT", options={"compression": "zstd"})
+    add_sink(box, sink)
+    ids = orders(box)
+    assert drain(session, box, login, tmp_path) == 2
+    found = session.read.parquet(str(tmp_path / "lake"))
+    assert found.drop("batch").dtypes == [
+        *[(name, "string") for name in ("message_id", "interchange_id", "message_type")],
+        *[("received_at", "timestamp"), ("region", "string"), ("total", "decimal(38,18)"), ("priority", "bigint")],
+        *[("id", "bigint"), ("body", "binary")],
+    ]
+    rows = {row["message_id"]: row for row in found.collect()}
+    assert set(rows) == set(ids)
+    order = rows[ids[0]]
+    assert (order["region"], order["total"], order["priority"], order["id"]) == ("EU", Decimal("12.5"), 1, 7)
+    assert bytes(order["body"]) == ORDER
+    for file in (tmp_path / "lake").glob("batch=*/*"):
+        described = pq.read_metadata(file)
+        assert (described.created_by.split()[0], described.row_group(0).column(0).compression) == (
+            "parquet-cpp-arrow",
+            "ZSTD",
+        )
 
 
 @pytest.mark.parametrize("format", ["csv", "json"])

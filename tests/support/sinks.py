@@ -15,6 +15,7 @@ from postroom.messagebox.connection import Login
 from postroom.messagebox.streams.sink_batches import SinkBatch
 from postroom.spark.sinks.drain import Drain
 from postroom.spark.sinks.file_sink import LocalTarget
+from postroom.spark.sinks.parquet_files import ParquetTask
 from postroom.spark.sinks.postgres_table import Table, TableTask
 from postroom.spark.sinks.row_format import RowFormat
 from postroom.spark.sinks.task import SinkTask, split_into_ranges
@@ -51,9 +52,11 @@ class InProcessWriter:
             table = Table(url=sink.url, name=sink.table)
             table.prepare(task.rows.schema)
             list(TableTask(task=task, table=table)(iter(batches)))
+        elif (target := self.target(sink)) is not None and not sink.partition_by:
+            files = ParquetTask(task=task, folder=target.create_task_folder(batch), codec="snappy")
+            target.stage(batch, [name.as_py() for written in files(iter(batches)) for name in written["name"]])
         else:
             rows = list(task(iter(batches)))
-            target = self.target(sink)
             folder = target.staging(batch) if target else sink.target(self._home)
             ds.write_dataset(
                 rows,

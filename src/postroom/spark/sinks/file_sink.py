@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -84,6 +85,19 @@ class LocalTarget:
 
     def staging(self, batch: SinkBatch) -> str:
         return str(self._private("staging") / f"{batch.batch_id.hex}-{batch.attempt}")
+
+    def create_task_folder(self, batch: SinkBatch) -> Path:
+        """Create the folder for the files of the tasks of this attempt, also of those that Spark repeats."""
+        folder = Path(f"{self.staging(batch)}-tasks")
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def stage(self, batch: SinkBatch, names: Sequence[str]) -> None:
+        """Move the files of the successful tasks to the staging directory. A task that still runs cannot add one."""
+        staging = Path(self.staging(batch))
+        staging.mkdir()
+        for name in names:
+            Path(f"{staging}-tasks", name).rename(staging / name)
 
     def publish(self, batch: SinkBatch) -> None:
         final = self._final_folder(batch)

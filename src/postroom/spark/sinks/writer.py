@@ -13,6 +13,7 @@ from postroom.messagebox.streams.sink_batches import SinkBatch
 from postroom.spark.required_classes import check_driver, check_format
 from postroom.spark.session import has_died, without_pandas_warning
 from postroom.spark.sinks.file_sink import FileSinkTarget, HadoopTarget, LocalTarget
+from postroom.spark.sinks.parquet_files import NAMES_SCHEMA, ParquetTask, find_codec
 from postroom.spark.sinks.postgres_table import WRITTEN_SCHEMA, Table, TableTask
 from postroom.spark.sinks.row_format import RowFormat
 from postroom.spark.sinks.staging import StagedMerge, StagingTask
@@ -73,11 +74,17 @@ class SparkWriter:
         written.write.format("noop").mode("overwrite").save()
 
     def _write_rows(self, sink: SparkSink, batch: SinkBatch, task: SinkTask) -> None:
+        target = self.target(sink)
+        codec = find_codec(sink, task.rows.schema, self._session.conf.getAll)
+        if isinstance(target, LocalTarget) and codec is not None:
+            files = ParquetTask(task=task, folder=target.create_task_folder(batch), codec=codec)
+            written = self._ranges(batch).mapInArrow(files, NAMES_SCHEMA).collect()
+            target.stage(batch, [row.name for row in written])
+            return
         rows = self._ranges(batch).mapInArrow(task, _to_spark_schema(task.rows.schema))
         writer = rows.write.format(sink.format).options(**sink.writer_options)
         if sink.partition_by:
             writer = writer.partitionBy(*sink.partition_by)
-        target = self.target(sink)
         if target is not None:
             writer.mode("overwrite").save(target.staging(batch))
         else:
