@@ -2,8 +2,7 @@
 
     queue = SinkQueue("Main")
     batch = queue.open_batch(connection, port_id, limit=10_000)       # an unfinished one, or a new one
-    for row in queue.read_rows(connection, batch.batch_id, batch.attempt, SeqRange(batch.seqs[0], batch.seqs[-1])):
-        ...
+    rows = queue.read_rows(connection, batch.batch_id, batch.attempt, SeqRange(batch.seqs[0], batch.seqs[-1]))
     queue.complete(connection, batch)
 
 The messages of a batch are fixed when it is opened, and are the same at every attempt. A process that opens a batch
@@ -13,12 +12,11 @@ again takes it over: ``read_rows``, ``read_messages``, ``complete`` and ``fail``
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from psycopg.rows import args_row
 from psycopg.types.numeric import Int8BinaryLoader
 
 from postroom.errors import ClaimLost
@@ -68,19 +66,23 @@ class SinkMessage(NamedTuple):
     published_at: datetime | None
 
 
-class SinkRow(NamedTuple):
-    """What most sinks need of a message of a batch.
+class SinkRows(NamedTuple):
+    """What most sinks need of messages of a batch, by column.
 
-    ``is_simple`` is not True if the message has more than a body in UTF-8, or if the body is in fragments. Then it has
-    to be read as a SinkMessage."""
+    ``is_simple`` is not True if a message has more than a body in UTF-8, or if the body is in fragments. Then it has to
+    be read as a SinkMessage."""
 
-    seq: int
-    is_simple: bool | None
-    message_id: str
-    context: str
-    body: bytes | None
-    published_at: int
+    seqs: Sequence[int]
+    is_simple: Sequence[bool | None]
+    message_ids: Sequence[str]
+    contexts: Sequence[str]
+    bodies: Sequence[bytes | None]
+    published_at: Sequence[int]
     """Microseconds since the year 2000."""
+
+    def select(self, chosen: Callable[[Sequence[Any]], Sequence[Any]]) -> SinkRows:
+        """Return the rows that ``chosen`` returns of each column."""
+        return SinkRows(*map(chosen, self))
 
 
 class SinkQueue:
@@ -117,7 +119,7 @@ class SinkQueue:
 
     def open_batch(self, connection: Connection, port_id: uuid.UUID, *, limit: int) -> SinkBatch | None:
         """Return the next batch to write, or None if there is none. Its messages are fixed from now on."""
-        row = connection.execute(self._open, (port_id, uuid.uuid4(), limit)).fetchone()
+        row = connection.execute(self._open, (port_id, uuid.uuid4(), limit), binary=True).fetchone()
         if row is None:
             return None
         batch_id, number, attempt, sink, seqs, tries = row
@@ -149,13 +151,14 @@ class SinkQueue:
         *,
         limit: int = CHUNK_MESSAGES,
         with_body: bool = True,
-    ) -> list[SinkRow]:
+    ) -> SinkRows:
         """Return the same messages as ``read_messages`` in the form of rows, which takes a third of the time."""
         call = self._rows if with_body else self._rows_without_body
-        with connection.cursor(binary=True, row_factory=args_row(SinkRow)) as cursor:
+        with connection.cursor(binary=True) as cursor:
             # The time as it is sent, which Arrow stores without an object for each message.
             cursor.adapters.register_loader("timestamptz", Int8BinaryLoader)
-            return cursor.execute(call, (batch_id, attempt, *seqs, limit, CHUNK_BYTES)).fetchall()
+            rows = cursor.execute(call, (batch_id, attempt, *seqs, limit, CHUNK_BYTES)).fetchall()
+        return SinkRows(*zip(*rows, strict=True)) if rows else SinkRows((), (), (), (), (), ())
 
     def lock(self, connection: Connection, batch_id: uuid.UUID, attempt: int) -> None:
         """Keep others from taking over the batch until the caller's transaction ends. Raise ClaimLost if one has."""

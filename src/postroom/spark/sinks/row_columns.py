@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import lru_cache
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from types import NoneType
-from typing import Any
+from typing import Any, cast
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from postroom.errors import is_environment_error
-from postroom.messagebox.streams.sink_batches import SinkRow
+from postroom.messagebox.streams.sink_batches import SinkRows
 from postroom.spark.sinks.row_format import ARROW_TYPES, RowFormat, read_lines, to_line
 from postroom.system_properties import BTS
 from postroom.values import ValueType
@@ -36,33 +37,34 @@ def has_simple_columns(format: RowFormat) -> bool:
     return _NOT_IN_CONTEXT.isdisjoint(column.key for column in format.columns)
 
 
-def convert_rows(format: RowFormat, rows: Sequence[SinkRow]) -> tuple[list[pa.RecordBatch], list[int]]:
+def convert_rows(format: RowFormat, rows: SinkRows) -> tuple[list[pa.RecordBatch], list[int]]:
     """Return the rows in their order, and the numbers of the messages that could not be converted.
 
     The latter include good messages next to a bad one."""
+    count = len(rows.seqs)
     try:
-        return ([_convert(format, rows)] if rows else []), []
+        return ([_convert(format, rows)] if count else []), []
     except Exception as error:
         if is_environment_error(error):
             raise
-        if len(rows) <= _SMALL:
-            return [], [row.seq for row in rows]
-    half = len(rows) // 2
-    batches, failed = convert_rows(format, rows[:half])
-    others, also_failed = convert_rows(format, rows[half:])
-    return batches + others, failed + also_failed
+        if count <= _SMALL:
+            return [], list(rows.seqs)
+    half = slice(count // 2), slice(count // 2, None)
+    converted = [convert_rows(format, rows.select(itemgetter(part))) for part in half]
+    return [batch for batches, _ in converted for batch in batches], [seq for _, failed in converted for seq in failed]
 
 
-def _convert(format: RowFormat, rows: Sequence[SinkRow]) -> pa.RecordBatch:
+def _convert(format: RowFormat, rows: SinkRows) -> pa.RecordBatch:
     """Return the rows. Raise an exception if one of the messages cannot be converted."""
-    _, _, ids, contexts, bodies, times = zip(*rows, strict=True)
+    bodies = cast(Sequence[bytes], rows.bodies)  # simple messages have one; without bodies they are not used
     keys = (BTS.InterchangeID.key, BTS.MessageType.key, *(column.key for column in format.columns))
     types = (ValueType.STR, ValueType.STR, *(column.value_type for column in format.columns))
-    values = _read_values(contexts, keys)
+    values = _read_values(rows.contexts, keys)
     interchange_ids, message_types, *columns = (
         _ARRAYS[value_type](column) for column, value_type in zip(values, types, strict=True)
     )
-    arrays = [pa.array(ids, pa.string()), interchange_ids, message_types, _to_times(times), *columns]
+    arrays = [pa.array(rows.message_ids, pa.string()), interchange_ids, message_types]
+    arrays += [_to_times(rows.published_at), *columns]
     if format.parsed is not None:
         parsed = read_lines([to_line(body) for body in bodies], format.parsed)
         arrays += [parsed.column(name).combine_chunks() for name in format.parsed.names]
@@ -77,9 +79,10 @@ def _read_values(contexts: Sequence[str], keys: Sequence[str]) -> list[list[Any]
     """Return for each key the values in the contexts. A promoted value precedes a written one."""
     names, decode = _make_decoder(tuple(dict.fromkeys(keys)))
     decoded = list(map(decode, contexts))
+    promoted = list(map(attrgetter("promoted"), decoded))
     found = []
     for key in keys:
-        values = list(map(attrgetter(f"promoted.{names[key]}"), decoded))
+        values = list(map(attrgetter(names[key]), promoted))
         if None in values:
             written = map(attrgetter(f"written.{names[key]}"), decoded)
             values = [one if one is not None else other for one, other in zip(values, written, strict=True)]
@@ -98,7 +101,7 @@ def _make_decoder(keys: tuple[str, ...]) -> tuple[dict[str, str], Callable[[str]
 
 
 def _to_times(times: Sequence[int]) -> pa.Array:
-    return pa.array([time + _YEAR_2000 for time in times], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    return pa.array(np.array(times, np.int64) + _YEAR_2000).cast(pa.timestamp("us", tz="UTC"))
 
 
 def _check_types(values: Sequence[Any], *allowed: type) -> None:

@@ -11,7 +11,7 @@ import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import compress, groupby
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -129,17 +129,21 @@ class SinkTask:
         queue = SinkQueue(self.host)
         with_body = self.rows.body != "none" or self.rows.parsed is not None
         found = queue.read_rows(connection, self.batch_id, self.attempt, seqs, limit=limit, with_body=with_body)
-        simple = [row for row in found if row.is_simple]
+        is_whole = all(found.is_simple)
+        simple = found if is_whole else found.select(lambda column: list(compress(column, found.is_simple)))
         batches, failed = convert_rows(self.rows, simple)
-        converted = {row.seq for row in simple}.difference(failed)
-        written = [row.seq for row in simple if row.seq in converted]
-        for is_converted, group in groupby([row.seq for row in found], converted.__contains__):
+        seqs_found = list(found.seqs)
+        if is_whole and not failed:
+            return seqs_found, RowChunk(self._combine(batches), seqs_found)
+        converted = set(simple.seqs).difference(failed)
+        written = [seq for seq in simple.seqs if seq in converted]
+        for is_converted, group in groupby(seqs_found, converted.__contains__):
             if not is_converted:
                 others = list(group)
                 _, chunk = self._read(connection, SeqRange(others[0], others[-1]), len(others), isolated)
                 batches.append(chunk.rows)
                 written += chunk.seqs
-        return [row.seq for row in found], RowChunk(self._combine(batches), written)
+        return seqs_found, RowChunk(self._combine(batches), written)
 
     def _read(self, connection: Connection, seqs: SeqRange, limit: int, isolated: bool) -> tuple[list[int], RowChunk]:
         """Return the numbers of the messages of the next chunk, and their rows."""

@@ -90,11 +90,11 @@ def test_a_chunk_of_a_batch_is_limited_by_number_and_by_bytes(box: Box, port_id:
     while first <= last:
         rows = QUEUE.read_rows(host, batch.batch_id, 1, SeqRange(first, last))
         messages = QUEUE.read_messages(host, batch.batch_id, 1, SeqRange(first, last))
-        assert [row.seq for row in rows] == [message.claimed.seq for message in messages]
-        chunks.append([batch.seqs.index(row.seq) for row in rows])
-        first = rows[-1].seq + 1
+        assert list(rows.seqs) == [message.claimed.seq for message in messages]
+        chunks.append(list(map(batch.seqs.index, rows.seqs)))
+        first = rows.seqs[-1] + 1
     assert chunks == [[0, 1], [2, 3], [4], [5]]
-    assert [row.seq for row in QUEUE.read_rows(host, batch.batch_id, 1, span(batch), limit=1)] == [batch.seqs[0]]
+    assert QUEUE.read_rows(host, batch.batch_id, 1, span(batch), limit=1).seqs == batch.seqs[:1]
 
 
 def test_a_batch_outlives_the_process_that_opened_it(box: Box, port_id: uuid.UUID) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from postroom.maps.running import RunningMaps
 from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import Login
-from postroom.messagebox.streams.sink_batches import SeqRange, SinkBatch, SinkQueue, SinkRow
+from postroom.messagebox.streams.sink_batches import SeqRange, SinkBatch, SinkQueue, SinkRows
 from postroom.operations.instances import changes as instance_changes
 from postroom.pipelines import Send, components
 from postroom.pipelines.definition import FORMAT_SECONDS
@@ -48,8 +48,8 @@ def fail_with(monkeypatch: pytest.MonkeyPatch) -> FailWith:
             raise raised[0]
         return message
 
-    def converted(format: RowFormat, rows: Sequence[SinkRow]) -> tuple[list[pa.RecordBatch], list[int]]:
-        if raised[0] is not None and any(row.body == b"poison" for row in rows):
+    def converted(format: RowFormat, rows: SinkRows) -> tuple[list[pa.RecordBatch], list[int]]:
+        if raised[0] is not None and b"poison" in rows.bodies:
             raise raised[0]
         return convert_rows(format, rows)
 

@@ -13,7 +13,7 @@ from postroom.adapters import SparkSink
 from postroom.adapters.sink.definition import Body
 from postroom.errors import MessageBoxUnavailable
 from postroom.message import Message
-from postroom.messagebox.streams.sink_batches import SinkRow
+from postroom.messagebox.streams.sink_batches import SinkRows
 from postroom.properties import Property
 from postroom.spark.sinks import row_columns
 from postroom.spark.sinks.row_columns import convert_rows, has_simple_columns
@@ -34,13 +34,17 @@ def make_format(columns: dict[str, Property], body: Body = "none", parsed: pa.Sc
     return RowFormat(columns=SparkSink("parquet", "x", columns=columns).columns, body=body, parsed=parsed)
 
 
-def to_stored(*messages: Message) -> list[SinkRow]:
+def to_stored(*messages: Message) -> SinkRows:
     """Return what the MessageBox returns of these messages, with their positions as numbers."""
     microseconds = (NOON - datetime(2000, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-    return [
-        SinkRow(number, True, str(message.message_id), message.context.to_json(), message.data, microseconds)
-        for number, message in enumerate(messages)
-    ]
+    return SinkRows(
+        seqs=range(len(messages)),
+        is_simple=[True] * len(messages),
+        message_ids=[str(message.message_id) for message in messages],
+        contexts=[message.context.to_json() for message in messages],
+        bodies=[message.data for message in messages],
+        published_at=[microseconds] * len(messages),
+    )
 
 
 def convert(format: RowFormat, *messages: Message) -> tuple[list[dict[str, object]], list[int]]:
