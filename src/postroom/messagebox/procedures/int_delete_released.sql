@@ -6,8 +6,8 @@
 -- seen as a whole or not at all. Nobody can add a reference meanwhile, because whoever adds one to a stored message or part
 -- deletes or locks a queue row that refers to it in the same transaction: that row is counted in the snapshot, or is the one that
 -- the caller has deleted. For the same reason no fold changes these totals. So the lock of the jobs is not needed.
--- Indexes: primary keys of both totals, spool, parts and fragments, in the order of the ids; the logs are read whole, and hashed
--- or sorted. Nested loops are off because of the logs; the lookups by index are lateral, so that they stay.
+-- Indexes: primary keys of both totals, spool, parts and fragments, by an array of ids; everything else is hashed or sorted, also
+-- the logs, which are read whole. Nested loops are off because of the logs.
 CREATE OR REPLACE FUNCTION messagebox.int_delete_released(
     p_message_ids uuid[], p_counted_in xid8[], OUT other_messages uuid[], OUT other_counts xid8[]
 ) LANGUAGE plpgsql VOLATILE
@@ -19,46 +19,44 @@ DECLARE
     shared_counts xid8[];
 BEGIN
     WITH counted AS MATERIALIZED (
-        SELECT r.message_id, r.counted_in, s.place, s.part_ids, t.place AS total_place
-          FROM (SELECT u.message_id, u.counted_in FROM unnest(p_message_ids, p_counted_in) AS u (message_id, counted_in)
-                 ORDER BY u.message_id) r
-         CROSS JOIN LATERAL (
-               SELECT min(t.ctid) AS place FROM message_ref_count_log_totals t WHERE t.message_id = r.message_id
-               HAVING count(*) = 1 AND min(t.total) = 1 AND min(t.counted_in) = r.counted_in) t
-         CROSS JOIN LATERAL (
-               SELECT s.ctid AS place, s.part_ids FROM spool s WHERE s.message_id = r.message_id OFFSET 0) s
+        SELECT r.message_id, r.counted_in, t.place
+          FROM (SELECT t.message_id, min(t.counted_in) AS counted_in, min(t.ctid) AS place
+                  FROM message_ref_count_log_totals t WHERE t.message_id = ANY (p_message_ids)
+                 GROUP BY t.message_id HAVING count(*) = 1 AND min(t.total) = 1) t
+          JOIN unnest(p_message_ids, p_counted_in) AS r (message_id, counted_in)
+            ON r.message_id = t.message_id AND r.counted_in = t.counted_in
     ), messages AS MATERIALIZED (
         SELECT c.* FROM counted c
          WHERE NOT EXISTS (SELECT 1 FROM message_ref_count_log_1 l
                             WHERE l.message_id = c.message_id AND EXISTS (SELECT 1 FROM counted))
            AND NOT EXISTS (SELECT 1 FROM message_ref_count_log_2 l
                             WHERE l.message_id = c.message_id AND EXISTS (SELECT 1 FROM counted))
+    ), deleted_totals AS (
+        DELETE FROM message_ref_count_log_totals WHERE ctid = ANY (ARRAY(SELECT m.place FROM messages m))
+    ), deleted_messages AS (
+        DELETE FROM spool s WHERE s.message_id = ANY (ARRAY(SELECT m.message_id FROM messages m))
+        RETURNING s.message_id, s.part_ids
     ), message_parts AS MATERIALIZED (
-        SELECT unnest(m.part_ids) AS part_id, m.counted_in FROM messages m ORDER BY 1
+        SELECT unnest(d.part_ids) AS part_id, m.counted_in FROM deleted_messages d JOIN messages m USING (message_id)
     ), counted_parts AS MATERIALIZED (
-        SELECT r.part_id, r.counted_in, p.place, p.in_fragments, t.place AS total_place
-          FROM message_parts r
-         CROSS JOIN LATERAL (
-               SELECT min(t.ctid) AS place FROM part_ref_count_log_totals t WHERE t.part_id = r.part_id
-               HAVING count(*) = 1 AND min(t.total) = 1 AND min(t.counted_in) = r.counted_in) t
-         CROSS JOIN LATERAL (
-               SELECT p.ctid AS place, p.body IS NULL AS in_fragments FROM parts p WHERE p.part_id = r.part_id OFFSET 0) p
+        SELECT r.part_id, r.counted_in, t.place
+          FROM (SELECT t.part_id, min(t.counted_in) AS counted_in, min(t.ctid) AS place
+                  FROM part_ref_count_log_totals t WHERE t.part_id = ANY (ARRAY(SELECT p.part_id FROM message_parts p))
+                 GROUP BY t.part_id HAVING count(*) = 1 AND min(t.total) = 1) t
+          JOIN message_parts r ON r.part_id = t.part_id AND r.counted_in = t.counted_in
     ), own_parts AS MATERIALIZED (
         SELECT c.* FROM counted_parts c
          WHERE NOT EXISTS (SELECT 1 FROM part_ref_count_log_1 l
                             WHERE l.part_id = c.part_id AND EXISTS (SELECT 1 FROM counted_parts))
            AND NOT EXISTS (SELECT 1 FROM part_ref_count_log_2 l
                             WHERE l.part_id = c.part_id AND EXISTS (SELECT 1 FROM counted_parts))
-    ), deleted_totals AS (
-        DELETE FROM message_ref_count_log_totals WHERE ctid = ANY (ARRAY(SELECT m.total_place FROM messages m))
-    ), deleted_messages AS (
-        DELETE FROM spool WHERE ctid = ANY (ARRAY(SELECT m.place FROM messages m))
     ), deleted_part_totals AS (
-        DELETE FROM part_ref_count_log_totals WHERE ctid = ANY (ARRAY(SELECT p.total_place FROM own_parts p))
+        DELETE FROM part_ref_count_log_totals WHERE ctid = ANY (ARRAY(SELECT p.place FROM own_parts p))
     ), deleted_parts AS (
-        DELETE FROM parts WHERE ctid = ANY (ARRAY(SELECT p.place FROM own_parts p))
+        DELETE FROM parts p WHERE p.part_id = ANY (ARRAY(SELECT o.part_id FROM own_parts o))
+        RETURNING p.part_id, p.body IS NULL AS in_fragments
     ), deleted_fragments AS (
-        DELETE FROM fragments WHERE part_id = ANY (ARRAY(SELECT p.part_id FROM own_parts p WHERE p.in_fragments))
+        DELETE FROM fragments WHERE part_id = ANY (ARRAY(SELECT p.part_id FROM deleted_parts p WHERE p.in_fragments))
     ), shared AS (
         SELECT part_id, counted_in FROM message_parts EXCEPT ALL SELECT part_id, counted_in FROM own_parts
     )
