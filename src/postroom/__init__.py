@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from postroom import adapters, maps, pipelines
+    from postroom import adapters, maps, orchestrations, pipelines, testing
     from postroom.agent.direct.direct_batch import Published
     from postroom.application import Application, BackupTransport, CircuitBreaker, Retry, Schedule, Throttling
     from postroom.async_client import AsyncClient, connect_async
@@ -76,8 +76,10 @@ __all__ = [
     "connect",
     "connect_async",
     "maps",
+    "orchestrations",
     "pipelines",
     "secret",
+    "testing",
 ]
 
 _HOMES = {
@@ -121,7 +123,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("adapters", "maps", "pipelines"):
+    if name in ("adapters", "maps", "orchestrations", "pipelines", "testing"):
         return import_module(f"postroom.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,54 @@
+"""Orchestrations: business processes as coroutines that wait for messages and survive every restart.
+
+    from postroom import Application, Message, orchestrations
+
+    Offers = orchestrations.Correlation(OrderId, filter=Kind == "offer")
+
+    @app.orchestration(activate=Kind == "order", correlations=[Offers])
+    async def procure(order: Message) -> None:
+        offers = Offers.of(order)
+        await orchestrations.send(build_request(order), to=supplier)
+        async with asyncio.timeout(60):
+            offer = await offers.receive()
+
+Use asyncio for everything that has a name there: ``asyncio.timeout``, ``asyncio.gather``, ``asyncio.TaskGroup``.
+"""
+
+from postroom.orchestrations.actions import (
+    RetryTransaction,
+    atomic,
+    delay,
+    instance_id,
+    new_id,
+    now,
+    random,
+    receive,
+    send,
+    step,
+    step_key,
+)
+from postroom.orchestrations.correlation import Correlation, CorrelationSet
+from postroom.orchestrations.definition import Orchestration
+from postroom.orchestrations.failures import JournalMismatch, StepFailed
+from postroom.orchestrations.scopes import Scope, scope
+
+__all__ = [
+    "Correlation",
+    "CorrelationSet",
+    "JournalMismatch",
+    "Orchestration",
+    "RetryTransaction",
+    "Scope",
+    "StepFailed",
+    "atomic",
+    "delay",
+    "instance_id",
+    "new_id",
+    "now",
+    "random",
+    "receive",
+    "scope",
+    "send",
+    "step",
+    "step_key",
+]

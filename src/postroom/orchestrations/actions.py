@@ -1,0 +1,161 @@
+"""What an orchestration does, besides receiving: send messages, run steps with side effects, wait, ask for the time."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random as random_module
+import uuid
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from datetime import datetime, timedelta
+from typing import Any, ParamSpec, Protocol, TypeVar, TypeVarTuple, overload
+
+from postroom.errors import StateError
+from postroom.message import Message
+from postroom.orchestrations.execution import CONVOY, get_execution
+from postroom.orchestrations.failures import StepFailed
+from postroom.orchestrations.journal import Command
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
+
+#: Inside ``atomic``: the sends that take effect at its end.
+_buffered: ContextVar[list[Command] | None] = ContextVar("buffered_sends", default=None)
+#: Inside a step: its idempotency key.
+_step_key: ContextVar[uuid.UUID | None] = ContextVar("step_key", default=None)
+
+
+class SendPort(Protocol):
+    """A declared send port, or a send port group: what ``app.send_port`` and ``app.send_port_group`` return."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class RetryTransaction(Exception):
+    """Raised by an atomic function that wants to be run again."""
+
+
+async def send(message: Message, *, to: SendPort | str | None = None) -> uuid.UUID:
+    """Publish a message: through the bound port ``to``, or to everybody who subscribes to it. Return its id.
+
+    The message becomes visible at the next persistence point. Raise RoutingFailure if nobody subscribes to it."""
+    name = to if to is None or isinstance(to, str) else to.name
+    buffered = _buffered.get()
+    return get_execution().send(message, name, None if buffered is None else buffered.append)
+
+
+async def receive() -> Message:
+    """Wait for the next message of the convoy."""
+    execution = get_execution()
+    if not execution.orchestration.convoy:
+        raise StateError(
+            f"The orchestration {execution.orchestration.name!r} is no convoy, so there is nothing to receive.",
+            hint="Declare it with convoy=[...], or receive from a correlation set.",
+        )
+    return await execution.receive(CONVOY)
+
+
+@overload
+async def step(
+    function: Callable[[*_Ts], Awaitable[_T]],
+    *args: *_Ts,
+    attempts: int = 1,
+    delay: float = 1.0,
+    timeout: float | None = None,
+) -> _T: ...
+@overload
+async def step(
+    function: Callable[[*_Ts], _T],
+    *args: *_Ts,
+    attempts: int = 1,
+    delay: float = 1.0,
+    timeout: float | None = None,
+) -> _T: ...
+async def step(  # type: ignore[misc]
+    function: Any, *args: Any, attempts: int = 1, delay: float = 1.0, timeout: float | None = None
+) -> Any:
+    """Call a function with side effects, once: its result is in the journal, and a replay does not call it again.
+
+    After a crash before the result is stored, the function is called again. ``step_key()`` is the same then.
+    ``attempts`` is how often the function is called until it succeeds, ``delay`` the time in seconds between two
+    attempts. A call that takes longer than ``timeout`` seconds has failed. Raise StepFailed if no attempt succeeds."""
+    execution = get_execution()
+    name = getattr(function, "__qualname__", repr(function))
+
+    def call(key: uuid.UUID) -> object:
+        token = _step_key.set(key)
+        try:
+            result = function(*args)
+            return asyncio.run(_finish(result)) if inspect.isawaitable(result) else result
+        finally:
+            _step_key.reset(token)
+
+    for _ in range(1, attempts):
+        try:
+            return await execution.run_step(name, call, timeout)
+        except StepFailed:
+            await asyncio.sleep(delay)
+    return await execution.run_step(name, call, timeout)
+
+
+async def _finish(result: Awaitable[_T]) -> _T:
+    return await result
+
+
+def step_key() -> uuid.UUID:
+    """Return the idempotency key of the step that runs now. Every attempt after a crash has the same."""
+    key = _step_key.get()
+    if key is None:
+        raise StateError("There is no step, so there is no key.", hint="Call it inside a function that step() runs.")
+    return key
+
+
+async def delay(until: timedelta | datetime | float) -> None:
+    """Wait for a time in seconds, for a timedelta, or until a point in time."""
+    if isinstance(until, datetime):
+        until = until - get_execution().now
+    await asyncio.sleep(max(0.0, until.total_seconds() if isinstance(until, timedelta) else until))
+
+
+async def atomic(function: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """Run a coroutine function so that all of its sends take effect when it returns, or none if it raises.
+
+    If it raises RetryTransaction, it runs again after two seconds, up to 21 times."""
+    for _ in range(21):
+        buffered: list[Command] = []
+        token = _buffered.set(buffered)
+        try:
+            result = await function(*args, **kwargs)
+        except RetryTransaction:
+            await asyncio.sleep(2.0)
+            continue
+        finally:
+            _buffered.reset(token)
+        execution = get_execution()
+        for command in buffered:
+            execution.issue(command)
+        return result
+    raise StateError(f"The atomic function {function!r} was run 21 times and never succeeded.")
+
+
+def now() -> datetime:
+    """Return the time of the event that the instance handles. A replay gets the same time."""
+    return get_execution().now
+
+
+def random() -> random_module.Random:
+    """Return the random numbers of the instance. A replay gets the same numbers."""
+    return get_execution().random
+
+
+def new_id() -> uuid.UUID:
+    """Return a new id. A replay gets the same id."""
+    return get_execution().make_id()
+
+
+def instance_id() -> uuid.UUID:
+    """Return the id of this instance."""
+    return get_execution().instance_id

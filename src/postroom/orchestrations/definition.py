@@ -1,0 +1,32 @@
+"""A declared orchestration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from postroom.filters.expression import Filter
+from postroom.message import Message
+from postroom.properties import Property
+
+#: What an author writes: a coroutine function that takes the message that activates the instance.
+OrchestrationFunction = Callable[[Message], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Orchestration:
+    """A coroutine function and what activates it. Calling it inside another orchestration runs it as a part of that
+    instance."""
+
+    name: str
+    version: int
+    function: OrchestrationFunction
+    activate: Filter | None
+    convoy: tuple[Property, ...] = ()
+    """The properties whose values the messages of one instance share. Empty: each message activates an instance."""
+    correlations: tuple[tuple[Property, ...], ...] = ()
+    """The properties of each correlation that its receives follow."""
+
+    def __call__(self, message: Message) -> Coroutine[Any, Any, None]:
+        return self.function(message)

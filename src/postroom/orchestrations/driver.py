@@ -1,0 +1,187 @@
+"""Drive a live instance: give it events until it waits, and store what it did at each persistence point.
+
+The driver runs over a store: the MessageBox in a host, a fake in tests. The coroutine runs ahead of the store: it
+continues after a send, although it is not known yet whether anybody subscribes to the message. If nobody does, nothing
+was stored. The instance then goes back to its journal, and the send raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from postroom.orchestrations.execution import Execution
+from postroom.orchestrations.journal import (
+    Command,
+    Event,
+    MessageReceived,
+    RecordedCommand,
+    RunStep,
+    Started,
+    StepEnded,
+    TimerFired,
+    Turn,
+)
+from postroom.orchestrations.recorded_values import to_recorded
+from postroom.orchestrations.replay import replay
+from postroom.processes.time_limit import TimedCall, TimedOut, call_each_with_timeout
+
+#: The number of turns that are stored together at most.
+MAX_TURNS = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersistencePoint:
+    """What is stored together: turns, and the commands of these turns that change something outside of the instance."""
+
+    turns: tuple[Turn, ...]
+    commands: tuple[Command, ...]
+    consumed: tuple[int, ...]
+    """The numbers of the messages that the instance has consumed."""
+    has_ended: bool
+    is_waiting: bool
+    """True if there is nothing more to do now, so that the instance need not stay claimed."""
+    wake_at: datetime | None
+    """When the next timer is due."""
+
+
+class InstanceStore(Protocol):
+    """Where an instance gets its messages from, and where its journal is stored."""
+
+    def get_time(self) -> datetime: ...
+
+    def find_message(self, execution: Execution, taken: Collection[int]) -> Event | None:
+        """Return the event of the first message that starts the instance, or that a receive waits for. ``taken`` are
+        the numbers of messages that the instance has consumed, which are not stored yet."""
+        ...
+
+    def persist(self, point: PersistencePoint) -> Mapping[int, str]:
+        """Store everything and publish the messages, all or nothing, in one transaction.
+
+        Return the reasons of sends without subscribers, by number. Then nothing was stored. Raise ClaimLost if another
+        host instance has claimed the instance."""
+        ...
+
+    def read_journal(self) -> Iterable[Turn]:
+        """Return the turns that are stored."""
+        ...
+
+
+class Driver:
+    """Drives one instance. ``execution`` is the live instance, which is replaced when it goes back."""
+
+    def __init__(self, execution: Execution, store: InstanceStore) -> None:
+        self.execution = execution
+        self._store = store
+        self._turns: list[Turn] = []
+        self._commands: list[Command] = []
+        self._taken: list[int] = []
+
+    def run(self) -> None:
+        """Handle all events that there are now, and store the result.
+
+        If the orchestration raises, the turn in which it did so is not stored, and ``execution.error`` is set."""
+        while True:
+            has_more = self._advance()
+            step = None if self.execution.has_ended else next(iter(self.execution.steps.values()), None)
+            if not self._persist(is_waiting=not has_more and step is None):
+                continue
+            if step is not None:
+                self._handle(run_step(step, self._store.get_time))
+                if self.execution.error is None and not self._persist(is_waiting=False):
+                    continue
+            elif not has_more:
+                return
+
+    def _advance(self) -> bool:
+        """Handle events until the instance waits, or a step is to be run. Return True if there may be more events."""
+        execution = self.execution
+        while not execution.has_ended and not execution.steps:
+            if len(self._turns) == MAX_TURNS:
+                return True
+            event = self._find_event()
+            if event is None:
+                return False
+            self._handle(event)
+        return False
+
+    def _find_event(self) -> Event | None:
+        now = self._store.get_time()
+        # A message that has come before the timeout was noticed is not too late.
+        event = self._store.find_message(self.execution, self._taken)
+        if event is not None:
+            return event
+        for due, number in self.execution.list_timers()[:1]:
+            if due <= now:
+                return TimerFired(time=now, number=number)
+        return None
+
+    def _handle(self, event: Event) -> None:
+        commands = self.execution.handle(event)
+        if self.execution.error is None:
+            self._turns.append(Turn(event=event, commands=tuple(map(RecordedCommand.of, commands))))
+            self._commands += commands
+            if isinstance(event, Started | MessageReceived):
+                self._taken.append(event.seq)
+
+    def _persist(self, *, is_waiting: bool) -> bool:
+        """Store the pending turns. Return False if the instance had to go back, because a send has no subscribers."""
+        execution = self.execution
+        if not self._turns and not is_waiting:
+            return True
+        has_failed = execution.error is not None
+        timers = execution.list_timers()
+        unroutable = self._store.persist(
+            PersistencePoint(
+                turns=tuple(self._turns),
+                commands=tuple(self._commands),
+                consumed=tuple(self._taken),
+                has_ended=execution.has_ended and not has_failed,
+                is_waiting=is_waiting and not has_failed,
+                wake_at=timers[0][0] if timers else None,
+            )
+        )
+        turns = list(self._turns)
+        for pending in (self._turns, self._commands, self._taken):
+            pending.clear()
+        if unroutable:
+            self._go_back(turns, unroutable)
+        return not unroutable
+
+    def _go_back(self, turns: Sequence[Turn], unroutable: Mapping[int, str]) -> None:
+        """Replay the journal, and handle the pending events again, up to the first send that nobody subscribes to.
+
+        After it the orchestration may do something else, so the other sends are not judged yet."""
+        failed = self.execution
+        failed.close()
+        commands = [command for turn in turns for command in turn.commands if command.number in unroutable]
+        first = commands[0].number
+        self.execution = replay(failed.orchestration, failed.instance_id, self._store.read_journal())
+        self.execution.unroutable |= failed.unroutable | {first: unroutable[first]}
+        for turn in turns:
+            self._handle(turn.event)
+            if commands[0] in turn.commands or self.execution.error is not None:
+                return
+
+
+def run_step(step: RunStep, get_time: Callable[[], datetime]) -> StepEnded:
+    """Run a step. Its result must be something that the journal can store."""
+    try:
+        value = _call(step)
+        to_recorded(value)
+    except Exception as error:
+        return StepEnded(time=get_time(), number=step.number, error=f"{type(error).__name__}: {error}")
+    return StepEnded(time=get_time(), number=step.number, value=value)
+
+
+def _call(step: RunStep) -> object:
+    if step.timeout is None:
+        return step.call()
+    [result] = call_each_with_timeout([TimedCall(seconds=step.timeout, function=step.call)])
+    if isinstance(result, TimedOut):
+        raise TimeoutError(f"it did not return within {step.timeout:g} seconds")
+    if isinstance(result, BaseException):
+        raise result
+    return result

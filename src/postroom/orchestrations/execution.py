@@ -1,0 +1,276 @@
+"""A live instance: the coroutine of an orchestration, driven by events. It has no database, no threads and no clock.
+
+    execution = Execution(orchestration, instance_id)
+    commands = execution.handle(Started(time=now, message=order))    # runs until the coroutine waits
+    number = execution.find_receive(offer)                           # which receive waits for this message
+    commands = execution.handle(MessageReceived(time=now, correlation=number, message=offer))
+
+The same events give the same commands. That is all that a replay needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import traceback
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from postroom.errors import RoutingFailure, StateError
+from postroom.filters.evaluate import matches
+from postroom.filters.expression import Filter
+from postroom.message import Message
+from postroom.orchestrations.definition import Orchestration
+from postroom.orchestrations.event_loop import InstanceLoop
+from postroom.orchestrations.failures import JournalMismatch, StepFailed
+from postroom.orchestrations.journal import (
+    Command,
+    Correlate,
+    Event,
+    MessageReceived,
+    RunStep,
+    Send,
+    Started,
+    StartTimer,
+    StepEnded,
+    TimerFired,
+)
+
+#: The number of the correlation set of a convoy, whose messages match the activation subscription.
+CONVOY = 0
+
+
+class Execution:
+    """One instance in memory. ``unroutable`` has the reasons of sends without subscribers, by command number."""
+
+    def __init__(
+        self, orchestration: Orchestration, instance_id: uuid.UUID, *, unroutable: Mapping[int, str] | None = None
+    ) -> None:
+        self.orchestration = orchestration
+        self.instance_id = instance_id
+        self.random = random.Random(instance_id.int)
+        #: The steps that are to be run, by number.
+        self.steps: dict[int, RunStep] = {}
+        self.unroutable = dict(unroutable or {})
+        self._loop: InstanceLoop | None = None
+        self._main: asyncio.Task[None] | None = None
+        self._commands: list[Command] = []
+        self._last_number = 0
+        self._last_id = 0
+        self._filters: dict[int, Filter] = {}
+        if orchestration.convoy and orchestration.activate is not None:
+            self._filters[CONVOY] = orchestration.activate
+        self._receives: dict[int, deque[asyncio.Future[Message]]] = {}
+        self._returned: dict[int, deque[Message]] = {}
+        self._step_futures: dict[int, asyncio.Future[object]] = {}
+
+    # -- driving -----------------------------------------------------------------------------------------------
+
+    def handle(self, event: Event) -> tuple[Command, ...]:
+        """Handle one event until every task waits. Return the commands that the instance issued.
+
+        Raise JournalMismatch if the instance does not wait for this event."""
+        self._commands = []
+        if self._loop is not None:
+            self._loop.now = max(self._loop.now, event.time)
+        self._apply(event)
+        loop, main = self._loop, self._main
+        assert loop is not None
+        assert main is not None
+        loop.run_until_waiting()
+        if main.done() and loop.tasks:
+            for task, _ in loop.tasks:
+                task.cancel()
+            loop.run_until_waiting()
+        return tuple(self._commands)
+
+    def _apply(self, event: Event) -> None:
+        match event:
+            case Started() if self._loop is None:
+                self._loop = InstanceLoop(event.time, self._start_timer, owner=self)  # type: ignore[abstract]
+                self._main = self._loop.create_task(self.orchestration.function(event.message))
+                return
+            case MessageReceived() if waiting := self._list_waiting(event.correlation):
+                waiting[0].set_result(event.message)
+                return
+            case TimerFired() if self._loop is not None and self._loop.fire(event.number):
+                return
+            case StepEnded() if (future := self._step_futures.pop(event.number, None)) is not None:
+                step = self.steps.pop(event.number)
+                if not future.cancelled():
+                    if event.error is None:
+                        future.set_result(event.value)
+                    else:
+                        future.set_exception(_make_step_failure(step, event.error))
+                return
+        raise JournalMismatch(f"The instance does not wait for the event {type(event).__name__} of its journal.")
+
+    @property
+    def has_ended(self) -> bool:
+        return self._main is not None and self._main.done()
+
+    @property
+    def error(self) -> BaseException | None:
+        """The exception that ended the instance, if any."""
+        if self._loop is not None and self._loop.errors:
+            return self._loop.errors[0]
+        if self._main is None or not self._main.done():
+            return None
+        return asyncio.CancelledError() if self._main.cancelled() else self._main.exception()
+
+    def format_error(self) -> str:
+        """Return the traceback of ``error``, from the first line of the orchestration on."""
+        error = self.error
+        assert error is not None
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if not _is_internal(frame.filename)]
+        lines = ["Traceback (most recent call last):\n", *traceback.format_list(own)] if own else []
+        return "".join([*lines, *traceback.format_exception_only(error)]).strip()
+
+    def find_receive(self, message: Message) -> int | None:
+        """Return the number of the correlation set whose receive waits for the message."""
+        promoted = message.context.promoted
+        for number in sorted(self._receives, reverse=True):
+            if self._list_waiting(number) and matches(self._filters[number], promoted):
+                return number
+        return None
+
+    def list_timers(self) -> list[tuple[datetime, int]]:
+        """Return when each open timer is due, with its number, the next one first."""
+        return [] if self._loop is None else self._loop.list_timers()
+
+    def list_waits(self) -> list[str]:
+        """Return what the instance waits for, for people."""
+        receives = [
+            f"receive {Correlate(number=n, place='', filter=self._filters[n]).name}"
+            for n in self._receives
+            if self._list_waiting(n)
+        ]
+        steps = [f"step {step.name}" for step in self.steps.values()]
+        return [*receives, *steps, *(f"timer at {due.isoformat()}" for due, _ in self.list_timers())]
+
+    def close(self) -> None:
+        """Drop the coroutine. The instance continues from its journal."""
+        if self._loop is not None:
+            self._loop.close()
+
+    # -- called by the orchestration ---------------------------------------------------------------------------
+
+    @property
+    def now(self) -> datetime:
+        assert self._loop is not None
+        return self._loop.now
+
+    @property
+    def loop(self) -> InstanceLoop:
+        assert self._loop is not None
+        return self._loop
+
+    def make_id(self) -> uuid.UUID:
+        self._last_id += 1
+        return uuid.uuid5(self.instance_id, f"id {self._last_id}")
+
+    def send(self, message: Message, port: str | None, record: Callable[[Command], None] | None = None) -> uuid.UUID:
+        """Issue a send. Raise RoutingFailure if it is known that the message has no subscribers."""
+        number = self._next_number()
+        message = _with_derived_ids(message, uuid.uuid5(self.instance_id, f"send {number}"))
+        reason = self.unroutable.get(number)
+        command = Send(number=number, place=_find_place(), message=message, port=port, unroutable=reason)
+        (record or self.issue)(command)
+        if reason is not None:
+            raise RoutingFailure(reason)
+        return message.message_id
+
+    def issue(self, command: Command) -> None:
+        self._commands.append(command)
+
+    def correlate(self, filter: Filter) -> int:
+        number = self._next_number()
+        self.issue(Correlate(number=number, place=_find_place(), filter=filter))
+        self._filters[number] = filter
+        return number
+
+    async def receive(self, correlation: int) -> Message:
+        if returned := self._returned.get(correlation):
+            return returned.popleft()
+        future: asyncio.Future[Message] = self.loop.create_future()
+        self._receives.setdefault(correlation, deque()).append(future)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            # Another task cancelled this one after the message came. The next receive gets it.
+            if future.done() and not future.cancelled():
+                self._returned.setdefault(correlation, deque()).append(future.result())
+            raise
+
+    async def run_step(self, name: str, call: Callable[[uuid.UUID], object], timeout: float | None) -> Any:
+        number = self._next_number()
+        key = uuid.uuid5(self.instance_id, f"step {number}")
+        step = RunStep(number=number, place=_find_place(), step_name=name, call=lambda: call(key), timeout=timeout)
+        self.issue(step)
+        self.steps[number] = step
+        future: asyncio.Future[object] = self.loop.create_future()
+        self._step_futures[number] = future
+        return await future
+
+    def _start_timer(self, due: datetime) -> int:
+        number = self._next_number()
+        self.issue(StartTimer(number=number, place=_find_place(), due=due))
+        return number
+
+    def _next_number(self) -> int:
+        self._last_number += 1
+        return self._last_number
+
+    def _list_waiting(self, correlation: int) -> deque[asyncio.Future[Message]]:
+        """Return the receives that wait, in their order. Remove those that were cancelled or have their message."""
+        waiting = self._receives.get(correlation)
+        if waiting is None:
+            return deque()
+        while waiting and waiting[0].done():
+            waiting.popleft()
+        self._receives[correlation] = waiting = deque(future for future in waiting if not future.done())
+        return waiting
+
+
+def get_execution() -> Execution:
+    """Return the instance that runs now. Raise StateError outside of an orchestration."""
+    loop = asyncio._get_running_loop()
+    if not isinstance(loop, InstanceLoop):
+        raise StateError(
+            "This function works only inside an orchestration.",
+            hint="Call it in a function that is declared with @app.orchestration(...), or that such a function awaits.",
+        )
+    owner: Execution = loop.owner
+    return owner
+
+
+def _make_step_failure(step: RunStep, error: str) -> StepFailed:
+    return StepFailed(f"The step {step.name} has failed.", why=error)
+
+
+def _with_derived_ids(message: Message, message_id: uuid.UUID) -> Message:
+    parts = tuple(replace(part, part_id=uuid.uuid5(message_id, part.name)) for part in message.parts)
+    return replace(message, parts=parts, message_id=message_id)
+
+
+_PACKAGE = str(Path(__file__).parent)
+_ASYNCIO = str(Path(asyncio.__file__).parent)
+
+
+def _is_internal(file: str) -> bool:
+    return file.startswith((_PACKAGE, _ASYNCIO))
+
+
+def _find_place() -> str:
+    """Return the file and the line of the orchestration that issues a command."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _is_internal(frame.f_code.co_filename):
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

@@ -1,0 +1,17 @@
+"""The errors of orchestrations. They are part of the tree in postroom/errors.py."""
+
+from __future__ import annotations
+
+from postroom.errors import PostroomError, StateError
+
+
+class StepFailed(PostroomError):
+    """The function of a step raised an exception, or took too long."""
+
+    code = "STEP"
+
+
+class JournalMismatch(StateError):
+    """The code of an orchestration does not do what the journal of an instance says that it did."""
+
+    code = "JOURNAL"

@@ -1,0 +1,212 @@
+"""The journal of an instance: what happened to it, and what it did, in turns.
+
+An instance is driven by events: it starts, a message arrives, a timer is due, a step has ended. The coroutine handles
+one event until it waits again, and issues commands: send, wait for a timer, run a step. An event and its commands are a
+turn. The events are all that is needed to replay the coroutine. The commands are kept to find out that the code has
+changed, and to show what the instance did.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from postroom.filters.expression import Filter
+from postroom.message import Message
+from postroom.orchestrations.recorded_values import from_recorded, to_recorded
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something that happens to an instance at ``time``."""
+
+    time: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started(Event):
+    """The instance is activated by a message."""
+
+    message: Message
+    seq: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageReceived(Event):
+    """A receive gets a message. ``correlation`` is the number of the correlation set, 0 for the convoy."""
+
+    correlation: int
+    message: Message
+    seq: int = 0
+    """The number of the message in the queue. Not in the journal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimerFired(Event):
+    """The timer with this number is due."""
+
+    number: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepEnded(Event):
+    """The step with this number has returned a value, or has failed with an error."""
+
+    number: int
+    value: object = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """Something that an instance did. Commands are numbered in their order."""
+
+    number: int
+    place: str
+    """The file and line of the orchestration."""
+
+    #: The kind of the command in the journal.
+    kind = ""
+
+    @property
+    def name(self) -> str:
+        """The name of what the command is about, such as a port. A replay has to issue a command with the same name."""
+        return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Send(Command):
+    """Publish a message: through a bound port, or to all subscribers if ``port`` is None."""
+
+    kind = "send"
+    message: Message
+    port: str | None
+    unroutable: str | None = None
+    """The reason why the orchestration got an exception instead: the message has no subscribers."""
+
+    @property
+    def name(self) -> str:
+        return self.port or ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Correlate(Command):
+    """Initialise a correlation set: messages that match the filter are routed to the instance from now on."""
+
+    kind = "correlate"
+    filter: Filter
+
+    @property
+    def name(self) -> str:
+        return ", ".join(sorted(predicate.property.dotted_name for group in self.filter.groups for predicate in group))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartTimer(Command):
+    """Wait until ``due``."""
+
+    kind = "timer"
+    due: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStep(Command):
+    """Call a function with side effects. It is called again after a crash, with the same idempotency key."""
+
+    kind = "step"
+    step_name: str
+    call: Callable[[], object] = field(compare=False)
+    timeout: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.step_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedCommand:
+    """A command as the journal has it."""
+
+    number: int
+    kind: str
+    name: str
+    place: str
+    unroutable: str | None = None
+
+    @classmethod
+    def of(cls, command: Command) -> RecordedCommand:
+        unroutable = command.unroutable if isinstance(command, Send) else None
+        return cls(
+            number=command.number,
+            kind=command.kind,
+            name=command.name,
+            place=command.place,
+            unroutable=unroutable,
+        )
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.kind, self.name)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """An event, and the commands that the instance issued until it waited again."""
+
+    event: Event
+    commands: tuple[RecordedCommand, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the turn as JSON values. Messages are stored by their ids."""
+        return {
+            "time": self.event.time.isoformat(),
+            "event": _event_to_json(self.event),
+            "commands": [
+                {
+                    "number": command.number,
+                    "kind": command.kind,
+                    "name": command.name,
+                    "place": command.place,
+                    **({} if command.unroutable is None else {"unroutable": command.unroutable}),
+                }
+                for command in self.commands
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any], messages: Mapping[uuid.UUID, Message]) -> Turn:
+        """The inverse of ``to_json``. ``messages`` has the received messages by id."""
+        event = _event_from_json(datetime.fromisoformat(stored["time"]), stored["event"], messages)
+        return cls(event=event, commands=tuple(RecordedCommand(**command) for command in stored["commands"]))
+
+
+def _event_to_json(event: Event) -> dict[str, Any]:
+    match event:
+        case Started(message=message):
+            return {"kind": "started", "message": str(message.message_id)}
+        case MessageReceived(correlation=correlation, message=message):
+            return {"kind": "message", "correlation": correlation, "message": str(message.message_id)}
+        case TimerFired(number=number):
+            return {"kind": "timer", "number": number}
+        case StepEnded(number=number, value=value, error=None):
+            return {"kind": "step", "number": number, "value": to_recorded(value)}
+        case StepEnded(number=number, error=error):
+            return {"kind": "step", "number": number, "error": error}
+    raise AssertionError(event)
+
+
+def _event_from_json(time: datetime, stored: Mapping[str, Any], messages: Mapping[uuid.UUID, Message]) -> Event:
+    match stored:
+        case {"kind": "started", "message": str(id)}:
+            return Started(time=time, message=messages[uuid.UUID(id)])
+        case {"kind": "message", "correlation": int(correlation), "message": str(id)}:
+            return MessageReceived(time=time, correlation=correlation, message=messages[uuid.UUID(id)])
+        case {"kind": "timer", "number": int(number)}:
+            return TimerFired(time=time, number=number)
+        case {"kind": "step", "number": int(number), "error": str(error)}:
+            return StepEnded(time=time, number=number, error=error)
+        case {"kind": "step", "number": int(number), "value": value}:
+            return StepEnded(time=time, number=number, value=from_recorded(value))
+    raise ValueError(f"{stored!r} is not an event of a journal")

@@ -1,0 +1,66 @@
+"""The values that steps may return, as JSON values in the journal."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from datetime import datetime, timedelta
+from decimal import Decimal
+from math import isfinite
+from typing import Any
+
+from postroom.errors import BadValue
+
+_TAG = "$type"
+
+
+def to_recorded(value: object) -> Any:
+    """Return a value as JSON values. Raise BadValue if the journal cannot store it."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float() if isfinite(value):
+            return value
+        case list():
+            return [to_recorded(item) for item in value]
+        case tuple():
+            return {_TAG: "tuple", "value": [to_recorded(item) for item in value]}
+        case dict() if all(type(key) is str for key in value) and _TAG not in value:
+            return {key: to_recorded(item) for key, item in value.items()}
+        case Decimal():
+            return {_TAG: "decimal", "value": str(value)}
+        case datetime():
+            return {_TAG: "datetime", "value": value.isoformat()}
+        case timedelta():
+            return {_TAG: "timedelta", "value": [value.days, value.seconds, value.microseconds]}
+        case uuid.UUID():
+            return {_TAG: "uuid", "value": str(value)}
+        case bytes():
+            return {_TAG: "bytes", "value": base64.b64encode(value).decode()}
+    raise BadValue(
+        f"The journal cannot store {value!r}, which is a {type(value).__name__}.",
+        hint="Return None, bool, int, float, str, bytes, Decimal, datetime, timedelta, UUID, or lists, tuples and "
+        "dicts of these. The keys of a dict are strings.",
+    )
+
+
+def from_recorded(stored: Any) -> Any:
+    """The inverse of ``to_recorded``."""
+    match stored:
+        case list():
+            return [from_recorded(item) for item in stored]
+        case {"$type": "tuple", "value": list(items)}:
+            return tuple(from_recorded(item) for item in items)
+        case {"$type": "decimal", "value": str(text)}:
+            return Decimal(text)
+        case {"$type": "datetime", "value": str(text)}:
+            return datetime.fromisoformat(text)
+        case {"$type": "timedelta", "value": [days, seconds, microseconds]}:
+            return timedelta(days=days, seconds=seconds, microseconds=microseconds)
+        case {"$type": "uuid", "value": str(text)}:
+            return uuid.UUID(text)
+        case {"$type": "bytes", "value": str(text)}:
+            return base64.b64decode(text)
+        case dict():
+            return {key: from_recorded(item) for key, item in stored.items()}
+    return stored

@@ -1,0 +1,56 @@
+"""Bring a coroutine to the end of its journal."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+
+from postroom.orchestrations.definition import Orchestration
+from postroom.orchestrations.execution import Execution
+from postroom.orchestrations.failures import JournalMismatch
+from postroom.orchestrations.journal import Command, RecordedCommand, Turn
+
+
+def replay(orchestration: Orchestration, instance_id: uuid.UUID, turns: Iterable[Turn]) -> Execution:
+    """Return an execution that has handled the events of the journal.
+
+    Raise JournalMismatch, with the place, if the code does something else than the journal has."""
+    execution = Execution(orchestration, instance_id)
+    for number, turn in enumerate(turns, 1):
+        execution.unroutable |= {
+            command.number: command.unroutable for command in turn.commands if command.unroutable is not None
+        }
+        if (why := _repeat(execution, turn)) is not None:
+            execution.close()
+            raise JournalMismatch(
+                f"{orchestration.name}, version {orchestration.version}, does not fit the journal at turn {number}, "
+                f"{type(turn.event).__name__} of {turn.event.time.isoformat(timespec='seconds')}.",
+                why=why,
+                hint="Declare the changed code as a new version beside the old one, or restore the old code. "
+                "Then resume.",
+            )
+    return execution
+
+
+def _repeat(execution: Execution, turn: Turn) -> str | None:
+    """Handle the event of a turn. Return what is different, if anything."""
+    try:
+        commands = execution.handle(turn.event)
+    except JournalMismatch as error:
+        return error.what
+    if (difference := _find_difference(turn.commands, commands)) is not None:
+        return difference
+    return None if execution.error is None else f"The code now fails: {execution.format_error()}"
+
+
+def _find_difference(recorded: Sequence[RecordedCommand], issued: Sequence[Command]) -> str | None:
+    for before, after in zip(recorded, map(RecordedCommand.of, issued), strict=False):
+        if (before.number, before.kind, before.name) != (after.number, after.kind, after.name):
+            return f"The journal has '{before}' ({before.place}), but the code does '{after}' ({after.place})."
+    if len(recorded) > len(issued):
+        before = recorded[len(issued)]
+        return f"The journal has '{before}' ({before.place}), but the code does nothing more before it waits."
+    if len(issued) > len(recorded):
+        after = RecordedCommand.of(issued[len(recorded)])
+        return f"The code does '{after}' ({after.place}), which is not in the journal."
+    return None

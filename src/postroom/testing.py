@@ -1,0 +1,163 @@
+"""Test orchestrations without PostgreSQL and Spark: fake ports, and a clock that skips the waiting.
+
+from postroom import testing
+
+run = testing.start(procure, order)
+run.publish(offer)                          # a message for the instance
+run.advance(timedelta(minutes=5))           # timers that are due fire
+assert [sent.port for sent in run.sent] == ["Acme", "Bolt"]
+assert run.has_ended
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from postroom.message import Message
+from postroom.orchestrations.definition import Orchestration
+from postroom.orchestrations.driver import Driver, PersistencePoint
+from postroom.orchestrations.execution import Execution
+from postroom.orchestrations.journal import Event, MessageReceived, Send, Started, Turn
+from postroom.orchestrations.replay import replay as replay_turns
+
+_FIRST_TIME = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sent:
+    """A message that the orchestration has sent. ``port`` is None if it was published to all subscribers."""
+
+    message: Message
+    port: str | None
+
+
+class Run:
+    """One instance with its fake MessageBox and its clock. ``start`` creates it.
+
+    With ``crashes`` the coroutine is dropped at each persistence point, and continues from its journal."""
+
+    def __init__(
+        self,
+        orchestration: Orchestration,
+        message: Message,
+        *,
+        subscribed: Collection[str | None] | None = None,
+        crashes: bool = False,
+        instance_id: uuid.UUID | None = None,
+        time: datetime = _FIRST_TIME,
+    ) -> None:
+        self.sent: list[Sent] = []
+        #: The journal, as the MessageBox stores it: one JSON value per turn.
+        self.journal: list[dict[str, Any]] = []
+        #: The error that suspended the instance.
+        self.error: str | None = None
+        self.has_ended = False
+        self.time = time
+        self._subscribed = subscribed
+        self._crashes = crashes
+        self._messages: dict[int, Message] = {}
+        self._known: dict[uuid.UUID, Message] = {}
+        self._execution = Execution(orchestration, instance_id or uuid.uuid4())
+        self.publish(message)
+
+    def __del__(self) -> None:
+        self._execution.close()
+
+    def publish(self, message: Message) -> None:
+        """Route a message to the instance. It waits until a receive takes it."""
+        self._messages[len(self._known) + 1] = message
+        self._known[message.message_id] = message
+        self._drive()
+
+    def advance(self, time: timedelta) -> None:
+        """Let time pass. The timers fire one after the other, each at its time."""
+        end = self.time + time
+        while self._is_running and (timers := self._execution.list_timers()) and timers[0][0] <= end:
+            self.time = max(self.time, timers[0][0])
+            self._drive()
+        self.time = end
+
+    @property
+    def unconsumed(self) -> list[Message]:
+        """The messages that were routed to the instance, and that it did not receive."""
+        return list(self._messages.values())
+
+    @property
+    def waits(self) -> list[str]:
+        """What the instance waits for."""
+        return self._execution.list_waits() if self._is_running else []
+
+    @property
+    def _is_running(self) -> bool:
+        return not self.has_ended and self.error is None
+
+    def _drive(self) -> None:
+        if not self._is_running:
+            return
+        driver = Driver(self._execution, self)
+        driver.run()
+        self._execution = driver.execution
+        if self._execution.error is not None:
+            self.error = self._execution.format_error()
+        elif self._crashes and not self.has_ended:
+            self._execution.close()
+            self._execution = replay_turns(
+                self._execution.orchestration, self._execution.instance_id, self.read_journal()
+            )
+
+    # -- the store that the driver uses ------------------------------------------------------------------------
+
+    def get_time(self) -> datetime:
+        return self.time
+
+    def find_message(self, execution: Execution, taken: Collection[int]) -> Event | None:
+        for seq, message in self._messages.items():
+            if seq in taken:
+                continue
+            if seq == 1:
+                return Started(time=self.time, message=message, seq=seq)
+            if (number := execution.find_receive(message)) is not None:
+                return MessageReceived(time=self.time, correlation=number, message=message, seq=seq)
+        return None
+
+    def persist(self, point: PersistencePoint) -> Mapping[int, str]:
+        sends = [command for command in point.commands if isinstance(command, Send) and command.unroutable is None]
+        if self._subscribed is not None:
+            unroutable = {one.number: "Nobody subscribes." for one in sends if one.port not in self._subscribed}
+            if unroutable:
+                return unroutable
+        for seq in point.consumed:
+            del self._messages[seq]
+        # Through JSON, as in the MessageBox.
+        self.journal += json.loads(json.dumps([turn.to_json() for turn in point.turns]))
+        self.sent += [Sent(message=send.message, port=send.port) for send in sends]
+        self.has_ended = point.has_ended
+        return {}
+
+    def read_journal(self) -> Iterable[Turn]:
+        return [Turn.from_json(stored, self._known) for stored in self.journal]
+
+
+def start(
+    orchestration: Orchestration,
+    message: Message,
+    *,
+    subscribed: Collection[str | None] | None = None,
+    crashes: bool = False,
+) -> Run:
+    """Start an instance with the message that activates it. Without ``subscribed`` all sends have a subscriber,
+    otherwise only those through these ports; None in it stands for sends without a port."""
+    return Run(orchestration, message, subscribed=subscribed, crashes=crashes)
+
+
+def replay(orchestration: Orchestration, journal: Sequence[Mapping[str, Any]], messages: Iterable[Message]) -> None:
+    """Replay a journal against the code. ``messages`` are those that the instance received.
+
+    Raise JournalMismatch, with the place, if the code does not fit."""
+    known = {message.message_id: message for message in messages}
+    replay_turns(orchestration, uuid.uuid4(), (Turn.from_json(stored, known) for stored in journal))

@@ -1,0 +1,406 @@
+"""What an orchestration can do, driven over the fake store of postroom.testing."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from contextlib import suppress
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from postroom import Message, Property, orchestrations, testing
+from postroom.errors import BadValue, RoutingFailure, StateError
+from postroom.orchestrations import Correlation, JournalMismatch, Orchestration, StepFailed
+from postroom.orchestrations.definition import OrchestrationFunction
+
+OrderId = Property("Tests.OrderId", str)
+Kind = Property("Tests.Kind", str)
+Offers = Correlation(OrderId, filter=Kind == "offer")
+Invoices = Correlation(OrderId, filter=Kind == "invoice")
+
+
+def declare(function: OrchestrationFunction, *, version: int = 1, convoy: tuple[Property, ...] = ()) -> Orchestration:
+    return Orchestration(
+        name=function.__name__, version=version, function=function, activate=Kind == "order", convoy=convoy
+    )
+
+
+def message(kind: str, body: bytes = b"", order_id: str = "1") -> Message:
+    return Message.of(body, promoted={OrderId: order_id, Kind: kind})
+
+
+def bodies(run: testing.Run) -> list[bytes]:
+    return [sent.message.data for sent in run.sent]
+
+
+@pytest.fixture(params=[False, True], ids=["live", "replayed"])
+def crashes(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+async def collect_offers(order: Message) -> None:
+    offers = Offers.of(order)
+    await orchestrations.send(Message.of(b"request"), to="Acme")
+    received: list[Message] = []
+    with suppress(TimeoutError):
+        async with asyncio.timeout(60):
+            while len(received) < 2:
+                received.append(await offers.receive())
+    await orchestrations.send(Message.of(b", ".join(offer.data for offer in received)), to="Buyer")
+
+
+def test_an_instance_collects_correlated_messages(crashes: bool) -> None:
+    run = testing.start(declare(collect_offers), message("order"), crashes=crashes)
+    assert [sent.port for sent in run.sent] == ["Acme"]
+    assert run.waits == ["receive Tests.Kind, Tests.OrderId", "timer at 2026-01-01T00:01:00+00:00"]
+    run.publish(message("offer", b"first"))
+    run.publish(message("offer", b"second"))
+    assert run.has_ended
+    assert bodies(run) == [b"request", b"first, second"]
+
+
+def test_a_timeout_ends_the_wait_for_messages(crashes: bool) -> None:
+    run = testing.start(declare(collect_offers), message("order"), crashes=crashes)
+    run.publish(message("offer", b"first"))
+    run.advance(timedelta(seconds=59))
+    assert not run.has_ended
+    run.advance(timedelta(seconds=1))
+    assert bodies(run) == [b"request", b"first"]
+
+
+def test_a_message_that_no_receive_waits_for_stays_unconsumed(crashes: bool) -> None:
+    async def receive_invoice_first(order: Message) -> None:
+        offers, invoices = Offers.of(order), Invoices.of(order)
+        for source in (invoices, offers):
+            await orchestrations.send(await source.receive())
+
+    run = testing.start(declare(receive_invoice_first), message("order"), crashes=crashes)
+    run.publish(message("offer", b"offer"))
+    assert [one.data for one in run.unconsumed] == [b"offer"]
+    run.publish(message("invoice", b"invoice"))
+    assert run.has_ended
+    assert bodies(run) == [b"invoice", b"offer"]
+
+
+def test_a_convoy_receives_the_messages_that_match_its_activation(crashes: bool) -> None:
+    async def count_three(first: Message) -> None:
+        rest = [await orchestrations.receive() for _ in range(2)]
+        await orchestrations.send(Message.of(b"".join(one.data for one in [first, *rest])))
+
+    run = testing.start(declare(count_three, convoy=(OrderId,)), message("order", b"a"), crashes=crashes)
+    run.publish(message("order", b"b"))
+    run.publish(message("order", b"c"))
+    run.publish(message("order", b"d"))
+    assert bodies(run) == [b"abc"]
+    assert [one.data for one in run.unconsumed] == [b"d"]
+
+
+def test_branches_run_in_parallel_and_the_first_one_can_win(crashes: bool) -> None:
+    async def wait(seconds: float, text: bytes) -> bytes:
+        await orchestrations.delay(seconds)
+        await orchestrations.send(Message.of(text))
+        return text
+
+    async def race(order: Message) -> None:
+        both = await asyncio.gather(wait(2, b"slow"), wait(1, b"fast"))
+        await orchestrations.send(Message.of(b"/".join(both)))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(wait(1, b"in a group"))
+
+    run = testing.start(declare(race), message("order"), crashes=crashes)
+    run.advance(timedelta(minutes=1))
+    assert run.has_ended
+    assert bodies(run) == [b"fast", b"slow", b"slow/fast", b"in a group"]
+
+
+def test_a_step_runs_once_and_its_result_is_replayed(crashes: bool) -> None:
+    calls: list[uuid.UUID] = []
+
+    def charge(amount: Decimal) -> Decimal:
+        calls.append(orchestrations.step_key())
+        return amount * 2
+
+    async def charge_async(amount: Decimal) -> Decimal:
+        return charge(amount)
+
+    async def pay(order: Message) -> None:
+        first = await orchestrations.step(charge, Decimal("1.5"))
+        await orchestrations.delay(5)
+        second = await orchestrations.step(charge_async, first)
+        await orchestrations.send(Message.of(str(second).encode()))
+
+    run = testing.start(declare(pay), message("order"), crashes=crashes)
+    run.advance(timedelta(seconds=5))
+    assert bodies(run) == [b"6.0"]
+    assert len(calls) == 2
+    assert calls[0] != calls[1]
+
+
+def test_a_failed_step_is_tried_again_and_raises_in_the_end(crashes: bool) -> None:
+    calls: list[int] = []
+
+    def fail() -> None:
+        calls.append(1)
+        raise OSError("no connection")
+
+    async def pay(order: Message) -> None:
+        try:
+            await orchestrations.step(fail, attempts=3, delay=10)
+        except StepFailed as error:
+            await orchestrations.send(Message.of(str(error.why).encode()))
+
+    run = testing.start(declare(pay), message("order"), crashes=crashes)
+    assert len(calls) == 1
+    run.advance(timedelta(seconds=20))
+    assert len(calls) == 3
+    assert bodies(run) == [b"OSError: no connection"]
+
+
+def test_a_step_that_takes_too_long_fails() -> None:
+    async def wait_forever() -> None:
+        await asyncio.sleep(3600)
+
+    async def pay(order: Message) -> None:
+        await orchestrations.step(wait_forever, timeout=0.05)
+
+    run = testing.start(declare(pay), message("order"))
+    assert "did not return within 0.05 seconds" in str(run.error)
+
+
+def test_a_step_that_returns_something_else_than_data_fails() -> None:
+    async def pay(order: Message) -> None:
+        await orchestrations.step(object)
+
+    run = testing.start(declare(pay), message("order"))
+    assert "The journal cannot store <object object" in str(run.error)
+
+
+def test_time_random_numbers_and_ids_are_the_same_in_a_replay(crashes: bool) -> None:
+    seen: list[tuple[object, ...]] = []
+
+    async def look(order: Message) -> None:
+        seen.append((orchestrations.now(), orchestrations.random().random(), orchestrations.new_id()))
+        await orchestrations.delay(1)
+        seen.append((orchestrations.now(), orchestrations.random().random(), orchestrations.new_id()))
+
+    run = testing.start(declare(look), message("order"), crashes=crashes)
+    run.advance(timedelta(seconds=1))
+    assert len({*seen}) == 2
+
+
+def test_a_send_without_subscribers_raises_in_the_orchestration(crashes: bool) -> None:
+    async def ask(order: Message) -> None:
+        await orchestrations.send(Message.of(b"before"), to="Known")
+        try:
+            await orchestrations.send(Message.of(b"lost"), to="Unknown")
+        except RoutingFailure:
+            await orchestrations.send(Message.of(b"handled"), to="Known")
+        await orchestrations.delay(1)
+        await orchestrations.send(Message.of(b"after"), to="Known")
+
+    run = testing.start(declare(ask), message("order"), subscribed={"Known"}, crashes=crashes)
+    run.advance(timedelta(seconds=1))
+    assert bodies(run) == [b"before", b"handled", b"after"]
+
+
+def test_an_exception_suspends_the_instance_with_the_place_and_stores_nothing_of_the_turn() -> None:
+    async def fail(order: Message) -> None:
+        await orchestrations.delay(1)
+        await orchestrations.send(Message.of(b"not sent"))
+        raise KeyError("colour")
+
+    run = testing.start(declare(fail), message("order"))
+    run.advance(timedelta(seconds=1))
+    assert run.sent == []
+    assert len(run.journal) == 1
+    assert run.error is not None
+    assert run.error.startswith("Traceback")
+    assert run.error.endswith("KeyError: 'colour'")
+    assert "postroom/orchestrations" not in run.error
+
+
+def test_compensations_run_in_reverse_order_also_those_of_inner_scopes(crashes: bool) -> None:
+    async def undo(text: bytes) -> None:
+        await orchestrations.send(Message.of(text))
+
+    async def buy(order: Message) -> None:
+        with suppress(ValueError):
+            async with orchestrations.scope() as outer:
+                outer.compensate_with(undo, b"outer")
+                async with orchestrations.scope() as inner:
+                    inner.compensate_with(undo, b"inner 1")
+                    inner.compensate_with(undo, b"inner 2")
+                await orchestrations.delay(1)
+                raise ValueError
+        async with orchestrations.scope() as fine:
+            fine.compensate_with(undo, b"never")
+
+    run = testing.start(declare(buy), message("order"), crashes=crashes)
+    run.advance(timedelta(seconds=1))
+    assert run.has_ended
+    assert bodies(run) == [b"inner 2", b"inner 1", b"outer"]
+
+
+def test_an_atomic_function_sends_everything_or_nothing_and_can_be_retried(crashes: bool) -> None:
+    async def transfer(attempts: list[int]) -> None:
+        await orchestrations.send(Message.of(b"take"))
+        attempts.append(1)
+        if len(attempts) < 3:
+            raise orchestrations.RetryTransaction
+        await orchestrations.send(Message.of(b"give"))
+
+    async def book(order: Message) -> None:
+        await orchestrations.atomic(transfer, [])
+
+    run = testing.start(declare(book), message("order"), crashes=crashes)
+    assert run.sent == []
+    run.advance(timedelta(seconds=4))
+    assert bodies(run) == [b"take", b"give"]
+
+
+def test_an_orchestration_can_call_another_one() -> None:
+    async def ship(order: Message) -> None:
+        await orchestrations.send(Message.of(b"shipped"))
+
+    shipping = declare(ship)
+
+    async def sell(order: Message) -> None:
+        await shipping(order)
+        await orchestrations.send(Message.of(b"sold"))
+
+    assert bodies(testing.start(declare(sell), message("order"))) == [b"shipped", b"sold"]
+
+
+def test_tasks_that_are_left_when_the_orchestration_returns_are_cancelled() -> None:
+    async def clean_up() -> None:
+        try:
+            await orchestrations.delay(3600)
+        finally:
+            await orchestrations.send(Message.of(b"cancelled"))
+
+    async def leave(order: Message) -> None:
+        task = asyncio.create_task(clean_up())
+        await asyncio.sleep(0)
+        assert not task.done()
+
+    run = testing.start(declare(leave), message("order"))
+    assert run.has_ended
+    assert bodies(run) == [b"cancelled"]
+
+
+def test_a_message_that_a_cancelled_receive_has_got_goes_to_the_next_receive() -> None:
+    async def change_mind(order: Message) -> None:
+        offers = Offers.of(order)
+        task = asyncio.create_task(offers.receive())
+        other = asyncio.create_task(Invoices.of(order).receive())
+        other.add_done_callback(lambda _: task.cancel())
+        await asyncio.wait([other])
+        with suppress(asyncio.CancelledError):
+            await task
+        await orchestrations.send(await offers.receive())
+
+    run = testing.start(declare(change_mind), message("order"))
+    run.publish(message("invoice"))
+    run.publish(message("offer", b"offer"))
+    assert bodies(run) == [b"offer"]
+
+
+def test_threads_are_refused_with_the_alternative() -> None:
+    async def block(order: Message) -> None:
+        await asyncio.to_thread(print)
+
+    run = testing.start(declare(block), message("order"))
+    assert "An orchestration cannot use threads." in str(run.error)
+
+
+def test_a_set_needs_a_value_for_each_property() -> None:
+    async def wait(order: Message) -> None:
+        Offers.of(order)
+
+    run = testing.start(declare(wait), Message.of(b"", promoted={Kind: "order"}))
+    assert "The correlation set has no value for Tests.OrderId." in str(run.error)
+
+
+def test_outside_of_an_orchestration_nothing_works() -> None:
+    with pytest.raises(StateError, match="only inside an orchestration"):
+        orchestrations.now()
+    with pytest.raises(StateError, match="no step"):
+        orchestrations.step_key()
+
+
+def test_changed_code_is_found_with_its_place() -> None:
+    async def procure(order: Message) -> None:
+        await orchestrations.send(Message.of(b""), to="Acme")
+        await orchestrations.delay(1)
+        await orchestrations.send(Message.of(b""), to="Bolt")
+
+    order = message("order")
+    run = testing.start(declare(procure), order)
+    run.advance(timedelta(seconds=1))
+    testing.replay(declare(procure), run.journal, [order])
+
+    async def ask_another(order: Message) -> None:
+        await orchestrations.send(Message.of(b""), to="Acme")
+        await orchestrations.delay(1)
+        await orchestrations.send(Message.of(b""), to="Cobra")
+
+    with pytest.raises(JournalMismatch) as raised:
+        testing.replay(declare(ask_another, version=2), run.journal, [order])
+    assert "ask_another, version 2, does not fit the journal at turn 2" in raised.value.what
+    assert "The journal has 'send Bolt' (test_runtime.py:" in raised.value.why
+    assert "but the code does 'send Cobra' (test_runtime.py:" in raised.value.why
+
+    async def do_less(order: Message) -> None:
+        await orchestrations.send(Message.of(b""), to="Acme")
+
+    with pytest.raises(JournalMismatch, match="at turn 1") as raised:
+        testing.replay(declare(do_less), run.journal, [order])
+    assert "does nothing more" in raised.value.why
+
+    async def do_more(order: Message) -> None:
+        await procure(order)
+        await orchestrations.send(Message.of(b""), to="Acme")
+
+    with pytest.raises(JournalMismatch, match="at turn 2") as raised:
+        testing.replay(declare(do_more), run.journal, [order])
+    assert "which is not in the journal" in raised.value.why
+
+    async def fail(order: Message) -> None:
+        await orchestrations.send(Message.of(b""), to="Acme")
+        asyncio.get_running_loop().call_later(1, print)
+        raise KeyError
+
+    with pytest.raises(JournalMismatch, match="at turn 1") as raised:
+        testing.replay(declare(fail), run.journal, [order])
+    assert "The code now fails" in raised.value.why
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, True, 1, 1.5, "text", b"bytes", Decimal("1.50"), uuid.UUID(int=7), timedelta(days=1, microseconds=3)),
+        *([1, [2]], {"a": {"b": Decimal(1)}}, (1, "two")),
+    ],
+)
+def test_the_journal_stores_data(value: object) -> None:
+    async def keep(order: Message) -> None:
+        result = await orchestrations.step(lambda: value)
+        await orchestrations.delay(1)
+        assert result == value
+        assert type(result) is type(value)
+
+    run = testing.start(declare(keep), message("order"), crashes=True)
+    run.advance(timedelta(seconds=1))
+    assert (run.has_ended, run.error) == (True, None)
+
+
+def test_a_correlation_has_equalities_of_different_properties() -> None:
+    with pytest.raises(Exception, match="cannot have the filter"):
+        Correlation(OrderId, filter=Kind != "offer")
+    with pytest.raises(Exception, match="each one once"):
+        Correlation(OrderId, filter=OrderId == "1")
+    with pytest.raises(Exception, match="one property at least"):
+        Correlation()
+    assert issubclass(BadValue, Exception)
