@@ -163,7 +163,7 @@ class HostInstance:
         host_instance = registration.register()
         self._registration = registration
         subscriptions = ServiceSubscriptions(host, ServiceClass.MESSAGING_IN_PROCESS)
-        callers = Callers(connect=open_connection, subscriptions=subscriptions)
+        callers = Callers(connect=open_connection, subscriptions=subscriptions, queues=queues)
         self._callers = callers
 
         def build_messaging(context: ServiceContext) -> Service:
@@ -212,7 +212,7 @@ class HostInstance:
             connect=open_connection,
             host_id=host.host_id,
             home=self._home,
-            receiver=RequestReceiver(host=host, host_instance=host_instance, callers=callers, queues=queues),
+            receiver=RequestReceiver(host=host, host_instance=host_instance, callers=callers),
         )
 
         def apply_configuration(connection: Connection) -> bool:

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from psycopg.pq import TransactionStatus
 
@@ -113,15 +114,7 @@ class DirectBatch(PublishBatch):
         if len({message.message_id for message in self._messages}) != len(self._messages):
             raise StateError("The same message is twice in one batch.", hint="Publish each message once.")
         if self._digest is not None and not take_receipts(connection, [Receipt(unit=self._unit)]):
-            self.published = [
-                Published(
-                    message_id=uuid.UUID(stored["message_id"]),
-                    subscribers=tuple(stored["subscribers"]),
-                    suspended=stored["suspended"],
-                    repeated=True,
-                )
-                for stored in read_outcome(connection, self._unit, self._digest)["published"]
-            ]
+            self.repeat(read_outcome(connection, self._unit, self._digest))
             return False
         self._failures = {**_find_bad_values(self._matcher.value_types(connection), self._messages), **self._failures}
         if any(not _is_suspended_on_failure(self._messages[row]) for row in self._failures):
@@ -135,6 +128,18 @@ class DirectBatch(PublishBatch):
             if not is_acknowledgement(message.context):
                 _write_large_bodies(connection, message)
         return bool(self._messages) or self._digest is not None
+
+    def repeat(self, outcome: Mapping[str, Any]) -> None:
+        """Use the outcome of the first publish with the same key."""
+        self.published = [
+            Published(
+                message_id=uuid.UUID(stored["message_id"]),
+                subscribers=tuple(stored["subscribers"]),
+                suspended=stored["suspended"],
+                repeated=True,
+            )
+            for stored in outcome["published"]
+        ]
 
     def match(self, connection: Connection) -> int:
         matches = self._find_subscribers(connection)
@@ -220,16 +225,20 @@ class DirectBatch(PublishBatch):
 
     def _store_answer(self, connection: Connection) -> None:
         if self._digest is not None:
-            answer = [
-                {
-                    "message_id": str(message.message_id),
-                    "subscribers": message.subscribers,
-                    "suspended": message.suspended,
-                }
-                for message in self.published
-            ]
-            outcome = json.dumps({"published": answer, "last": len(answer), "done": True})
+            outcome = json.dumps(self.build_outcome())
             connection.execute("SELECT record_outcome(%s, %s::jsonb, %b)", (self._unit, outcome, self._digest))
+
+    def build_outcome(self) -> dict[str, Any]:
+        """Return the outcome of a publish with a key, for ``repeat``."""
+        answer = [
+            {
+                "message_id": str(message.message_id),
+                "subscribers": message.subscribers,
+                "suspended": message.suspended,
+            }
+            for message in self.published
+        ]
+        return {"published": answer, "last": len(answer), "done": True}
 
     # -- failures ----------------------------------------------------------------------------------------------
 

@@ -8,10 +8,11 @@ its caller is gone by then.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from postroom.agent.direct.direct_batch import DirectBatch, Published
+from postroom.agent.direct.direct_batch import DirectBatch
 from postroom.agent.publish import Publisher
 from postroom.agent.receiving.authentication import authenticate, authentication_failure
 from postroom.agent.receiving.documents import build_initial_context
@@ -43,8 +44,8 @@ class RequestResult:
     """What became of a request. With a ``failure`` it does not wait for a response."""
 
     failure: MessageFailure | BadValue | None = None
-    repeated: bool = False
-    """True if nothing was published now: a request with the same key was published before."""
+    first_instance_id: uuid.UUID | None = None
+    """The instance that the response to the first request with the same key is routed to. Nothing was published now."""
 
 
 class RequestPublisher:
@@ -94,9 +95,9 @@ class RequestPublisher:
 
         batch = Publisher(connection, self._routing).run(make_batch)
         [published] = batch.published
-        if published.repeated:
-            return RequestResult(repeated=True, failure=_repeat_failure(published))
-        return RequestResult(failure=batch.failure)
+        if published.suspended and published.repeated:
+            return RequestResult(failure=PipelineFailure("The first request with this key failed."))
+        return RequestResult(failure=batch.failure, first_instance_id=batch.first_instance_id)
 
     def _receive(self, location: ReceiveLocation, request: Request) -> Message | None:
         """Return the request as it is published, or None if the receive port drops it. Raise MessageFailure."""
@@ -130,6 +131,8 @@ class RequestBatch(DirectBatch):
         unit = request.interchange.interchange_id
         super().__init__(host, [message], matcher, unit=unit, digest=request.digest, failures=failures)
         self._location = location
+        self._waiting_instance_id = request.instance_id
+        self.first_instance_id: uuid.UUID | None = None
         self._routing = routing
         self._subscribe = subscribe
 
@@ -148,6 +151,13 @@ class RequestBatch(DirectBatch):
             self._subscribe(connection)
         return version
 
+    def build_outcome(self) -> dict[str, Any]:
+        return {**super().build_outcome(), "instance_id": str(self._waiting_instance_id)}
+
+    def repeat(self, outcome: Mapping[str, Any]) -> None:
+        super().repeat(outcome)
+        self.first_instance_id = uuid.UUID(outcome["instance_id"])
+
     def build_suspended_row(self, row: int, failure: MessageFailure | BadValue) -> SuspendedRow:
         return replace(
             super().build_suspended_row(row, failure),
@@ -156,8 +166,3 @@ class RequestBatch(DirectBatch):
             uri=self._location.uri,
             resumable=False,
         )
-
-
-def _repeat_failure(published: Published) -> MessageFailure | None:
-    """Return the failure of the first request with the same key, whose reason is at its suspended instance."""
-    return PipelineFailure("The first request with this key failed.") if published.suspended else None

@@ -6,7 +6,11 @@
     caller.answer(answer)
 
 A waiting caller holds no thread and no connection to the MessageBox. After a timeout or a cancellation a loop removes
-the subscription of the request, so that a late response is suspended (RR-05, RR-09).
+the subscription of the request, so that a late response is suspended (RR-05, RR-09). A request with an idempotency key
+waits on after its client has disconnected, so that the response is stored for the repeated request.
+
+A repeated request whose first caller waits at another host instance follows that one: the loop reads the stored
+response of the first caller.
 """
 
 from __future__ import annotations
@@ -21,14 +25,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
-from postroom.message import Body
+from postroom.message import Body, Bytes
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connect, LazyConnection
+from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.processes.background_loop import BackgroundLoop
 
 #: While callers wait, the loop checks at least this often whether one has waited for too long.
 _MAX_SECONDS, _IDLE_SECONDS = 1.0, 60.0
+#: How often the loop looks for the responses of callers that wait at other host instances.
+_FOLLOW_SECONDS = 0.2
 
 
 class NoResponse(Enum):
@@ -73,14 +80,17 @@ class Caller:
 class Callers:
     """Thread-safe. Each caller is taken once: by its response, by its timeout, or by a cancellation."""
 
-    def __init__(self, *, connect: Connect, subscriptions: ServiceSubscriptions) -> None:
+    def __init__(self, *, connect: Connect, subscriptions: ServiceSubscriptions, queues: HostQueues) -> None:
         self._connection = LazyConnection(connect)
         self._subscriptions = subscriptions
+        self._queues = queues
         self._lock = threading.Lock()
         self._waiting: dict[uuid.UUID, Caller] = {}
         self._by_interchange: dict[uuid.UUID, Caller] = {}
         #: How many connections wait for the same answer, by instance.
         self._connections: Counter[uuid.UUID] = Counter()
+        #: The instance of the first request with the same key, by the instance of the caller that follows it.
+        self._followed: dict[uuid.UUID, uuid.UUID] = {}
         self._to_remove: deque[uuid.UUID] = deque()
         self.loop = BackgroundLoop("callers", self._step)
 
@@ -120,7 +130,15 @@ class Callers:
             if caller is not None:
                 self._by_interchange.pop(caller.interchange_id, None)
                 self._connections.pop(instance_id, None)
+                self._followed.pop(instance_id, None)
             return caller
+
+    def follow(self, caller: Caller, first_instance_id: uuid.UUID) -> None:
+        """Let a caller wait for the response to the first request with its key. Return at once."""
+        with self._lock:
+            if caller.instance_id in self._waiting:
+                self._followed[caller.instance_id] = first_instance_id
+        self.loop.wake()
 
     def put_back(self, caller: Caller) -> None:
         """Let a caller wait again that was taken."""
@@ -128,13 +146,15 @@ class Callers:
             self._by_interchange[caller.interchange_id] = self._waiting[caller.instance_id] = caller
 
     def cancel(self, caller: Caller) -> None:
-        """Stop waiting, because the last connection of the caller has ended (RR-09). Return at once."""
+        """Stop waiting if the last connection of the caller has ended (RR-09), unless its response will be stored.
+        Return at once."""
         with self._lock:
             if caller.instance_id not in self._waiting:
                 return
             self._connections[caller.instance_id] -= 1
             is_last = self._connections[caller.instance_id] <= 0
-        if is_last and self.take(caller.instance_id) is not None:
+            is_stored = caller.digest is not None and caller.instance_id not in self._followed
+        if is_last and not is_stored and self.take(caller.instance_id) is not None:
             self.forget(caller.instance_id)
 
     def forget(self, instance_id: uuid.UUID) -> None:
@@ -163,9 +183,30 @@ class Callers:
         with self._lock:
             expired = [instance_id for instance_id, caller in self._waiting.items() if caller.deadline <= now]
         self._end(expired, NoResponse.EXPIRED)
+        if self._followed:
+            self._answer_followers()
         while self._to_remove:
             self._subscriptions.complete(self._connection.get(), self._to_remove[0])
             self._to_remove.popleft()
         with self._lock:
             deadlines = [caller.deadline for caller in self._waiting.values()]
-        return max(0.0, min(_MAX_SECONDS, min(deadlines) - time.monotonic())) if deadlines else _IDLE_SECONDS
+            longest = _FOLLOW_SECONDS if self._followed else _MAX_SECONDS
+        return max(0.0, min(longest, min(deadlines) - time.monotonic())) if deadlines else _IDLE_SECONDS
+
+    def _answer_followers(self) -> None:
+        """Answer the callers that follow a request whose response is stored now, or whose caller waits no longer."""
+        with self._lock:
+            followers = {self._waiting[follower]: first for follower, first in self._followed.items()}
+        by_interchange = {caller.interchange_id: caller for caller in followers}
+        requests = {caller.interchange_id: first for caller, first in followers.items()}
+        for interchange_id, is_awaited, content_type, body in self._queues.read_responses(
+            self._connection.get(), requests
+        ):
+            if is_awaited and body is None:
+                continue
+            answer = Answer(missing=NoResponse.LOST)
+            if body is not None:
+                answer = Answer(body=Bytes(body), content_type=content_type)
+            caller = self.take(by_interchange[interchange_id].instance_id)
+            if caller is not None:
+                caller.answer(answer)

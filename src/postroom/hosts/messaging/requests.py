@@ -10,20 +10,17 @@ from contextlib import suppress
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.two_way.requests import Request, RequestPublisher
 from postroom.errors import KeyReused
-from postroom.hosts.messaging.callers import Answer, Caller, Callers, NoResponse
-from postroom.message import Bytes
+from postroom.hosts.messaging.callers import Caller, Callers
 from postroom.messagebox.configuration import Host, ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import HostQueues
 
 
 class RequestReceiver:
     """Publishes requests from many threads. The responses come to this host instance."""
 
-    def __init__(self, *, host: Host, host_instance: int, callers: Callers, queues: HostQueues) -> None:
+    def __init__(self, *, host: Host, host_instance: int, callers: Callers) -> None:
         self._publisher = RequestPublisher(host, host_instance)
         self.callers = callers
-        self._queues = queues
 
     def receive(
         self,
@@ -36,8 +33,9 @@ class RequestReceiver:
     ) -> Caller:
         """Publish a request. Return its caller, whose future gets the answer.
 
-        A request whose idempotency key is in use joins the caller that waits, or gets the stored response. Raise
-        MessageFailure if the request fails, and KeyReused if its key came with another body."""
+        A request whose idempotency key is in use joins the caller that waits, here or at another host instance, or gets
+        the stored response. Raise MessageFailure if the request fails, and KeyReused if its key came with another
+        body."""
         caller = Caller(
             instance_id=uuid.uuid4(),
             interchange_id=interchange.interchange_id,
@@ -56,8 +54,8 @@ class RequestReceiver:
             result = self._publisher.publish(connection, location, request)
             if result.failure is not None:
                 raise result.failure
-            if result.repeated:
-                self._repeat(connection, caller)
+            if result.first_instance_id is not None:
+                self.callers.follow(caller, result.first_instance_id)
         except BaseException as error:
             if self.callers.take(caller.instance_id) is not None:
                 # After a lost connection the request may have been published nevertheless.
@@ -69,13 +67,3 @@ class RequestReceiver:
             # It was cancelled, or its time was over, before the commit: the subscription was not there to be removed.
             self.callers.forget(caller.instance_id)
         return caller
-
-    def _repeat(self, connection: Connection, caller: Caller) -> None:
-        """Answer a caller with the stored response to the first request with its key."""
-        stored = self._queues.read_response(connection, caller.interchange_id)
-        answer = Answer(missing=NoResponse.LOST)
-        if stored is not None:
-            content_type, body = stored
-            answer = Answer(body=Bytes(body), content_type=content_type)
-        if self.callers.take(caller.instance_id) is not None:
-            caller.answer(answer)

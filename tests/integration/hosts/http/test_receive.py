@@ -55,8 +55,12 @@ def location(box: Box) -> ReceiveLocation:
 def serve(box: Box, *served: ReceiveLocation, url: str | None = None) -> Iterator[HttpLocations]:
     login = partial(connect, url or box.url, user=box.host().role_name)
     host = box.host()
-    callers = Callers(connect=login, subscriptions=ServiceSubscriptions(host, ServiceClass.MESSAGING_IN_PROCESS))
-    receiver = RequestReceiver(host=host, host_instance=0, callers=callers, queues=HostQueues(host.name))
+    callers = Callers(
+        connect=login,
+        subscriptions=ServiceSubscriptions(host, ServiceClass.MESSAGING_IN_PROCESS),
+        queues=HostQueues(host.name),
+    )
+    receiver = RequestReceiver(host=host, host_instance=0, callers=callers)
     http = HttpLocations(connect=login, host_id=host.host_id, home=Path("/nowhere"), receiver=receiver)
     http.serve(list(served))
     try:
