@@ -33,6 +33,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bench.micro_batch",
         "bench.memory_packed",
     ),
+    "D": ("bench.ordered", "bench.takeover", "bench.idle_hosts"),
     "S": ("bench.sinks", "bench.sinks_once", "bench.publish_many", "bench.start", "bench.matching_low_cardinality"),
 }
 _FOLDER = Path(__file__).parent

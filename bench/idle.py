@@ -25,7 +25,7 @@ def measure() -> Result:
     with measured_box() as box, pipeline_process(box, "local[2]") as pipeline:
         for _ in range(5):
             stream(box, json_lines(1), 1)
-        shares = [_measure_shares(find_processes(box, pipeline)) for _ in range(_ROUNDS)]
+        shares = [measure_shares(find_processes(box, pipeline)) for _ in range(_ROUNDS)]
     totals = [float(sum(share.values())) for share in shares]
     middle = sorted(shares, key=lambda share: sum(share.values()))[_ROUNDS // 2]
     return Result(
@@ -39,8 +39,8 @@ def measure() -> Result:
     )
 
 
-def _measure_shares(processes: list[psutil.Process]) -> dict[str, float]:
-    """Return the percentage of a core by program."""
+def measure_shares(processes: list[psutil.Process]) -> dict[str, float]:
+    """Return the percentage of a core by program, over ten seconds."""
     started = time.monotonic()
     before = _read_cpu_times(processes)
     time.sleep(_SECONDS)

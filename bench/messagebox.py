@@ -82,6 +82,16 @@ class MeasuredBox:
             ),
         )
 
+    def add_send_port(self, name: str, adapter: AdapterDefinition) -> uuid.UUID:
+        """Add a started send port without a subscription."""
+        port = self.one(
+            "INSERT INTO send_ports (application_id, host_id, name, adapter, uri, state)"
+            " SELECT id, %s, %s, %s, %s, 3 FROM applications RETURNING id",
+            *(self.host.host_id, name, Jsonb(adapter.model_dump(mode="json")), adapter.address(self.home)),
+        )
+        assert isinstance(port, uuid.UUID)
+        return port
+
     def subscribe(self, number: int, filter: Filter) -> None:
         """Add a started subscription."""
         subscription = create_subscription(

@@ -6,6 +6,9 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +33,10 @@ class Result:
         return self.measured <= self.bar if self.at_most else self.measured >= self.bar
 
 
-def measure_alternately(
-    ours: Callable[[], float], baseline: Callable[[], float], *, rounds: int = 5
-) -> list[tuple[float, float]]:
+def measure_alternately(ours: Callable[[], _T], baseline: Callable[[], _T], *, rounds: int = 5) -> list[tuple[_T, _T]]:
     """Measure both sides in each round. The side that is measured first alternates."""
     ours(), baseline()  # warm-up of caches, prepared statements and file sizes
-    pairs: list[tuple[float, float]] = []
+    pairs: list[tuple[_T, _T]] = []
     for number in range(rounds):
         if number % 2:
             second = baseline()
