@@ -85,7 +85,7 @@ class JobLoop:
     def __init__(self, *, connect: Connect, settings: JobSettings) -> None:
         self._connection = LazyConnection(connect)
         self._jobs = build_jobs(settings)
-        self._interval = min(job.interval for job in self._jobs).total_seconds() / 2
+        self._interval = min(job.interval for job in self._jobs).total_seconds()
         self.loop = BackgroundLoop("jobs", self._step)
 
     def close(self) -> None:

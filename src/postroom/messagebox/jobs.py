@@ -26,8 +26,13 @@ JOB_LOCK = (7001, 1)
 _SET_TIMEOUTS = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in IDLE_TIMEOUTS.items())
 _RESET_TIMEOUTS = ", ".join(f"set_config('{name}', '0', false)" for name in IDLE_TIMEOUTS)
 
+#: A record that is lost in a crash does no harm, so do not wait for the disk.
+_RECORD = (
+    "SELECT set_config('synchronous_commit', 'off', true), record_job_run(%s, clock_timestamp() - %s::interval, %s, %s)"
+)
 _FOLD_LOCK_TIMEOUT = "500ms"
 _BATCH_SIZE = 10_000
+_OBSERVE_SECONDS = 5.0
 #: The instances of one transaction of an operation, and the time that one run of the job takes.
 OPERATION_PIECE = 5_000
 _OPERATION_SECONDS = 0.5
@@ -39,7 +44,8 @@ class JobSettings:
 
     ref_counts: timedelta = timedelta(seconds=2)
     cleanup: timedelta = timedelta(seconds=2)
-    dead_processes: timedelta = timedelta(seconds=1)
+    #: Also decides how soon the work of a dead host instance is taken over: one or two intervals after the grace.
+    dead_processes: timedelta = timedelta(seconds=0.5)
     operations: timedelta = timedelta(seconds=1)
     others: timedelta = timedelta(seconds=60)
     #: A host instance is considered dead when its lock is missing for this time.
@@ -80,18 +86,24 @@ class ReceiptPurge:
         self._monotonic = monotonic
         self._stored: datetime | None = None
         self._seen_at = 0.0
+        self._read_at = -_OBSERVE_SECONDS
 
     def observe(self, connection: Connection) -> None:
-        """Remember when the stored time was first seen."""
-        self._remember(read_value(connection, "SELECT advance_receipt_clock(%s)", timedelta()))
+        """Remember when the stored time was first seen. It is read every few seconds."""
+        if self._monotonic() - self._read_at >= _OBSERVE_SECONDS:
+            self._read(connection)
 
     def run(self, connection: Connection) -> int:
         """Advance the clock and delete the receipts that are too old. Return their number."""
-        self.observe(connection)
+        self._read(connection)
         elapsed = timedelta(seconds=self._monotonic() - self._seen_at)
         now = transaction(connection, lambda it: read_value(it, "SELECT advance_receipt_clock(%s)", elapsed))
         self._remember(now)
         return transaction(connection, lambda it: int(read_value(it, "SELECT purge_receipts(%s, %s)", self._keep, now)))
+
+    def _read(self, connection: Connection) -> None:
+        self._read_at = self._monotonic()
+        self._remember(read_value(connection, "SELECT advance_receipt_clock(%s)", timedelta()))
 
     def _remember(self, stored: datetime) -> None:
         if stored != self._stored:
@@ -135,25 +147,26 @@ def build_jobs(settings: JobSettings | None = None) -> tuple[Job, ...]:
 
 def run_due_jobs(connection: Connection, known: Sequence[Job]) -> list[JobRun]:
     """Run the jobs whose interval has passed since their last run. Run none if another session runs jobs."""
-    if not read_value(connection, f"SELECT pg_try_advisory_lock(%s, %s), {_SET_TIMEOUTS}", *JOB_LOCK):
+    due = _find_due(connection, known)
+    for job in known:
+        if job not in due and job.observe is not None:
+            job.observe(connection)
+    # Mostly no job is due. Checked without the lock first, which takes more time than the check.
+    if not due or not read_value(connection, f"SELECT pg_try_advisory_lock(%s, %s), {_SET_TIMEOUTS}", *JOB_LOCK):
         return []
     try:
-        ages: dict[str, timedelta] = dict(
-            connection.execute(
-                "SELECT name, clock_timestamp() - finished_at FROM management.job_runs WHERE finished_at IS NOT NULL"
-            ).fetchall()
-        )
-        runs = []
-        for job in known:
-            age = ages.get(job.name, job.interval)
-            # The age is negative if the clock was set back since the last run.
-            if age >= job.interval or age < timedelta():
-                runs.append(_run(connection, job))
-            elif job.observe is not None:
-                job.observe(connection)
-        return runs
+        return [_run(connection, job) for job in _find_due(connection, known)]
     finally:
         _unlock(connection)
+
+
+def _find_due(connection: Connection, known: Sequence[Job]) -> list[Job]:
+    rows = connection.execute(
+        "SELECT name, clock_timestamp() - finished_at FROM management.job_runs WHERE finished_at IS NOT NULL"
+    )
+    ages: dict[str, timedelta] = dict(rows.fetchall())
+    # The age is negative if the clock was set back since the last run.
+    return [job for job in known if not timedelta() <= ages.get(job.name, job.interval) < job.interval]
 
 
 def run_all_jobs_once(
@@ -186,17 +199,14 @@ def lock_jobs(connection: Connection, wait: timedelta) -> Iterator[None]:
 
 def _run(connection: Connection, job: Job) -> JobRun:
     """Run a job and record the run. Other jobs still run after a failure, unless the connection is lost."""
-    started_at = read_value(connection, "SELECT clock_timestamp()")
+    started = time.monotonic()
     try:
         run = JobRun(name=job.name, rows=job.run(connection))
     except PostroomError as error:
         if connection.closed:
             raise
         run = JobRun(name=job.name, error=error.why or error.what)
-    with connection.transaction():
-        # A record that is lost in a crash does no harm, so do not wait for the disk.
-        connection.execute("SET LOCAL synchronous_commit = off")
-        connection.execute("SELECT record_job_run(%s, %s, %s, %s)", (run.name, started_at, run.rows, run.error or None))
+    connection.execute(_RECORD, (run.name, timedelta(seconds=time.monotonic() - started), run.rows, run.error or None))
     return run
 
 

@@ -48,9 +48,9 @@ class OrderedWorkBuffer(WorkBuffer):
         with self._lock:
             if self._paused or self._generation != generation:
                 return False
+            self._add_unfinished(claimed)
             ready = []
             for message in claimed:
-                self._unfinished.add(message.seq)
                 if shares_instance(message):
                     self._instance_ids[message.seq] = message.instance_id
                     if message.instance_id in self._blocked:

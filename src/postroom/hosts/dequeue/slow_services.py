@@ -19,6 +19,7 @@ from postroom.messagebox.queues import ClaimedMessage
 from postroom.processes.background_loop import BackgroundLoop
 
 INTERVAL = 0.1
+_IDLE_SECONDS = 60.0
 
 
 class SlowServiceWatcher:
@@ -39,9 +40,16 @@ class SlowServiceWatcher:
         self.started_threads: list[DequeueThread] = []
         # The messages in progress in each thread, and the number of checks that found them.
         self._seen: list[tuple[Sequence[ClaimedMessage], int]] = []
+        self._idle = False
         self.loop = BackgroundLoop(name, self._step)
+        buffer.on_work = self._wake
+
+    def _wake(self) -> None:
+        if self._idle:
+            self.loop.wake()
 
     def _step(self) -> float:
+        self._idle = False
         current = [thread.current for thread in (*self._threads, *self.started_threads)]
         new = [((), 0)] * (len(current) - len(self._seen))
         self._seen = [
@@ -57,4 +65,6 @@ class SlowServiceWatcher:
             thread = self._unstarted.pop(0)
             thread.start()
             self.started_threads.append(thread)
-        return INTERVAL
+        self._idle = self._buffer.is_finished
+        # Check again, because a claimer may have read the flag just before it was set.
+        return _IDLE_SECONDS if self._idle and self._buffer.is_finished else INTERVAL

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from postroom.messagebox.queues import MAX_AHEAD, ClaimedMessage
@@ -45,6 +45,8 @@ class WorkBuffer:
         # A claimer waits until no more than this number of messages is queued; -1 if no claimer waits.
         self._notify_at = -1
         self._unfinished: set[int] = set()
+        #: Called when messages are added and all others are finished.
+        self.on_work: Callable[[], None] = lambda: None
         self._generation = 0
         self._paused = True
         self._closed = False
@@ -125,9 +127,16 @@ class WorkBuffer:
         with self._lock:
             if self._paused or self._generation != generation:
                 return False
-            self._unfinished.update([message.seq for message in claimed])
+            self._add_unfinished(claimed)
             self._enqueue(claimed)
             return True
+
+    def _add_unfinished(self, claimed: Sequence[ClaimedMessage]) -> None:
+        """Track messages until they are finished. Called under the lock."""
+        was_finished = not self._unfinished
+        self._unfinished.update([message.seq for message in claimed])
+        if was_finished and claimed:
+            self.on_work()
 
     def _enqueue(self, messages: Sequence[ClaimedMessage]) -> None:
         """Queue messages for the dequeue threads, or for the spare threads. Called under the lock."""
@@ -277,6 +286,11 @@ class WorkBuffer:
         """Wait until every message is finished. Return False after the timeout."""
         with self._lock:
             return self._all_finished.wait_for(lambda: not self._unfinished, timeout)
+
+    @property
+    def is_finished(self) -> bool:
+        """True if every message is finished."""
+        return not self._unfinished
 
     @property
     def unfinished_seqs(self) -> list[int]:

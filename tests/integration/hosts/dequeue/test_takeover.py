@@ -18,12 +18,13 @@ import tests
 from postroom.adapters import Attempt
 from postroom.message import Message
 from postroom.messagebox.check import check
+from postroom.messagebox.connection import connect
 from postroom.messagebox.jobs import run_all_jobs_once
 from postroom.messagebox.queues import wake_up_channel
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box, Region
 from tests.support.recording_adapter import BlockedSend, RecordingAdapter
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 _LAST_STATEMENT = """
     SELECT a.query_start FROM pg_stat_activity a JOIN pg_locks l USING (pid)
@@ -184,6 +185,18 @@ def test_the_claims_of_an_unregistered_instance_are_released(box: Box) -> None:
     assert [violation.invariant for violation in check(box.connection)] == ["claims_of_dead_instances"]
     assert box.one("SELECT dead_processes_cleanup()") == 2
     assert check(box.connection) == []
+
+
+def test_hosts_are_woken_when_the_claims_of_a_dead_instance_are_released(box: Box) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    box.agent().publish(orders(3))
+    box.connection.execute("SELECT dequeue_messages_default(gen_random_uuid(), 4711, 4::smallint, 3)")
+    channel = wake_up_channel("Default")
+    with connect(box.url) as listener:
+        listener.execute(f"LISTEN {channel}")
+        box.one("SELECT dead_processes_cleanup()")
+        [notification] = listener.notifies(timeout=PATIENCE, stop_after=1)
+        assert notification.channel == channel
 
 
 def test_an_outcome_whose_claim_was_taken_over_is_discarded(box: Box, start_host: StartHost) -> None:

@@ -1,8 +1,8 @@
 -- MessageBox_DeadProcesses_Cleanup: a host instance whose session lock is missing, and was already missing p_grace ago,
--- is dead. Its claims are released, and so are claims that it made while it was declared dead. Returns the number of
--- released rows. The requests whose callers it held stop waiting, and their responses are suspended: no process can deliver
--- them (RR-06). Messages of a sink's batch stay in the batch: the next process that serves the sink writes the same
--- batch. Claims of programs are released when their lease expires.
+-- is dead. Its claims are released, and so are claims that it made while it was declared dead. If any were released, all hosts
+-- are woken. Returns the number of released rows. The requests whose callers it held stop waiting, and their responses are
+-- suspended: no process can deliver them (RR-06). Messages of a sink's batch stay in the batch: the next process that serves
+-- the sink writes the same batch. Claims of programs are released when their lease expires.
 -- Locks: tries the advisory lock (7002, id) of each instance for a moment. Index: work_queue_claimed, from one claim to the next,
 -- so that the rows of a large batch are not read.
 CREATE OR REPLACE FUNCTION messagebox.dead_processes_cleanup(
@@ -50,6 +50,10 @@ BEGIN
               AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.claim_id = c.claim_id)))
        AND NOT EXISTS (SELECT 1 FROM host_instances i WHERE i.id = q.claimed_by);
     GET DIAGNOSTICS n = ROW_COUNT;
+    released := released + n;
+    IF released > 0 THEN
+        PERFORM pg_notify('postroom_' || lower(h.name), '') FROM hosts h;
+    END IF;
     -- A publish that has found the subscription already adds its row later: the next run suspends that one.
     UPDATE subscriptions s SET removed_at = p_now
      WHERE s.for_host_instance IS NOT NULL AND s.removed_at IS NULL
@@ -68,5 +72,5 @@ BEGIN
            'The response could not be correlated to an existing request.' || chr(10)
            || 'The host process that held the caller has ended.'
       FROM lost;
-    RETURN released + n;
+    RETURN released;
 END $$;
