@@ -176,9 +176,9 @@ class HostQueues:
     ) -> list[ClaimedMessage]:
         """Claim up to ``limit`` messages, highest priority first. Scheduled messages that are due are included.
 
-        Messages of ordered send ports are claimed in addition, by port in the order of their numbers: of up to
-        ``limit`` ports, up to ``ahead`` messages each. ``in_order`` skips the messages of an instance that has an
-        earlier unfinished message. ``excluded`` are the ids of services whose messages are skipped.
+        Messages of ordered send ports are claimed in addition, by port in the order of their numbers: up to ``limit``,
+        and up to ``ahead`` of each port. ``in_order`` skips the messages of an instance that has an earlier unfinished
+        message. ``excluded`` are the ids of services whose messages are skipped.
         """
         skipped = f"{{{','.join(service.hex() for service in excluded)}}}"
         arguments = (claim_id, host_instance, service_class, limit, now, skipped)

@@ -1,8 +1,10 @@
--- Claim the first messages of ordered send ports, for dequeue_messages_<host>: of at most p_limit ports, up to p_ahead
--- messages each. A port is delivered by one claim at a time: it waits while any of its messages is claimed. A message
--- waits while a message with a lower number is scheduled or suspended, or is in a queue of a host that the port was moved
--- away from. Publishes commit the rows of a port in the order of their numbers (lock_ordered_instances), so the
--- unclaimed rows with the lowest numbers that a statement sees are the first ones.
+-- Claim the first messages of ordered send ports, for dequeue_messages_<host>: up to p_ahead messages of each port, and up
+-- to p_limit of all. A port whose first message has a better priority or a lower number comes first. Many messages of few ports
+-- are claimed rather than few messages of many ports, because a port takes more time than a message.
+-- A port is delivered by one claim at a time: it waits while any of its messages is claimed. A message waits while a message
+-- with a lower number is scheduled or suspended, or is in a queue of a host that the port was moved away from. Publishes
+-- commit the rows of a port in the order of their numbers (lock_ordered_instances), so the unclaimed rows with the lowest
+-- numbers that a statement sees are the first ones.
 -- The first statement finds ports and locks them. The second one sees what other claims committed before these locks
 -- were free. Operators lock rows without these locks: if one of the rows is locked, nothing is claimed until the next call.
 -- Indexes: work_queue_ordered, from one port to the next, so the length of a waiting queue does not matter;
@@ -17,7 +19,6 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     ports uuid[];
-    per_port integer;
     expected integer;
     claimed integer;
 BEGIN
@@ -43,7 +44,6 @@ BEGIN
     IF ports IS NULL THEN
         RETURN;
     END IF;
-    per_port := least(greatest(p_limit / cardinality(ports), 1), p_ahead);
     WITH first_rows AS MATERIALIZED (
         SELECT f.ctid AS row_id
           FROM unnest(ports) AS p (instance_id)
@@ -55,9 +55,10 @@ BEGIN
                 9223372036854775807) AS before) b
          CROSS JOIN LATERAL (SELECT q.ctid FROM __HOST___q q
                               WHERE q.task = 6 AND q.instance_id = p.instance_id AND q.seq < b.before
-                              ORDER BY q.seq LIMIT per_port) f
+                              ORDER BY q.seq LIMIT p_ahead) f
          WHERE NOT EXISTS (SELECT 1 FROM __HOST___q o
                             WHERE o.task = 6 AND o.claim_id IS NOT NULL AND o.instance_id = p.instance_id)
+         LIMIT p_limit
     ), done AS (
         UPDATE __HOST___q q SET claim_id = p_claim_id, claimed_by = p_host_instance
          WHERE q.ctid = ANY (ARRAY(SELECT l.ctid FROM __HOST___q l
