@@ -33,7 +33,15 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bench.micro_batch",
         "bench.memory_packed",
     ),
-    "D": ("bench.ordered", "bench.takeover", "bench.idle_hosts"),
+    "D": (
+        "bench.delivery_conditions",
+        "bench.ordered",
+        "bench.takeover",
+        "bench.files",
+        "bench.http_post",
+        "bench.two_way",
+        "bench.idle_hosts",
+    ),
     "S": ("bench.sinks", "bench.sinks_once", "bench.publish_many", "bench.start", "bench.matching_low_cardinality"),
 }
 _FOLDER = Path(__file__).parent

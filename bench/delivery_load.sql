@@ -1,6 +1,9 @@
--- Inserts messages of 1 KB with the context of an order, each with one row in the work queue of the default host.
+-- Inserts messages of 1 KB with the context of an order, each with one row in the work queue of the default host. The
+-- send ports take turns. The rows of ordered ports have the port as their instance (task 6).
 WITH m AS MATERIALIZED (
-    SELECT gen_random_uuid() AS message_id, gen_random_uuid() AS part_id FROM generate_series(1, %(count)s)
+    SELECT gen_random_uuid() AS message_id, gen_random_uuid() AS part_id,
+           (%(ports)s::uuid[])[1 + mod(n, cardinality(%(ports)s::uuid[]))] AS port
+      FROM generate_series(1, %(count)s) n
 ), spooled AS (
     INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context)
     SELECT message_id, ARRAY[part_id], part_id, 'body', %(context)s::jsonb FROM m
@@ -12,5 +15,7 @@ WITH m AS MATERIALIZED (
 ), parts AS (
     INSERT INTO part_ref_count_log_1 SELECT part_id, 1 FROM m
 )
-INSERT INTO default_q (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority)
-SELECT %(host_id)s, message_id, 1, 4, %(service_id)s, gen_random_uuid(), 5 FROM m
+INSERT INTO default_q (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task)
+SELECT %(host_id)s, message_id, 1, 4, port, CASE WHEN %(ordered)s THEN port ELSE gen_random_uuid() END, 5,
+       CASE WHEN %(ordered)s THEN 6 ELSE 1 END
+  FROM m

@@ -1,7 +1,6 @@
 """Rounds of delivery: a host instance, or a bare loop with the same reads and row changes, empties a queue.
 
-The clock starts after a warm-up (connections, plans, caches). The adapter reads body and context and does nothing
-else. No job runs at the same time.
+The clock starts after a warm-up (connections, plans, caches). No job runs at the same time.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ import psutil
 
 from bench.messagebox import MeasuredBox, Priority, Region, Total
 from bench.ratios import Result, compute_ratio
-from postroom.adapters.null import Null
+from postroom.adapters.contract import Attempt
+from postroom.adapters.null import Null, NullSender
 from postroom.hosts import HostInstance, HostSettings
 from postroom.message import Message
 from postroom.messagebox.configuration import ServiceClass
@@ -29,10 +29,10 @@ from postroom.messagebox.connection import Connection, connect
 from postroom.system_properties import BTS, FILE
 
 WARM_UP = 2_000
-_IN_MEMORY = 200  # messages of the host
-_LOAD, _CLAIM_IN_ORDER, _COMPLETE = (
+_IN_MEMORY = 200  # messages, for the host and for the loop
+_LOAD, CLAIM, _CLAIM_IN_ORDER, COMPLETE = (
     Path(__file__).with_name(f"delivery_{name}.sql").read_text()
-    for name in ("load_ports", "claim_in_order", "complete")
+    for name in ("load", "claim", "claim_in_order", "complete")
 )
 
 
@@ -92,11 +92,39 @@ def fill_queue(box: MeasuredBox, ports: Sequence[uuid.UUID], count: int, *, orde
     box.connection.execute("CHECKPOINT")
 
 
-def measure_host(box: MeasuredBox, messages: int) -> Round:
+class IdleSender(NullSender):
+    """An adapter that does nothing. Its base class reads the body and the context."""
+
+    def send(self, message: Message, attempt: Attempt) -> None:
+        pass
+
+
+def measure_host(box: MeasuredBox, messages: int, sender: type[NullSender] = IdleSender) -> Round:
     """Measure a host instance, which delivers at least this number of messages after the warm-up."""
     settings = HostSettings(memory_queue=_IN_MEMORY, runs_jobs=False, heartbeat=timedelta(hours=1))
-    with HostInstance(box.url, box.host.name, box.home, as_role=True, settings=settings) as instance:
+    with HostInstance(
+        box.url,
+        box.host.name,
+        box.home,
+        as_role=True,
+        build_adapter=lambda definition, home: sender(),
+        settings=settings,
+    ) as instance:
         return _measure(box, lambda: instance.counts["completed"], messages)
+
+
+def measure_bare_loop(box: MeasuredBox, messages: int, *, threads: int) -> Round:
+    """Measure a loop in each thread that claims a batch, reads its messages, deletes its rows and releases them."""
+    batch = _IN_MEMORY // threads
+
+    def claim(connection: Connection, claim_id: uuid.UUID) -> int:
+        rows = connection.execute(CLAIM, (claim_id, batch), binary=True).fetchall()
+        if rows:
+            connection.execute(COMPLETE, (claim_id, f"{{{','.join(str(row[0]) for row in rows)}}}"))
+        return len(rows)
+
+    with _run_loops(box, claim, threads) as done:
+        return _measure(box, lambda: sum(done), messages)
 
 
 def measure_bare_order(box: MeasuredBox, messages: int, port: uuid.UUID) -> Round:
@@ -107,7 +135,7 @@ def measure_bare_order(box: MeasuredBox, messages: int, port: uuid.UUID) -> Roun
             row = connection.execute(_CLAIM_IN_ORDER, (claim_id, port), binary=True).fetchone()
             if row is None:
                 return 0
-            connection.execute(_COMPLETE, (claim_id, f"{{{row[0]}}}"))
+            connection.execute(COMPLETE, (claim_id, f"{{{row[0]}}}"))
         return 1
 
     with _run_loops(box, claim, 1) as done:

@@ -16,12 +16,14 @@ from postroom import Throttling, pipelines
 from postroom.adapters import File
 from postroom.adapters.contract import AdapterDefinition
 from postroom.filters.expression import Filter
+from postroom.maps.port_maps import NO_MAPS
 from postroom.messagebox.configuration import Host, ReceiveLocation, ServiceClass, read_hosts, read_receive_locations
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.migrate import create_host, migrate
 from postroom.messagebox.streams.throttle import store_thresholds
 from postroom.messagebox.subscriptions import create_subscription, deploy_property
+from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
 from postroom.properties import Property
 from postroom.system_properties import SYSTEM_PROPERTIES
 
@@ -82,24 +84,38 @@ class MeasuredBox:
             ),
         )
 
-    def add_send_port(self, name: str, adapter: AdapterDefinition) -> uuid.UUID:
-        """Add a started send port without a subscription."""
-        port = self.one(
-            "INSERT INTO send_ports (application_id, host_id, name, adapter, uri, state)"
-            " SELECT id, %s, %s, %s, %s, 3 FROM applications RETURNING id",
-            *(self.host.host_id, name, Jsonb(adapter.model_dump(mode="json")), adapter.address(self.home)),
-        )
-        assert isinstance(port, uuid.UUID)
+    def add_send_port(self, name: str, adapter: AdapterDefinition, filter: Filter | None = None) -> uuid.UUID:
+        """Add a started send port, with a subscription if it has a filter."""
+        with self.connection.transaction():
+            port = self.one(
+                "INSERT INTO send_ports (application_id, host_id, name, adapter, uri, state)"
+                " SELECT id, %s, %s, %s, %s, 3 FROM applications RETURNING id",
+                *(self.host.host_id, name, Jsonb(adapter.model_dump(mode="json")), adapter.address(self.home)),
+            )
+            assert isinstance(port, uuid.UUID)
+            if filter is not None:
+                self._subscribe(port, name, filter)
         return port
+
+    def make_two_way(self, port: uuid.UUID) -> None:
+        """Let the receive location wait for responses, and let this send port publish them."""
+        maps = NO_MAPS.model_dump(mode="json")
+        sent = {"pipeline": PASS_THRU_TRANSMIT.model_dump(mode="json"), "maps": maps}
+        received = {"pipeline": pipelines.PassThrough().model_dump(mode="json"), "maps": maps}
+        self.connection.execute("UPDATE receive_locations SET response = %s", (Jsonb(sent),))
+        self.connection.execute("UPDATE send_ports SET response = %s WHERE id = %s", (Jsonb(received), port))
 
     def subscribe(self, number: int, filter: Filter) -> None:
         """Add a started subscription."""
+        self._subscribe(uuid.uuid4(), f"port {number}", filter)
+
+    def _subscribe(self, service_id: uuid.UUID, name: str, filter: Filter) -> None:
         subscription = create_subscription(
             self.connection,
             self.host,
             service_class=ServiceClass.MESSAGING_IN_PROCESS,
-            service_id=uuid.uuid4(),
-            service_name=f"port {number}",
+            service_id=service_id,
+            service_name=name,
             filter=filter,
             priority=5,
         )

@@ -24,6 +24,8 @@ from postroom.hosts import HostInstance
 _KILLS = 20
 _MESSAGES = 50
 _PATIENCE_SECONDS = 60.0
+#: For this time after the start of PostgreSQL, host instances get more time to reconnect.
+_SERVER_START_SECONDS = 15.0
 _HANGING_HOST = """
 import sys, threading
 from pathlib import Path
@@ -41,6 +43,7 @@ def measure() -> Result:
     rng = random.Random(7)
     with measured_box() as box:
         ports = add_ports(box)
+        time.sleep(_SERVER_START_SECONDS)
         times = [_measure_takeover(box, ports, wait=rng.uniform(0.5, 2.5)) for _ in range(_KILLS)]
     return Result(
         name=f"takeover: from kill -9 of a host instance until another has delivered the {_MESSAGES} messages that it"
