@@ -30,7 +30,7 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.errors import NotAllowed, StaleRouting, TransactionConflict
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, transaction
-from postroom.messagebox.queues import WakeUp
+from postroom.messagebox.queues import OwnHost, WakeUp
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import write_references
 
@@ -127,10 +127,12 @@ class Publisher:
     """Runs transactions that end with a publish. Repeats them while routing is stale, and wakes hosts afterwards.
     Without a routing table the MessageBox matches."""
 
-    def __init__(self, connection: Connection, routing: RoutingTable | None) -> None:
+    def __init__(
+        self, connection: Connection, routing: RoutingTable | None, *, own_host: OwnHost | None = None
+    ) -> None:
         self._connection = connection
         self._matcher: Matcher = ProcedureMatcher() if routing is None else IndexMatcher(routing)
-        self._wake_up = WakeUp(connection)
+        self._wake_up = WakeUp(connection, own_host)
 
     def run(
         self, make_batch: Callable[[Matcher], Batch], *, before: Callable[[Connection], object] | None = None

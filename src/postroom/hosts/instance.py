@@ -44,7 +44,7 @@ from postroom.messagebox.connection import IDLE_TIMEOUTS, Connect, Connection, L
 from postroom.messagebox.heartbeat import HEARTBEAT_SECONDS
 from postroom.messagebox.jobs import JobSettings, build_jobs, run_due_jobs
 from postroom.messagebox.missing_secrets import find_missing_secrets
-from postroom.messagebox.queues import HostQueues
+from postroom.messagebox.queues import HostQueues, OwnHost
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.monitoring.load import LoadMetrics
 from postroom.monitoring.metrics import Metric
@@ -165,6 +165,7 @@ class HostInstance:
         subscriptions = ServiceSubscriptions(host, ServiceClass.MESSAGING_IN_PROCESS)
         callers = Callers(connect=open_connection, subscriptions=subscriptions, queues=queues)
         self._callers = callers
+        own_host = OwnHost(name=host.name, wake=registration.wake)
 
         def build_messaging(context: ServiceContext) -> Service:
             return EndpointManager(
@@ -173,6 +174,7 @@ class HostInstance:
                 queues=queues,
                 resumed=ResumedInbound(host.name),
                 responses=ResponseDelivery(callers=callers, queues=queues, subscriptions=subscriptions),
+                own_host=own_host,
                 clock=self._clock or system_clock,
             )
 
@@ -212,7 +214,7 @@ class HostInstance:
             connect=open_connection,
             host_id=host.host_id,
             home=self._home,
-            receiver=RequestReceiver(host=host, host_instance=host_instance, callers=callers),
+            receiver=RequestReceiver(host=host, host_instance=host_instance, callers=callers, own_host=own_host),
         )
 
         def apply_configuration(connection: Connection) -> bool:

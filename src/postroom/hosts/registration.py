@@ -161,7 +161,11 @@ class Registration:
         if channel == CONFIGURATION_CHANNEL:
             self.on_configuration_change()
         else:
-            wake_all(self.subservices)
+            self.wake()
+
+    def wake(self) -> None:
+        """Poll the queues now: there may be messages."""
+        wake_all(self.subservices)
 
     def add(self, subservice: Subservice) -> None:
         """Add a subservice that has started. It works as long as the instance has its lock."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -366,14 +366,28 @@ def defer_wake_ups(connection: Connection) -> Iterator[None]:
     WakeUp(connection).send(hosts)
 
 
+@dataclass(kw_only=True)
+class OwnHost:
+    """The host that this process is an instance of. Many threads share it.
+
+    ``wake`` wakes this instance directly, without the MessageBox. The other instances are notified at most once in a
+    moment.
+    """
+
+    name: str
+    wake: Callable[[], None]
+    notified_at: float = 0.0
+
+
 class WakeUp:
     """Wakes hosts after a commit that put rows into their queues, at most once per host and moment.
 
     A NOTIFY inside a publishing transaction would take a database-wide lock until it commits. A lost wake-up costs only
     time, because every host polls."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, own_host: OwnHost | None = None) -> None:
         self._connection = connection
+        self._own_host = own_host
         self._sent: dict[str, float] = {}
 
     def send(self, hosts: Iterable[str]) -> None:
@@ -384,6 +398,12 @@ class WakeUp:
             return
         now = time.monotonic()
         due = [host for host in hosts if now - self._sent.get(host, 0.0) > _QUIET_SECONDS]
+        if self._own_host is not None and self._own_host.name.lower() in due:
+            self._own_host.wake()
+            if now - self._own_host.notified_at <= _QUIET_SECONDS:
+                due.remove(self._own_host.name.lower())
+            else:
+                self._own_host.notified_at = now
         for host in due:
             self._sent[host] = now
         if due:

@@ -25,6 +25,7 @@ from postroom.errors import BadValue, MessageFailure, PipelineFailure
 from postroom.message import Message
 from postroom.messagebox.configuration import Host, ReceiveLocation, ServiceClass
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.queues import OwnHost
 from postroom.messagebox.storage.copy_rows import SuspendedRow
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 
@@ -51,8 +52,9 @@ class RequestResult:
 class RequestPublisher:
     """Publishes the requests whose callers one host instance holds. Many threads share it."""
 
-    def __init__(self, host: Host, host_instance: int) -> None:
+    def __init__(self, host: Host, host_instance: int, own_host: OwnHost | None = None) -> None:
         self._host = host
+        self._own_host = own_host
         self._host_instance = host_instance
         self._subscriptions = ServiceSubscriptions(host, ServiceClass.MESSAGING_IN_PROCESS)
         self._routing = RoutingTable()
@@ -93,7 +95,7 @@ class RequestPublisher:
                 subscribe=subscribe,
             )
 
-        batch = Publisher(connection, self._routing).run(make_batch)
+        batch = Publisher(connection, self._routing, own_host=self._own_host).run(make_batch)
         [published] = batch.published
         if published.suspended and published.repeated:
             return RequestResult(failure=PipelineFailure("The first request with this key failed."))

@@ -24,7 +24,7 @@ from postroom.errors import BadValue, MessageFailure, RoutingFailure
 from postroom.message import Context, Message
 from postroom.messagebox.configuration import Host, SendPort
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import Suspension
+from postroom.messagebox.queues import OwnHost, Suspension
 from postroom.messagebox.storage.copy_rows import SuspendedRow
 from postroom.system_properties import BTS
 
@@ -35,8 +35,9 @@ Complete = Callable[[Connection], None]
 class ResponsePublisher:
     """Publishes the responses of the send ports of one host. Many threads share it."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, own_host: OwnHost | None = None) -> None:
         self._host = host
+        self._own_host = own_host
         self._routing = RoutingTable()
 
     def publish(
@@ -62,7 +63,7 @@ class ResponsePublisher:
             failures = {} if failure is None else {0: failure}
             return ResponseBatch(self._host, messages, matcher, port=port, failures=failures, routing=self._routing)
 
-        Publisher(connection, self._routing).run(make_batch, before=complete)
+        Publisher(connection, self._routing, own_host=self._own_host).run(make_batch, before=complete)
 
 
 class ResponseBatch(DirectBatch):

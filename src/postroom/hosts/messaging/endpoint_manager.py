@@ -25,7 +25,7 @@ from postroom.hosts.messaging.transports import check_expiration, wait_for_servi
 from postroom.message import Message
 from postroom.messagebox.configuration import Host, SendPort, read_removed_name
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import ClaimedMessage, HostQueues, Postponement, Suspension
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, OwnHost, Postponement, Suspension
 from postroom.messagebox.storage.copy_rows import DELIVERIES, QueueTask
 from postroom.messagebox.storage.stored_messages import build_message
 from postroom.system_properties import BTS
@@ -46,13 +46,14 @@ class EndpointManager:
         queues: HostQueues,
         resumed: ResumedInbound,
         responses: ResponseDelivery,
+        own_host: OwnHost | None = None,
         clock: Clock = system_clock,
     ) -> None:
         self._ports = ports
         self._queues = queues
         self._resumed = resumed
         self._responses = responses
-        self._solicits = Solicits(host, queues)
+        self._solicits = Solicits(host, queues, own_host)
         self._clock = clock
         self._acknowledgements = Acknowledgements(host, queues, clock)
         self._circuits = CircuitBreakers(host.host_id)

@@ -13,13 +13,14 @@ from postroom.errors import KeyReused
 from postroom.hosts.messaging.callers import Caller, Callers
 from postroom.messagebox.configuration import Host, ReceiveLocation
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.queues import OwnHost
 
 
 class RequestReceiver:
     """Publishes requests from many threads. The responses come to this host instance."""
 
-    def __init__(self, *, host: Host, host_instance: int, callers: Callers) -> None:
-        self._publisher = RequestPublisher(host, host_instance)
+    def __init__(self, *, host: Host, host_instance: int, callers: Callers, own_host: OwnHost | None = None) -> None:
+        self._publisher = RequestPublisher(host, host_instance, own_host)
         self.callers = callers
 
     def receive(

@@ -15,14 +15,14 @@ from postroom.hosts.messaging.sent_messages import retry_while_unavailable
 from postroom.message import Message
 from postroom.messagebox.configuration import Host, SendPort
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import ClaimedMessage, HostQueues
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, OwnHost
 
 
 class Solicits:
     """Sends the messages of two-way send ports."""
 
-    def __init__(self, host: Host, queues: HostQueues) -> None:
-        self._responses = ResponsePublisher(host)
+    def __init__(self, host: Host, queues: HostQueues, own_host: OwnHost | None = None) -> None:
+        self._responses = ResponsePublisher(host, own_host)
         self._queues = queues
 
     def send(
