@@ -8,7 +8,7 @@ from pathlib import Path
 from psycopg.types.json import Jsonb
 
 from postroom import pipelines
-from postroom.adapters import Attempt, PortAdapter
+from postroom.adapters import AdapterDefinition, Attempt
 from postroom.adapters.contract import ReceivedResponse
 from postroom.maps.port_maps import NO_MAPS
 from postroom.message import Bytes, Context, Message
@@ -29,7 +29,7 @@ class AnsweringAdapter(RecordingAdapter):
         super().__init__()
         self.answer = answer
 
-    def build(self, definition: PortAdapter, home: Path) -> AnsweringAdapter:
+    def build(self, definition: AdapterDefinition, home: Path) -> AnsweringAdapter:
         return self
 
     def solicit(self, message: Message, attempt: Attempt) -> ReceivedResponse:

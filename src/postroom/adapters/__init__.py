@@ -8,11 +8,11 @@ adapters.SparkSink("parquet", "out/lake", partition_by=[Region])
 
 from __future__ import annotations
 
-from postroom.adapters.contract import AdapterDefinition, Attempt, SendAdapter
+from postroom.adapters.contract import AdapterDefinition, Attempt, Committed, Incoming, ReceiveAdapter, SendAdapter
 from postroom.adapters.file.definition import File
 from postroom.adapters.http.definition import Http
 from postroom.adapters.http.receive_definition import HttpReceive
-from postroom.adapters.kinds import AnySink, PortAdapter, ReceiveAdapter, build
+from postroom.adapters.kinds import AnySink, build
 from postroom.adapters.null import Null
 from postroom.adapters.sink.definition import SparkSink, SparkTable
 from postroom.adapters.spark_reader.definition import SparkReader
@@ -22,11 +22,12 @@ __all__ = [
     "AdapterDefinition",
     "AnySink",
     "Attempt",
+    "Committed",
     "File",
     "Http",
     "HttpReceive",
+    "Incoming",
     "Null",
-    "PortAdapter",
     "ReceiveAdapter",
     "SendAdapter",
     "SparkReader",

@@ -1,12 +1,21 @@
-"""The contract of adapters: the definition that an application declares, and the send adapter that is built from it.
+"""The contract of adapters: the definition that an application declares, and the adapters that are built from it.
 
-A send adapter is built from its definition, opened once, used by many threads, and closed once. The conformance tests
-of send adapters check the contract.
+A send adapter is opened once, used by many threads, and closed once:
 
-    adapter = build(definition, home=home)
+    adapter = definition.make_sender(home)
     adapter.open()
     adapter.send(message, Attempt(instance_id=instance_id, number=1))
     adapter.close()
+
+A receive adapter is opened once, used by one thread, and closed once:
+
+    adapter = definition.make_receiver(home)
+    adapter.open()
+    batch = adapter.poll(100)
+    adapter.clean_up([Committed(incoming=incoming) for incoming in batch])
+    adapter.close()
+
+The conformance tests in ``postroom.conformance`` check both contracts.
 """
 
 from __future__ import annotations
@@ -14,7 +23,7 @@ from __future__ import annotations
 import uuid
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -51,8 +60,9 @@ class SendAdapter(Protocol):
 
     def open(self) -> None:
         """Prepare to send. Do not fail because the receiver is unavailable: ``send`` reports that."""
-        ...
+        return
 
+    @abstractmethod
     def send(self, message: Message, attempt: Attempt) -> None:
         """Send the message. Return only when the receiver has stored it.
 
@@ -64,7 +74,7 @@ class SendAdapter(Protocol):
 
     def close(self) -> None:
         """Release all resources. May be called twice, and without ``open``."""
-        ...
+        return
 
 
 #: A message of a batch, and its attempt.
@@ -103,6 +113,70 @@ class SolicitAdapter(SendAdapter, Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Incoming:
+    """One interchange that a receive adapter has found at its source.
+
+    ``key`` is its idempotency key: every poll returns it with the same key until it is cleaned up, and no later
+    interchange of the same location has that key. ``context`` has what the adapter writes about it. ``token`` is for
+    the adapter itself.
+    """
+
+    key: str
+    body: Body
+    context: Context = field(default_factory=Context)
+    token: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committed:
+    """An interchange that is stored in the MessageBox, and can be removed from its source. ``suspended`` is True if
+    something of it is suspended there, with its content."""
+
+    incoming: Incoming
+    suspended: bool = False
+
+
+class ReceiveAdapter(Protocol):
+    """Receives the interchanges of a receive location.
+
+    The host calls it in one thread, and in one process at a time. It publishes each batch and then has it cleaned up.
+    If the process ends in between, the next poll returns the same interchanges, under the same keys. The host
+    recognises the keys, and only has the interchanges cleaned up: nothing is lost, and nothing is published twice.
+    """
+
+    def open(self) -> None:
+        """Prepare to receive. Do not fail because the source is unavailable: ``poll`` reports that."""
+        return
+
+    @abstractmethod
+    def poll(self, limit: int) -> Sequence[Incoming]:
+        """Return up to ``limit`` interchanges, oldest first, or none. They stay at the source.
+
+        An adapter that listens waits here for at most a second. Bodies may be larger than memory: they are read while
+        the batch is published. Raise an error, such as Unavailable, if the source cannot be read. It is reported, and
+        ``poll`` is called again later.
+        """
+        ...
+
+    @abstractmethod
+    def clean_up(self, committed: Sequence[Committed]) -> None:
+        """Remove these interchanges from the source: delete, mark or acknowledge them. They are of the last batch.
+
+        An interchange that is gone already is no error. After an error the others are polled again, and only cleaned
+        up."""
+        ...
+
+    def release(self, batch: Sequence[Incoming]) -> None:
+        """Leave these interchanges of the last batch at the source, for a later poll: they are not stored."""
+        return
+
+    def close(self) -> None:
+        """Release all resources, and leave what is not cleaned up at the source. May be called twice, and without
+        ``open``."""
+        return
+
+
 class AdapterDefinition(BaseModel):
     """The adapter of a receive location or send port, as an application declares it. Frozen and serialisable.
 
@@ -114,6 +188,12 @@ class AdapterDefinition(BaseModel):
 
     #: The value of BTS.InboundTransportType and BTS.OutboundTransportType.
     transport_type: ClassVar[str] = ""
+    #: True if receive locations can have it.
+    can_receive: ClassVar[bool] = False
+    #: True if send ports can have it.
+    can_send: ClassVar[bool] = False
+    #: True if the pipeline process of its host receives, with Spark. Otherwise a host receives.
+    receives_on_spark: ClassVar[bool] = False
     #: True if Spark drains the send port. Hosts do not serve it.
     is_sink: ClassVar[bool] = False
     #: True if each message has its own address.
@@ -165,9 +245,23 @@ class AdapterDefinition(BaseModel):
         """True if interchanges are received one after the other (RCV-25)."""
         return False
 
+    @property
+    def polling_interval(self) -> float:
+        """How many seconds a host waits after a poll that found nothing."""
+        return 1.0
+
+    @property
+    def poll_limit(self) -> int:
+        """The largest batch that a host polls, and publishes in one transaction."""
+        return 100
+
     def make_sender(self, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
         """Return a send adapter that is not open yet. Relative paths are resolved against ``home``."""
         raise DefinitionError(f"The adapter {self.kind!r} cannot send.")
+
+    def make_receiver(self, home: Path) -> ReceiveAdapter:
+        """Return a receive adapter that is not open yet. Relative paths are resolved against ``home``."""
+        raise DefinitionError(f"The adapter {self.kind!r} does not receive in a host.")
 
 
 def get_body(message: Message) -> Part:

@@ -1,12 +1,20 @@
-"""The registry of all adapters, for definitions that applications declare and for stored definitions."""
+"""The registry of all adapters: those of Postroom, and those of installed packages.
+
+A package registers the definitions of its adapters under their kinds:
+
+    [project.entry-points."postroom.adapters"]
+    ftp = "acme_postroom.ftp:Ftp"
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter
+from pydantic import PlainValidator, SerializeAsAny, TypeAdapter
 
 from postroom.adapters.contract import AdapterDefinition, SendAdapter
 from postroom.adapters.dynamic.definition import Dynamic
@@ -16,45 +24,127 @@ from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.adapters.null import Null
 from postroom.adapters.sink.definition import SparkSink, SparkTable
 from postroom.adapters.spark_reader.definition import SparkReader
+from postroom.errors import DefinitionError
 from postroom.stored_definitions import read_stored
 
-#: The adapters of receive locations.
-ReceiveAdapter = File | HttpReceive | SparkReader
+#: The group of entry points that packages register their adapters in.
+ENTRY_POINTS = "postroom.adapters"
 
 #: The adapters of send ports that Spark drains.
 AnySink = SparkSink | SparkTable
 
-#: The adapters of send ports.
-PortAdapter = File | Http | Null | Dynamic | AnySink
-
-#: The same, as fields of stored definitions. ``kind`` is the discriminator.
-StoredReceiveAdapter = Annotated[ReceiveAdapter, Field(discriminator="kind")]
-StoredPortAdapter = Annotated[PortAdapter, Field(discriminator="kind")]
-
-_RECEIVE: TypeAdapter[ReceiveAdapter] = TypeAdapter(StoredReceiveAdapter)
-_PORT: TypeAdapter[PortAdapter] = TypeAdapter(StoredPortAdapter)
-
-#: Every adapter by its kind.
+#: The adapters of Postroom by kind.
 ADAPTERS: Mapping[str, type[AdapterDefinition]] = {
-    adapter.model_fields["kind"].default: adapter for adapter in (*get_args(ReceiveAdapter), *get_args(PortAdapter))
+    adapter.model_fields["kind"].default: adapter
+    for adapter in (Dynamic, File, Http, HttpReceive, Null, SparkReader, SparkSink, SparkTable)
 }
 
 
-def load_receive_adapter(stored: Mapping[str, Any]) -> ReceiveAdapter:
-    """Parse the stored adapter of a receive location."""
-    return read_stored(f"receive adapter of the kind {stored.get('kind')!r}", _RECEIVE, stored)
+def find_adapter_type(kind: str) -> type[AdapterDefinition]:
+    """Return the type for a kind of adapter. Raise DefinitionError if no usable one is installed here."""
+    return ADAPTERS[kind] if kind in ADAPTERS else _load_from_package(kind)
 
 
-def load_port_adapter(stored: Mapping[str, Any]) -> PortAdapter:
-    """Parse the stored adapter of a send port."""
-    return read_stored(f"send adapter of the kind {stored.get('kind')!r}", _PORT, stored)
+@cache
+def _load_from_package(kind: str) -> type[AdapterDefinition]:
+    found = list(entry_points(group=ENTRY_POINTS, name=kind))
+    if not found:
+        raise DefinitionError(
+            f"There is no adapter of the kind {kind!r}.",
+            why=f"No package with an entry point {kind!r} in the group {ENTRY_POINTS!r} is installed here.",
+            hint="Install the package of the adapter in the environment of this command and of the hosts.",
+        )
+    sources = sorted({f"{point.dist.name if point.dist else 'a package'} ({point.value})" for point in found})
+    if len(sources) > 1:
+        raise DefinitionError(
+            f"Several packages have an adapter of the kind {kind!r}: {', '.join(sources)}.",
+            hint="Uninstall all but one of them.",
+        )
+    try:
+        loaded = found[0].load()
+    except Exception as error:  # the package can raise anything
+        raise DefinitionError(
+            f"The adapter of the kind {kind!r} cannot be loaded from {sources[0]}.",
+            why=f"{type(error).__name__}: {error}",
+            hint="Correct or reinstall the package.",
+        ) from error
+    if not isinstance(loaded, type) or not issubclass(loaded, AdapterDefinition):
+        raise DefinitionError(
+            f"The adapter of the kind {kind!r} from {sources[0]} is not an AdapterDefinition.",
+            hint="The entry point must name a class that is derived from postroom.adapters.AdapterDefinition.",
+        )
+    if (default := loaded.model_fields["kind"].default) != kind:
+        raise DefinitionError(
+            f"The adapter of the kind {kind!r} from {sources[0]} has another kind in its definition: {default!r}.",
+            hint=f"Write kind: Literal[{kind!r}] = {kind!r} in the class, or rename the entry point.",
+        )
+    return loaded
+
+
+def find_registration_problem(adapter_type: type[AdapterDefinition], kind: str) -> str | None:
+    """Return why a host could not load an adapter of this type, or None if it can."""
+    try:
+        registered = find_adapter_type(kind)
+    except DefinitionError as error:
+        return " ".join(filter(None, (error.what, error.why, error.hint)))
+    if registered is adapter_type:
+        return None
+    return f"{adapter_type.__qualname__} has the kind {kind!r}, which is that of {registered.__qualname__}; rename it."
 
 
 def get_adapter_type(kind: str) -> type[AdapterDefinition]:
-    """Return the type for a kind of adapter, or AdapterDefinition if the kind is not known."""
-    return ADAPTERS.get(kind, AdapterDefinition)
+    """Return the type for a kind of adapter, or AdapterDefinition if no usable one is installed here."""
+    try:
+        return find_adapter_type(kind)
+    except DefinitionError:
+        return AdapterDefinition
 
 
-def build(definition: PortAdapter, home: Path) -> SendAdapter:
+def _read_adapter(source: object) -> AdapterDefinition:
+    if isinstance(source, AdapterDefinition):
+        return source
+    if not isinstance(source, Mapping) or not isinstance(kind := source.get("kind"), str):
+        raise ValueError("an adapter is an object with a kind")
+    try:
+        return find_adapter_type(kind)(**source)
+    except DefinitionError as error:
+        raise ValueError(f"{error.what} {error.why}".rstrip()) from None
+
+
+#: An adapter as a field of stored definitions. ``kind`` selects its type.
+StoredAdapter = Annotated[SerializeAsAny[AdapterDefinition], PlainValidator(_read_adapter)]
+
+_STORED: TypeAdapter[AdapterDefinition] = TypeAdapter(StoredAdapter)
+
+
+def load_adapter(stored: Mapping[str, Any]) -> AdapterDefinition:
+    """Parse a stored adapter."""
+    return read_stored(f"adapter of the kind {stored.get('kind')!r}", _STORED, stored)
+
+
+def load_receive_adapter(stored: Mapping[str, Any]) -> AdapterDefinition:
+    """Parse the stored adapter of a receive location."""
+    adapter = load_adapter(stored)
+    if not adapter.can_receive:
+        raise DefinitionError(f"The adapter {adapter.kind!r} cannot receive.")
+    return adapter
+
+
+def load_port_adapter(stored: Mapping[str, Any]) -> AdapterDefinition:
+    """Parse the stored adapter of a send port."""
+    adapter = load_adapter(stored)
+    if not adapter.can_send:
+        raise DefinitionError(f"The adapter {adapter.kind!r} cannot send.")
+    return adapter
+
+
+def get_watched_folder(adapter: AdapterDefinition) -> File | None:
+    """Return the folder that a receive location with this adapter claims files in, or None if it claims no files."""
+    if isinstance(adapter, SparkReader):
+        return adapter.watched if adapter.reads_files else None
+    return adapter if isinstance(adapter, File) else None
+
+
+def build(definition: AdapterDefinition, home: Path) -> SendAdapter:
     """Return a send adapter that is not open yet. Relative paths are resolved against ``home``."""
     return definition.make_sender(home)

@@ -14,6 +14,7 @@ class Null(AdapterDefinition):
     """Discards every message: ``adapters.Null()``."""
 
     transport_type: ClassVar[str] = "NULL"
+    can_send: ClassVar[bool] = True
 
     kind: Literal["null"] = "null"
 

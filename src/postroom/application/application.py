@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.adapters import PortAdapter
+from postroom.adapters import AdapterDefinition
 from postroom.adapters.dynamic.definition import Dynamic
 from postroom.application.backup_transport import BackupTransport
 from postroom.application.circuit_breaker import CircuitBreaker
@@ -59,9 +59,10 @@ class Application(Declarations):
 
         ``properties`` are its application properties: a value, or a list of values, for each property. A message with
         message predicates goes only to hosts that have these values. A ``trusted`` host may publish on behalf of other
-        originators. An ``isolated`` host only receives by HTTP: it has no send ports, and its login needs no access to
-        receivers. ``throttling`` limits how much may wait in the MessageBox before its receive locations slow down.
-        Arguments that are left out may be set by another application that declares the host.
+        originators. An ``isolated`` host only receives, by HTTP or with adapters that it polls: it has no send ports,
+        and its login needs no access to receivers. ``throttling`` limits how much may wait in the MessageBox before its
+        receive locations slow down. Arguments that are left out may be set by another application that declares the
+        host.
         """
         self.hosts.append(
             DeclaredHost(
@@ -136,7 +137,7 @@ class Application(Declarations):
     def send_port(
         self,
         name: str,
-        adapter: PortAdapter,
+        adapter: AdapterDefinition,
         *,
         filter: Filter | str | None = None,
         retry: Retry = Retry(),  # noqa: B008 - frozen

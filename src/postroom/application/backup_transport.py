@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from postroom.adapters import PortAdapter
-from postroom.adapters.kinds import StoredPortAdapter
+from postroom.adapters import AdapterDefinition
+from postroom.adapters.kinds import StoredAdapter
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
 from postroom.errors import DefinitionError
@@ -20,13 +20,13 @@ class BackupTransport(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    adapter: StoredPortAdapter
+    adapter: StoredAdapter
     retry: Retry = Retry()
     service_window: Schedule | None = None
 
     def __init__(
         self,
-        adapter: PortAdapter,
+        adapter: AdapterDefinition,
         *,
         retry: Retry = Retry(),  # noqa: B008 - frozen
         service_window: Schedule | None = None,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from postroom.adapters import PortAdapter, ReceiveAdapter
+from postroom.adapters import AdapterDefinition
 from postroom.application.backup_transport import BackupTransport
 from postroom.application.circuit_breaker import CircuitBreaker
 from postroom.application.definition import DEFAULT_HOST, Authentication, SendPortState
@@ -43,7 +43,7 @@ class DeclaredProperty:
 @dataclass(frozen=True, kw_only=True)
 class DeclaredLocation:
     name: str
-    adapter: ReceiveAdapter
+    adapter: AdapterDefinition
     pipeline: ReceivePipeline | None
     host: str
     enabled: bool
@@ -55,7 +55,7 @@ class DeclaredLocation:
 @dataclass(frozen=True, kw_only=True)
 class DeclaredSendPort:
     name: str
-    adapter: PortAdapter
+    adapter: AdapterDefinition
     filter: Filter | str | None
     retry: Retry
     priority: int
@@ -105,7 +105,7 @@ class ReceivePort:
     def location(
         self,
         name: str,
-        adapter: ReceiveAdapter,
+        adapter: AdapterDefinition,
         *,
         pipeline: ReceivePipeline | None = None,
         host: str = DEFAULT_HOST,

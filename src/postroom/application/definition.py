@@ -18,7 +18,8 @@ from pydantic import (
     model_validator,
 )
 
-from postroom.adapters.kinds import StoredPortAdapter, StoredReceiveAdapter
+from postroom.adapters.file.definition import File
+from postroom.adapters.kinds import StoredAdapter, get_watched_folder
 from postroom.application.backup_transport import BackupTransport
 from postroom.application.circuit_breaker import CircuitBreaker
 from postroom.application.retry import Retry
@@ -93,13 +94,18 @@ class HostDefinition(_Positioned):
 
 class ReceiveLocationDefinition(_Positioned):
     name: str
-    adapter: StoredReceiveAdapter
+    adapter: StoredAdapter
     pipeline: StoredPipeline
     host: str
     enabled: bool = True
     schedule: Schedule | None = None
     """None keeps the schedule that the operator has set."""
     renamed_from: str | None = None
+
+    @property
+    def watched_folder(self) -> File | None:
+        """The folder that files are claimed in, or None if the location claims no files."""
+        return get_watched_folder(self.adapter)
 
 
 class ReceivePortDefinition(_Positioned):
@@ -117,7 +123,7 @@ class ReceivePortDefinition(_Positioned):
 
 class SendPortDefinition(_Positioned):
     name: str
-    adapter: StoredPortAdapter
+    adapter: StoredAdapter
     filter: InstanceOf[Filter] | None = None
     retry: Retry = Retry()
     priority: int = 5

@@ -29,6 +29,7 @@ from postroom.hosts.messaging.open_send_ports import BuildAdapter, OpenSendPorts
 from postroom.hosts.messaging.requests import RequestReceiver
 from postroom.hosts.messaging.responses import ResponseDelivery
 from postroom.hosts.metrics import collect_host_metrics
+from postroom.hosts.receiving.polled_locations import PolledLocations
 from postroom.hosts.registration import LOCK_SOCKET, Registration
 from postroom.hosts.session_watchdog import SessionWatchdog
 from postroom.messagebox.configuration import (
@@ -137,6 +138,7 @@ class HostInstance:
         self._jobs: JobLoop | None = None
         self._watchdog: SessionWatchdog | None = None
         self._http: HttpLocations | None = None
+        self._polled: PolledLocations | None = None
         self._callers: Callers | None = None
         self._load: LoadMetrics | None = None
 
@@ -217,12 +219,18 @@ class HostInstance:
             receiver=RequestReceiver(host=host, host_instance=host_instance, callers=callers, own_host=own_host),
         )
 
+        polled = self._polled = PolledLocations(
+            connect=open_connection, home=self._home, clock=self._clock or system_clock
+        )
+
         def apply_configuration(connection: Connection) -> bool:
             for dequeuing in [read_dequeuing(connection, service_class) for service_class in classes]:
                 self._change_dequeuing(registration, dequeuing, build_subservice)
             stopped = is_host_stopped(connection, host.host_id)
             registration.set_stopped(connection, stopped)
-            return http.serve([] if stopped else read_receive_locations(connection, host_id=host.host_id))
+            locations = [] if stopped else read_receive_locations(connection, host_id=host.host_id)
+            is_listening = http.serve([one for one in locations if one.adapter_type.receives_on_spark])
+            return polled.serve([one for one in locations if not one.adapter_type.receives_on_spark]) and is_listening
 
         self._configuration = ConfigurationWatch(open_connection, host_instance, apply_configuration)
         registration.on_configuration_change = self._configuration.loop.wake
@@ -245,6 +253,9 @@ class HostInstance:
         if self._http is not None:
             self._http.close(max(1.0, deadline - time.monotonic()))
             self._http = None
+        if self._polled is not None:
+            self._polled.close(max(1.0, deadline - time.monotonic()))
+            self._polled = None
         if self._load is not None:
             self._load.close()
         if self._callers is not None:
@@ -303,17 +314,23 @@ class HostInstance:
 
     def find_problems(self) -> list[str]:
         """Return the reasons why the instance cannot do its work at the moment."""
-        registration, http = self._registration, self._http
-        if registration is None or http is None:
+        registration, http, polled = self._registration, self._http, self._polled
+        if registration is None or http is None or polled is None:
             return ["The host instance is not running."]
         lost = [] if registration.has_lock else ["The host instance has lost its lock in the MessageBox."]
-        return lost + http.problems
+        return lost + http.problems + polled.problems
 
     @property
     def http(self) -> HttpLocations:
         """The HTTP receive locations. Available while the instance runs."""
         assert self._http is not None
         return self._http
+
+    @property
+    def polled(self) -> PolledLocations:
+        """The receive locations that the host polls. Available while the instance runs."""
+        assert self._polled is not None
+        return self._polled
 
     @property
     def callers(self) -> Callers:

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, TypeVar
 
 from psycopg.types.json import Jsonb
 
-from postroom.adapters import AdapterDefinition, HttpReceive, PortAdapter, ReceiveAdapter
-from postroom.adapters.kinds import get_adapter_type, load_port_adapter, load_receive_adapter
+from postroom.adapters import AdapterDefinition, File, HttpReceive
+from postroom.adapters.kinds import get_adapter_type, get_watched_folder, load_port_adapter, load_receive_adapter
 from postroom.application import CircuitBreaker, Schedule, Throttling
 from postroom.errors import DefinitionError, NotAllowed, NotFound, nearest
 from postroom.filters.authorisation import ApplicationProperties
@@ -148,8 +148,18 @@ class ReceiveLocation(_Endpoint):
     schedule: Schedule | None = None
 
     @cached_property
-    def adapter(self) -> ReceiveAdapter:
+    def adapter(self) -> AdapterDefinition:
         return self._parse(load_receive_adapter, self.adapter_json)
+
+    @property
+    def watched_folder(self) -> File | None:
+        """The folder that files are claimed in, or None if the location claims no files."""
+        return get_watched_folder(self.adapter)
+
+    @property
+    def is_received_on_spark(self) -> bool:
+        """True if a pipeline process publishes what the location receives. Otherwise a host does."""
+        return self.adapter_type.receives_on_spark and not self.is_two_way
 
     @cached_property
     def pipeline(self) -> ReceivePipeline:
@@ -185,7 +195,7 @@ class Transport(_Endpoint):
     """When the transport sends. None: at any time."""
 
     @cached_property
-    def adapter(self) -> PortAdapter:
+    def adapter(self) -> AdapterDefinition:
         return self._parse(load_port_adapter, self.adapter_json)
 
 
@@ -249,12 +259,6 @@ def read_hosts(connection: Connection) -> list[Host]:
         )
         for host_id, name, role, default, trusted, isolated, stopped, messages, multiplier, longest in rows
     ]
-
-
-def read_removed_name(connection: Connection, service_id: uuid.UUID | None) -> str | None:
-    """Return the name of a removed send port or receive location. Return None if there was none with this id."""
-    row = connection.execute("SELECT name FROM removed_services WHERE id = %s", (service_id,)).fetchone()
-    return None if row is None else str(row[0])
 
 
 def read_application_properties(connection: Connection) -> dict[int, ApplicationProperties]:

@@ -21,6 +21,7 @@ def find_missing_secrets(
             adapters = [transport.adapter_json for transport in port.transports]
             uses.append((f"send port {port.name}", [*adapters, port.pipeline_json]))
     for location in read_receive_locations(connection, host_id=host_id):
-        adapter = location.adapter_json if in_spark is not False or not location.adapter_type.reads_rows else None
+        is_selected = in_spark is None or location.adapter_type.reads_rows == in_spark
+        adapter = location.adapter_json if is_selected else None
         uses.append((f"receive location {location.name}", [adapter, location.pipeline_json]))
     return [f"{name}: {error.what}" for name, definition in uses for error in find_unavailable(definition)]

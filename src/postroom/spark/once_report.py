@@ -11,9 +11,8 @@ from dataclasses import replace
 from postroom.clock import Clock, system_clock
 from postroom.errors import PostroomError
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport
+from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, Rate
 from postroom.spark.bulk.progress import BulkProgress
-from postroom.spark.receive.running_location import Rate
 
 
 class OnceReport:

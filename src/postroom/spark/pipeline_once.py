@@ -120,7 +120,7 @@ class PipelineOnce:
     def _receive_all(self, location: ReceiveLocation, stopping: threading.Event, watcher: OnceWatcher | None) -> None:
         with self._login.connect("claims") as connection:
             intake = make_intake(connection, location, self._home, system_clock)
-            watched = location.adapter.watched_folder
+            watched = location.watched_folder
             settle = timedelta(seconds=watched.settle if watched else 0.0)
             report = OnceReport(connection, location.location_id)
             meter = BulkMeter(location.name, location.location_id)

@@ -18,6 +18,7 @@ from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import PortState, read_receive_locations
 from postroom.messagebox.connection import connect
+from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.subscriptions import SubscriptionState
 from postroom.operations.hosts import list_host_instances, list_hosts
@@ -35,7 +36,6 @@ from postroom.operations.messages import (
 from postroom.operations.ports import receive_locations as locations
 from postroom.operations.ports import send_ports as ports
 from postroom.operations.subscriptions import find_subscription, list_subscriptions, read_subscription_filters
-from postroom.spark.intake.location_lock import LocationLock
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region, Total
 from tests.support.inbox_location import add_inbox_location

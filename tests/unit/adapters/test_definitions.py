@@ -39,7 +39,7 @@ def test_the_last_part_of_a_path_with_a_macro_is_the_file_name(path: str | Path,
     assert definition.problems() == []
     assert (definition.folder(HOME), definition.name) == (Path(folder), name)
     stored = definition.model_dump(mode="json")
-    assert kinds.load_port_adapter(stored) == definition
+    assert kinds.load_adapter(stored) == definition
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_receive_location_has_a_folder_and_a_pattern(adapter: adapters.Adapter
     [problem] = adapter.receive_problems()
     assert said in problem
     app = Application("orders")
-    app.receive_port("Orders").location("in", adapter)  # type: ignore[arg-type]
+    app.receive_port("Orders").location("in", adapter)
     with pytest.raises(DefinitionRefused, match=re.escape(said)):
         app.definition()
 
@@ -182,13 +182,13 @@ def test_a_stored_definition_has_its_kind() -> None:
     stored = [adapters.File("in"), adapters.Http("https://example.com"), adapters.Null()]
     assert [definition.model_dump(mode="json")["kind"] for definition in stored] == ["file", "http", "null"]
     for definition in stored:
-        assert kinds.load_port_adapter(definition.model_dump(mode="json")) == definition
+        assert kinds.load_adapter(definition.model_dump(mode="json")) == definition
 
 
 @pytest.mark.parametrize("stored", [{"kind": "pigeon"}, {"kind": "file"}, {"kind": "null", "speed": 5}, {}])
 def test_an_invalid_stored_adapter_is_rejected(stored: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError):
-        kinds.load_port_adapter(stored)
+        kinds.load_adapter(stored)
 
 
 def test_an_http_receive_adapter_has_an_address() -> None:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from postroom import adapters
+from postroom.conformance.send_adapters import ChunkedBody, Destination, SendAdapterConformance, attempt
 from postroom.errors import Unavailable
 from postroom.message import Message, Part
-from tests.support.send_adapter_conformance import ChunkedBody, Destination, SendAdapterConformance, attempt
 
 
 @dataclass
 class Nowhere:
-    definition: adapters.PortAdapter = field(default_factory=adapters.Null)
+    definition: adapters.AdapterDefinition = field(default_factory=adapters.Null)
 
     def read_received(self) -> list[bytes]:
         return []

@@ -21,6 +21,7 @@ class Dynamic(AdapterDefinition):
     """
 
     transport_type: ClassVar[str] = "DYNAMIC"
+    can_send: ClassVar[bool] = True
     is_dynamic: ClassVar[bool] = True
 
     kind: Literal["dynamic"] = "dynamic"

@@ -37,6 +37,9 @@ class File(AdapterDefinition):
     """
 
     transport_type: ClassVar[str] = "FILE"
+    can_receive: ClassVar[bool] = True
+    can_send: ClassVar[bool] = True
+    receives_on_spark: ClassVar[bool] = True
     max_batch: ClassVar[int] = 20
 
     kind: Literal["file"] = "file"
@@ -120,11 +123,6 @@ class File(AdapterDefinition):
 
     def archive_folder(self, home: Path) -> Path | None:
         return None if self.archive is None else (home / self.archive).absolute()
-
-    @property
-    def watched_folder(self) -> File:
-        """The folder that a receive location claims files in."""
-        return self
 
     @property
     def is_ordered(self) -> bool:

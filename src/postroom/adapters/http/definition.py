@@ -55,6 +55,7 @@ class Http(AdapterDefinition):
     """
 
     transport_type: ClassVar[str] = "HTTP"
+    can_send: ClassVar[bool] = True
     can_be_two_way: ClassVar[bool] = True
 
     kind: Literal["http"] = "http"

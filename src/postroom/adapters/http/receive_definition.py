@@ -46,10 +46,10 @@ class HttpReceive(AdapterDefinition):
     """
 
     transport_type: ClassVar[str] = "HTTP"
+    can_receive: ClassVar[bool] = True
+    receives_on_spark: ClassVar[bool] = True
     can_be_two_way: ClassVar[bool] = True
     intake_unit: ClassVar[str] = "interchange"
-    #: It claims no files.
-    watched_folder: ClassVar[None] = None
 
     kind: Literal["http_receive"] = "http_receive"
     path: str

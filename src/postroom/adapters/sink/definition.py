@@ -52,6 +52,7 @@ class SinkDefinition(AdapterDefinition):
     """The settings of all sinks: columns, and the size and frequency of batches."""
 
     transport_type: ClassVar[str] = "SPARK"
+    can_send: ClassVar[bool] = True
     is_sink: ClassVar[bool] = True
 
     columns: tuple[SinkColumn, ...]

@@ -67,6 +67,8 @@ class SparkReader(AdapterDefinition):
     """
 
     transport_type: ClassVar[str] = "SPARK-READER"
+    can_receive: ClassVar[bool] = True
+    receives_on_spark: ClassVar[bool] = True
     reads_rows: ClassVar[bool] = True
 
     kind: Literal["spark_reader"] = "spark_reader"
@@ -123,11 +125,6 @@ class SparkReader(AdapterDefinition):
     @property
     def is_row_stream(self) -> bool:
         return not self.reads_files
-
-    @property
-    def watched_folder(self) -> File | None:
-        """The folder that a receive location claims files in, or None if it reads a stream."""
-        return self.watched if self.reads_files else None
 
     @property
     def watched(self) -> File:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from types import UnionType
-from typing import get_args
+from typing import Literal, get_args
 
 from postroom.adapters import AdapterDefinition
+from postroom.adapters.kinds import find_registration_problem
 from postroom.application.definition import SendPortState
 from postroom.errors import DefinitionError
 from postroom.filters.expression import MAX_GROUPS, Filter
@@ -42,12 +42,14 @@ def host_name_problems(name: object) -> Iterator[str]:
         yield f"{name!r} is not the name of a host: a letter, then up to 30 letters, digits and underscores."
 
 
-def adapter_problems(adapter: object, allowed: UnionType, verb: str) -> Iterator[str]:
-    """Yield the problems of an adapter. ``allowed`` are the adapters that can ``verb`` (receive or send)."""
+def adapter_problems(adapter: object, verb: Literal["receive", "send"]) -> Iterator[str]:
+    """Yield the problems of an adapter of a receive location, or of a send port."""
     if not isinstance(adapter, AdapterDefinition):
         yield f"{adapter!r} is not an adapter, such as adapters.File(...)."
         return
-    if not isinstance(adapter, allowed):
+    if (problem := find_registration_problem(type(adapter), adapter.kind)) is not None:
+        yield problem
+    if not (adapter.can_receive if verb == "receive" else adapter.can_send):
         yield f"the adapter {adapter.kind!r} cannot {verb}."
     texts = [*adapter.problems(), *(adapter.receive_problems() if verb == "receive" else ())]
     yield from (f"adapter: {text}" for text in texts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, get_args
 
-from postroom.adapters import PortAdapter, ReceiveAdapter
 from postroom.application.checks.bulk import bulk_map_problems, bulk_problems
 from postroom.application.checks.fields import (
     adapter_problems,
@@ -162,7 +161,7 @@ def _renaming_problems(what: str, declared: Iterable[DeclaredLocation | Declared
 
 
 def _location_problems(location: DeclaredLocation, hosts: Collection[str]) -> Iterator[str]:
-    yield from adapter_problems(location.adapter, ReceiveAdapter, "receive")
+    yield from adapter_problems(location.adapter, "receive")
     if location.pipeline is not None:
         if isinstance(location.pipeline, ReceivePipeline):
             texts = location.pipeline.problems()
@@ -179,7 +178,7 @@ def _location_problems(location: DeclaredLocation, hosts: Collection[str]) -> It
 
 
 def _send_port_problems(port: DeclaredSendPort, hosts: Collection[str], known: list[Property]) -> Iterator[str]:
-    yield from adapter_problems(port.adapter, PortAdapter, "send")
+    yield from adapter_problems(port.adapter, "send")
     yield from filter_problems(port.filter, known)
     yield from transport_problems(port)
     if type(port.priority) is not int or not 1 <= port.priority <= 10:

@@ -84,7 +84,7 @@ def _http_port_problems(new: ApplicationDefinition, others: Sequence[Application
 
 def _list_watched_folders(application: ApplicationDefinition) -> Iterator[tuple[ReceiveLocationDefinition, File]]:
     for location in _list_locations(application):
-        if (folder := location.adapter.watched_folder) is not None:
+        if (folder := location.watched_folder) is not None:
             yield location, folder
 
 

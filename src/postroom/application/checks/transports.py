@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from postroom.adapters import AdapterDefinition, PortAdapter
+from postroom.adapters import AdapterDefinition
 from postroom.application.backup_transport import BackupTransport
 from postroom.application.checks.fields import adapter_problems
 from postroom.application.circuit_breaker import CircuitBreaker
@@ -74,7 +74,7 @@ def _expiration_problems(given: object) -> Iterator[str]:
 def _backup_problems(backup: BackupTransport) -> Iterator[str]:
     if backup.adapter.is_sink or backup.adapter.is_dynamic:
         yield f"the adapter {backup.adapter.kind!r} cannot be that of a backup transport, but File, Http and Null can."
-    yield from adapter_problems(backup.adapter, PortAdapter, "send")
+    yield from adapter_problems(backup.adapter, "send")
     yield from _retry_problems(backup.retry)
     yield from schedule_problems("service_window", backup.service_window)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +24,7 @@ from postroom.hosts.messaging.sent_messages import retry_while_unavailable
 from postroom.hosts.messaging.solicits import Solicits
 from postroom.hosts.messaging.transports import check_expiration, wait_for_service_window
 from postroom.message import Message
-from postroom.messagebox.configuration import Host, SendPort, read_removed_name
+from postroom.messagebox.configuration import Host, SendPort
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, OwnHost, Postponement, Suspension
 from postroom.messagebox.storage.copy_rows import DELIVERIES, QueueTask
@@ -221,7 +222,7 @@ class EndpointManager:
 def _suspend_for_removed_port(claimed: ClaimedMessage, connections: ThreadConnections) -> Suspension:
     name = None
     with suppress(PostroomError):
-        name = read_removed_name(connections.get_writing(), claimed.service_id)
+        name = _read_removed_name(connections.get_writing(), claimed.service_id)
     port = repr(name) if name is not None else f"with the id {claimed.service_id}"
     return Suspension(
         code="PORT_GONE",
@@ -261,3 +262,9 @@ def _send_prepared(prepared: Mapping[int, _PreparedSend]) -> dict[int, Exception
             except Exception as error:
                 errors[seq] = error
     return errors
+
+
+def _read_removed_name(connection: Connection, service_id: uuid.UUID | None) -> str | None:
+    """Return the name of a removed send port or receive location. Return None if there was none with this id."""
+    row = connection.execute("SELECT name FROM removed_services WHERE id = %s", (service_id,)).fetchone()
+    return None if row is None else str(row[0])

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from postroom.adapters import PortAdapter, SendAdapter, build
+from postroom.adapters import AdapterDefinition, SendAdapter, build
 from postroom.hosts.messaging.transports import count_remaining_retries, get_transport_index
 from postroom.message import Message
 from postroom.messagebox.configuration import SendPort, Transport, read_send_ports
@@ -22,7 +22,7 @@ from postroom.messagebox.queues import ClaimedMessage
 from postroom.system_properties import BTS
 
 #: Builds the adapter of a port from its configuration. The adapter is not open yet.
-BuildAdapter = Callable[[PortAdapter, Path], SendAdapter]
+BuildAdapter = Callable[[AdapterDefinition, Path], SendAdapter]
 
 
 class SharedAdapter:

@@ -49,7 +49,7 @@ CREATE TABLE management.hosts (
     is_default                 boolean NOT NULL DEFAULT false,
     created_at                 timestamptz NOT NULL DEFAULT now(),
     trusted                    boolean NOT NULL DEFAULT false,      -- may publish on behalf of an originator; changed by set_trust
-    isolated                   boolean NOT NULL DEFAULT false,      -- only receives by HTTP
+    isolated                   boolean NOT NULL DEFAULT false,      -- only receives, and not on Spark
     stopped                    boolean NOT NULL DEFAULT false,      -- its instances neither receive nor send; messages wait in its queue
     -- Throttling (THR-04, THR-05): the queue length above which the host delays its publishes, and the longest delay.
     throttle_messages          integer NOT NULL DEFAULT 50000 CHECK (throttle_messages >= 0),                 -- 0: never

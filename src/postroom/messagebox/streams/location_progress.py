@@ -11,6 +11,8 @@ import os
 import socket
 import time
 import uuid
+from collections import deque
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import Enum
@@ -20,6 +22,7 @@ from postroom.messagebox.queues import to_storable_text
 from postroom.messagebox.statements import statement
 
 _MIN_INTERVAL = 1.0
+_RATE_SECONDS = 10.0
 
 
 class LocationState(Enum):
@@ -88,3 +91,23 @@ class LocationReport:
             "DELETE FROM management.running_locations WHERE location_id = %s AND server = %s AND pid = %s",
             (location_id, socket.gethostname(), os.getpid()),
         )
+
+
+class Rate:
+    """Messages per second over the last ten seconds. Several threads use it: a deque is thread-safe."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._started = monotonic()
+        self._counts: deque[tuple[float, int]] = deque()
+
+    def add(self, count: int) -> None:
+        self._counts.append((self._monotonic(), count))
+
+    def per_second(self) -> float:
+        """Return the rate over the window, or since the start if that is shorter. Rounded."""
+        now = self._monotonic()
+        while self._counts and self._counts[0][0] < now - _RATE_SECONDS:
+            self._counts.popleft()
+        elapsed = max(1.0, min(_RATE_SECONDS, now - self._started))
+        return round(sum(count for _, count in tuple(self._counts)) / elapsed, 1)

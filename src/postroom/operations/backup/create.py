@@ -170,7 +170,7 @@ def _collect_claimed(connection: Connection, files: FileCollection) -> int:
 
 def _collect_archives(connection: Connection, files: FileCollection, home: Path, report: Report) -> None:
     for location in read_receive_locations(connection):
-        watched = location.adapter.watched_folder
+        watched = location.watched_folder
         archive = None if watched is None else watched.archive_folder(home)
         if archive is not None and archive.exists():
             report(f"Copying the archive of {location.name}")

@@ -99,7 +99,7 @@ def _find_authentication_problems(definition: ApplicationDefinition, deployed: D
 
 
 def _find_isolation_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
-    """Yield the send ports, and the locations that do not receive by HTTP, on isolated hosts (HST-02). If this
+    """Yield the send ports, and the locations that claim files or read rows, on isolated hosts (HST-02). If this
     application makes a host isolated, those of other applications count too."""
     isolated = {
         name.lower()
@@ -115,13 +115,16 @@ def _find_isolation_problems(definition: ApplicationDefinition, deployed: Deploy
                 ("location", location.name, location.host, location.position)
                 for port in application.receive_ports
                 for location in port.locations
-                if not isinstance(location.adapter, HttpReceive)
+                if location.adapter.receives_on_spark and not isinstance(location.adapter, HttpReceive)
             ),
         ]
         for what, name, host, position in endpoints:
             if host.lower() not in isolated:
                 continue
-            text = f"{what} {name!r}: the host {host!r} is isolated, and only receives by HTTP. Give it another host."
+            text = (
+                f"{what} {name!r}: the host {host!r} is isolated. It only receives, by HTTP or with adapters that it"
+                " polls. Give it another host."
+            )
             if application is definition:
                 yield position.problem(text)
             elif host.lower() in own:

@@ -178,7 +178,7 @@ def explain_file(
 def describe_ignored_file(connection: Connection, path: Path, location: str | None = None) -> str:
     """Return why a receive location would ignore a file of this name, or an empty text if it would receive it."""
     found = find_location(connection, location)
-    watched = found.adapter.watched_folder
+    watched = found.watched_folder
     if watched is None or watched.matches(path.name):
         return ""
     return f"{found.name} would ignore {path.name}: it receives {watched.pattern}."

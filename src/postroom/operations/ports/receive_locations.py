@@ -25,9 +25,9 @@ from postroom.messagebox.configuration import (
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.running_processes import ProcessKind, list_running_processes
 from postroom.messagebox.statements import statement
+from postroom.messagebox.streams.location_lock import LOCATION_LOCK, lock_number
 from postroom.messagebox.streams.location_progress import LocationState
 from postroom.operations.audit import record_action
-from postroom.spark.intake.location_lock import LOCATION_LOCK, lock_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ def create_watched_folders(connection: Connection, home: Path) -> list[str]:
     problems = []
     for location in read_receive_locations(connection):
         try:
-            watched = location.adapter.watched_folder
+            watched = location.watched_folder
         except DefinitionError as error:
             problems.append(f"{error.what} {error.why}")
             continue

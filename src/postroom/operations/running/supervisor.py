@@ -262,7 +262,9 @@ class Supervisor:
     def _read_children(self) -> list[_Child]:
         with connect(self.url, application_name="postroom up") as connection:
             known = read_hosts(connection)
-            on_spark = {location.host_id for location in read_receive_locations(connection) if not location.is_two_way}
+            on_spark = {
+                location.host_id for location in read_receive_locations(connection) if location.is_received_on_spark
+            }
             on_spark |= {port.host_id for port in read_send_ports(connection) if port.adapter_type.is_sink}
         children = [self._build_child("host", host.name) for host in known]
         return children + [self._build_child("pipeline", host.name) for host in known if host.host_id in on_spark]

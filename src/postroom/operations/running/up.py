@@ -49,7 +49,8 @@ def deploy_and_supervise(
 def _find_pipelines(definition: ApplicationDefinition) -> dict[str, bool]:
     """Return the hosts that need Spark, each with whether one of its locations reads bulk files."""
     hosts = {port.host: False for port in definition.send_ports if port.adapter.is_sink}
-    for location in (location for port in definition.receive_ports if not port.two_way for location in port.locations):
+    locations = (location for port in definition.receive_ports if not port.two_way for location in port.locations)
+    for location in (location for location in locations if location.adapter.receives_on_spark):
         hosts[location.host] = hosts.get(location.host, False) or (location.enabled and location.adapter.reads_rows)
     return hosts
 

@@ -36,10 +36,10 @@ from postroom.files.safe_files import remove_leftovers
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.file_pause import lock_files
+from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.claimed_files import KEPT_FOLDER, finish_files
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState, SettledFile, UnfinishedClaim
-from postroom.spark.intake.location_lock import LocationLock
 from postroom.spark.intake.watched_folder import (
     ClaimFolders,
     FileStatus,
@@ -92,7 +92,7 @@ class FileClaimer:
     ) -> None:
         self._connection = connection
         self._location_id = location.location_id
-        definition = location.adapter.watched_folder
+        definition = location.watched_folder
         assert definition is not None, "only locations over folders claim files"
         self._definition = definition
         self.folder = self._definition.folder(home)

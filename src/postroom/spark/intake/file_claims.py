@@ -17,7 +17,7 @@ from psycopg.types.json import Jsonb
 
 from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.statements import statement
-from postroom.spark.intake.location_lock import ORDER_LOCK, lock_number
+from postroom.messagebox.streams.location_lock import ORDER_LOCK, lock_number
 
 
 class FileClaimState(IntEnum):

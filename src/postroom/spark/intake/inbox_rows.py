@@ -13,8 +13,8 @@ from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.inbox import InboxRow, StoredInterchange
+from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.spark.intake.file_claimer import Scan
-from postroom.spark.intake.location_lock import LocationLock
 
 #: Maximum number of rows of the inbox in one transaction.
 _BATCH_SIZE = 5_000

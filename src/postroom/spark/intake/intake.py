@@ -12,10 +12,10 @@ from postroom.errors import DefinitionError
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import Host, ReceiveLocation, is_host_stopped, read_receive_locations
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claimer import FileClaimer, Scan
 from postroom.spark.intake.inbox_rows import InboxNumbering
-from postroom.spark.intake.location_lock import LocationLock
 
 
 class Intake(Protocol):
@@ -55,7 +55,7 @@ def make_intake(connection: Connection, location: ReceiveLocation, home: Path, c
     """Return the intake for the adapter of a location."""
     if location.adapter.is_row_stream:
         return PassiveIntake(connection, location)
-    if location.adapter.watched_folder:
+    if location.watched_folder:
         return FileClaimer(connection, location, home, clock)
     return InboxNumbering(connection, location)
 
@@ -78,12 +78,12 @@ def select_location_to_serve(
     """Return the location as it has to be served now, or None if there is nothing to do for it.
 
     Accepted requests and claimed files are published even if the location was disabled since or is outside its
-    schedule. Then ``enabled`` of the returned location is True if it may claim new files. The host itself publishes
-    what a two-way location receives."""
-    if location.receives_at(now) and not location.is_two_way:
+    schedule. Then ``enabled`` of the returned location is True if it may claim new files. A host publishes what it
+    receives without Spark."""
+    if location.receives_at(now) and location.is_received_on_spark:
         return location
     try:
-        is_file_location = location.adapter.watched_folder is not None
+        is_file_location = location.watched_folder is not None
     except DefinitionError:
         return None  # an adapter that cannot be loaded is reported when its location is enabled
     if is_file_location:
@@ -105,5 +105,5 @@ def is_drained(connection: Connection, location: ReceiveLocation) -> bool:
     """Return True if the stream has published all numbered rows. A row stream keeps its rows in its source."""
     if location.adapter.is_row_stream:
         return True
-    find_last_number = file_claims.find_last_number if location.adapter.watched_folder else inbox.find_last_number
+    find_last_number = file_claims.find_last_number if location.watched_folder else inbox.find_last_number
     return find_last_number(connection, location.location_id, 0, 1) == 0

@@ -6,8 +6,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable
+from collections import Counter
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -18,7 +17,7 @@ from postroom.clock import Clock, system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, LazyConnection, Login
-from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
+from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState, Rate
 from postroom.messagebox.streams.throttle import Throttle
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
@@ -40,7 +39,6 @@ _STANDBY_SECONDS = 1.0
 _QUERY_BACKOFF, _INTAKE_BACKOFF = Backoff(first=0.5, longest=30.0), Backoff(first=0.5, longest=5.0)
 _DRAIN_SECONDS = 30.0
 _BATCH_SECONDS, _TALLY_SECONDS = 5.0, 20.0
-_RATE_SECONDS = 10.0
 
 
 class RunningLocation:
@@ -279,23 +277,3 @@ class RunningLocation:
             rate=self._rate.per_second(),
             last_batch_at=self._last_batch_at,
         )
-
-
-class Rate:
-    """Messages per second over the last ten seconds. Several threads use it: a deque is thread-safe."""
-
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._started = monotonic()
-        self._counts: deque[tuple[float, int]] = deque()
-
-    def add(self, count: int) -> None:
-        self._counts.append((self._monotonic(), count))
-
-    def per_second(self) -> float:
-        """Return the rate over the window, or since the start if that is shorter. Rounded."""
-        now = self._monotonic()
-        while self._counts and self._counts[0][0] < now - _RATE_SECONDS:
-            self._counts.popleft()
-        elapsed = max(1.0, min(_RATE_SECONDS, now - self._started))
-        return round(sum(count for _, count in tuple(self._counts)) / elapsed, 1)

@@ -54,7 +54,7 @@ def start_stream(
     checkpoints = home / ".postroom" / "checkpoints" / str(location.location_id)
     shutil.rmtree(checkpoints, ignore_errors=True)
     checkpoint = (checkpoints / str(uuid.uuid4())).absolute()
-    of_files = location.adapter.watched_folder is not None
+    of_files = location.watched_folder is not None
     settings = StreamSettings(
         rows=file_claims if of_files else inbox,
         login=login,

@@ -17,17 +17,17 @@ import pytest
 from postroom import adapters
 from postroom.adapters.file.send import FileSender
 from postroom.clock import system_clock
+from postroom.conformance.send_adapters import BatchAdapterConformance, Destination, attempt
 from postroom.errors import DeliveryFailure
 from postroom.message import FileSlice, Message
 from postroom.system_properties import FILE
-from tests.support.send_adapter_conformance import BatchAdapterConformance, Destination, attempt
 from tests.support.waiting import PATIENCE
 
 
 @dataclass
 class Folder:
     path: Path
-    definition: adapters.PortAdapter
+    definition: adapters.AdapterDefinition
 
     def read_received(self) -> list[bytes]:
         return [file.read_bytes() for file in self.path.iterdir()] if self.path.exists() else []

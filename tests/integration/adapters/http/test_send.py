@@ -14,18 +14,18 @@ import trustme
 
 from postroom import adapters, secret
 from postroom.adapters.contract import ReceivedResponse, SolicitAdapter
+from postroom.conformance.send_adapters import ChunkedBody, DeliveringAdapterConformance, Destination, attempt
 from postroom.errors import DeliveryFailure, DeliveryRefused, SecretUnavailable
 from postroom.message import Message, Part
 from postroom.system_properties import HTTP
 from tests.support.http_receiver import Handler, HttpReceiver, http_receiver
-from tests.support.send_adapter_conformance import ChunkedBody, DeliveringAdapterConformance, Destination, attempt
 from tests.support.waiting import PATIENCE, wait_until
 
 
 @dataclass
 class Endpoint:
     receiver: HttpReceiver
-    definition: adapters.PortAdapter
+    definition: adapters.AdapterDefinition
 
     def read_received(self) -> list[bytes]:
         return [request.body for request in self.receiver.accepted]

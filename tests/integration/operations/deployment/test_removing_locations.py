@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from postroom import Application, adapters
-from postroom.adapters import ReceiveAdapter
+from postroom.adapters import AdapterDefinition
 from postroom.errors import DefinitionRefused, MissingReference
 from postroom.message import Context
 from postroom.messagebox import inbox
@@ -25,7 +25,7 @@ from postroom.spark.intake.file_claims import FileClaimState
 from tests.support.deployment import deploy
 from tests.support.waiting import wait_until
 
-ADAPTERS: dict[str, ReceiveAdapter] = {
+ADAPTERS: dict[str, AdapterDefinition] = {
     "file": adapters.File("in"),
     "interchange": adapters.HttpReceive("/orders", port=8080),
 }

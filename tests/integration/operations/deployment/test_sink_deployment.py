@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom import Application, Property, adapters
-from postroom.adapters import PortAdapter, SparkSink
+from postroom.adapters import AdapterDefinition, SparkSink
 from postroom.errors import DefinitionRefused
 from postroom.messagebox.configuration import ServiceClass, read_send_ports
 from postroom.messagebox.connection import Connection
@@ -18,7 +18,7 @@ from tests.support.deployment import HOME, deploy
 Region = Property("Orders.Region", str)
 
 
-def orders(adapter: PortAdapter) -> Application:
+def orders(adapter: AdapterDefinition) -> Application:
     app = Application("orders")
     app.property(Region)
     app.send_port("Lake", adapter, filter=Region == "EU")

@@ -12,10 +12,10 @@ import pytest
 from postroom.errors import Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.streams.location_lock import LOCATION_LOCK
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim
-from postroom.spark.intake.location_lock import LOCATION_LOCK
 from postroom.spark.intake.watched_folder import ClaimFolders
 from tests.integration.spark.intake.conftest import MakeClaimer, MovedClock
 from tests.support.box import Box

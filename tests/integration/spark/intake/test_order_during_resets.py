@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from postroom import pipelines
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
+from postroom.messagebox.streams.location_lock import ORDER_LOCK
 from postroom.spark import worker
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.claimed_files import ClaimedFiles
 from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState
-from postroom.spark.intake.location_lock import ORDER_LOCK
 from postroom.spark.intake.watched_folder import ClaimFolders
 from postroom.spark.receive.task import ReceiveTask
 from postroom.spark.worker import close_worker

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from postroom.adapters.http.exchange import Deadline, RequestBody
+from postroom.conformance.send_adapters import ChunkedBody
 from postroom.message import Part
-from tests.support.send_adapter_conformance import ChunkedBody
 
 
 class FakeClock:

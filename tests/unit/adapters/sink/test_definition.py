@@ -9,7 +9,7 @@ import pytest
 
 from postroom import BTS, Application, Property, adapters, secret
 from postroom.adapters import AnySink, SparkSink, SparkTable
-from postroom.adapters.kinds import load_port_adapter
+from postroom.adapters.kinds import load_adapter
 from postroom.adapters.sink.columns import parse_column_names
 from postroom.errors import DefinitionError, DefinitionRefused, StateError
 from postroom.operations.redaction import redact_adapter
@@ -43,7 +43,7 @@ Total = Property("Orders.Total", Decimal)
 def test_each_sink_has_a_guarantee(sink: AnySink, guarantee: str) -> None:
     assert sink.problems() == []
     assert sink.guarantee == guarantee
-    assert load_port_adapter(sink.model_dump(mode="json")) == sink
+    assert load_adapter(sink.model_dump(mode="json")) == sink
 
 
 def test_columns_are_named_by_the_user_or_by_their_properties() -> None:

@@ -1,0 +1,180 @@
+"""A receive location whose adapter runs in a host: the host polls it, publishes each batch, and has it cleaned up.
+
+Each interchange has a receipt, which is derived from its key at the source. An interchange that comes again, because
+the process ended before it was cleaned up, is only cleaned up.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+from postroom.adapters.contract import Committed, Incoming, ReceiveAdapter
+from postroom.agent.idempotency import interchange_for_key
+from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.routing.table import RoutingTable
+from postroom.clock import Clock, system_clock
+from postroom.errors import MessageBoxUnavailable, PostroomError
+from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
+from postroom.messagebox.connection import Connect, Connection, LazyConnection
+from postroom.messagebox.streams.location_lock import LocationLock
+from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState, Rate
+from postroom.messagebox.streams.throttle import Pace, ThrottleWatch
+from postroom.processes.background_loop import BackgroundLoop
+from postroom.processes.backoff import Backoff
+
+_log = logging.getLogger(__name__)
+
+#: The time between two checks whether another process has released the location, or its schedule has opened.
+_STANDBY_SECONDS = 1.0
+_BACKOFF = Backoff(first=0.5, longest=5.0)
+
+
+class PolledLocation:
+    """Serves one location in a thread, between ``start`` and ``stop``. One process at a time serves a location."""
+
+    def __init__(self, location: ReceiveLocation, *, connect: Connect, home: Path, clock: Clock = system_clock) -> None:
+        self.location = location
+        #: The number of messages since the start, by outcome.
+        self.counts: Counter[str] = Counter()
+        #: Why the last poll failed.
+        self.failure: str | None = None
+        self._clock = clock
+        self.adapter: ReceiveAdapter = location.adapter.make_receiver(home)
+        self._connection = LazyConnection(connect)
+        self._lock: LocationLock | None = None
+        self._routing = RoutingTable()
+        self._throttle = ThrottleWatch(location.host_id)
+        self._report = LocationReport()
+        self._rate = Rate()
+        self._last_batch_at: datetime | None = None
+        self.loop = BackgroundLoop(f"receiving of {location.name}", self.step, backoff=_BACKOFF)
+
+    def close(self) -> None:
+        """Release the location. The loop has ended."""
+        self.adapter.close()
+        if self._lock is not None:
+            with suppress(PostroomError):
+                self._report.delete(self._connection.get(), self.location.location_id)
+                self._lock.release()
+        self._lock = None
+        self._connection.close()
+
+    def step(self) -> float:
+        """Receive one batch. Return the seconds until the next poll."""
+        try:
+            connection = self._connection.get()
+            is_served_here = self._acquire(connection)
+        except Exception:
+            self.close()
+            raise
+        if not is_served_here:
+            return _STANDBY_SECONDS
+        try:
+            delay = self._receive(connection)
+        except MessageBoxUnavailable:
+            self.close()  # another process may serve the location now
+            raise
+        except Exception as error:
+            self.failure = " ".join(str(error).split()) or type(error).__name__
+            self._store_progress(connection, LocationState.FAILING, self.failure)
+            raise
+        self.failure = None
+        return delay
+
+    def _acquire(self, connection: Connection) -> bool:
+        """Return True if this process serves the location now."""
+        if not self.location.receives_at(self._clock()):
+            if self._lock is not None:
+                self.close()
+            return False
+        if self._lock is not None:
+            return self._lock.acquire()
+        lock = LocationLock(connection, self.location.location_id)
+        if not lock.acquire():
+            return False
+        if self.location not in read_receive_locations(connection, host_id=self.location.host_id):
+            # It has changed while this process was frozen, and is about to be replaced.
+            lock.release()
+            return False
+        self._lock = lock
+        self.adapter.open()
+        self._store_progress(connection, LocationState.RECEIVING)
+        _log.info("%s: receiving", self.location.name)
+        return True
+
+    def _receive(self, connection: Connection) -> float:
+        throttle = self._throttle.current(connection, self.location.location_id)
+        if throttle is not None:
+            self._store_progress(connection, LocationState.THROTTLED, throttle.reason)
+            return throttle.delay
+        batch = self.adapter.poll(self.location.adapter.poll_limit)
+        if batch:
+            self._publish_and_clean_up(connection, batch)
+            self._last_batch_at = self._clock()
+        self._store_progress(connection, LocationState.RECEIVING)
+        return 0.0 if batch else self.location.adapter.polling_interval
+
+    def _publish_and_clean_up(self, connection: Connection, batch: Sequence[Incoming]) -> None:
+        committed: list[Committed] = []
+        failure: Exception | None = None
+        try:
+            committed += self._publish(connection, batch)
+        except MessageBoxUnavailable:
+            self.adapter.release(batch)
+            raise
+        except Exception as error:
+            failure = error
+            # One interchange that cannot be read does not stop the others.
+            for incoming in batch if len(batch) > 1 else ():
+                try:
+                    committed += self._publish(connection, [incoming])
+                except MessageBoxUnavailable:
+                    self.adapter.release(batch)
+                    raise
+                except Exception as unreadable:
+                    failure = unreadable
+        keys = {one.incoming.key for one in committed}
+        if left := [incoming for incoming in batch if incoming.key not in keys]:
+            self.adapter.release(left)
+        if committed:
+            self.adapter.clean_up(committed)
+        if left and failure is not None:
+            raise failure
+
+    def _publish(self, connection: Connection, batch: Sequence[Incoming]) -> list[Committed]:
+        """Publish a batch. Return what is in the MessageBox now, or was before."""
+        location = self.location
+        by_unit = {interchange_for_key(location.location_id, incoming.key): incoming for incoming in batch}
+        interchanges = [
+            Interchange(interchange_id=unit, body=incoming.body, context=incoming.context)
+            for unit, incoming in by_unit.items()
+        ]
+        pace = Pace(connection, location.host_id, location.location_id)
+        results = Receiver(connection, self._routing, clock=self._clock).receive(location, interchanges, pace=pace)
+        for result in results:
+            self.counts["published"] += result.published
+            self.counts["suspended"] += result.suspended
+            self._rate.add(result.published)
+        return [
+            Committed(incoming=by_unit[result.interchange_id], suspended=result.suspended > 0)
+            for result in results
+            if not result.unfinished
+        ]
+
+    def _store_progress(self, connection: Connection, state: LocationState, reason: str | None = None) -> None:
+        progress = LocationProgress(
+            location_id=self.location.location_id,
+            state=state,
+            reason=reason,
+            rows=self.counts["published"],
+            suspended=self.counts["suspended"],
+            rate=self._rate.per_second(),
+            last_batch_at=self._last_batch_at,
+        )
+        self._report.store(connection, progress)
