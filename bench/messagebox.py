@@ -21,8 +21,8 @@ from postroom.messagebox.configuration import Host, ReceiveLocation, ServiceClas
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.migrate import create_host, migrate
-from postroom.messagebox.streams.throttle import store_thresholds
 from postroom.messagebox.subscriptions import create_subscription, deploy_property
+from postroom.messagebox.throttling.load import store_thresholds
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
 from postroom.properties import Property
 from postroom.system_properties import SYSTEM_PROPERTIES

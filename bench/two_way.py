@@ -25,7 +25,7 @@ from bench.messagebox import MeasuredBox, measured_box
 from bench.ratios import Result
 from postroom import adapters, pipelines
 from postroom.adapters.null import Null
-from postroom.hosts.instance import raise_file_limit
+from postroom.hosts.run import raise_file_limit
 from postroom.system_properties import BTS
 
 _PATH = "/quotes"

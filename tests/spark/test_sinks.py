@@ -28,7 +28,7 @@ from postroom.messagebox.check import check
 from postroom.messagebox.configuration import find_host
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
-from postroom.messagebox.streams.throttle import store_thresholds
+from postroom.messagebox.throttling.load import store_thresholds
 from postroom.operations.deployment.apply import apply
 from postroom.pipelines import Send, components
 from postroom.spark.pipeline_once import PipelineOnce

@@ -17,7 +17,7 @@ from postroom import Throttling
 from postroom.errors import Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Login
-from postroom.messagebox.streams.throttle import store_thresholds
+from postroom.messagebox.throttling.load import store_thresholds
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claims import FileClaim
 from postroom.spark.receive.stream_source import NumberedReader, RowsPartition, StreamSettings, balance

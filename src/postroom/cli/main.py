@@ -44,6 +44,9 @@ COMMANDS: dict[str, LazyCommand] = {
         "postroom.cli.commands.pipeline:pipeline",
         "Run and inspect the receive locations and sinks of a host, on Spark.",
     ),
+    "throttling": LazyCommand(
+        "postroom.cli.commands.throttling:throttling", "Show and override the throttling of hosts."
+    ),
     "service-class": LazyCommand(
         "postroom.cli.commands.service_classes:service_class", "Show and change how all hosts dequeue."
     ),

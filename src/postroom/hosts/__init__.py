@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from postroom.hosts.dequeue.service import BuildService, Service, ServiceContext
-from postroom.hosts.instance import HostInstance, HostSettings, run_host
+from postroom.hosts.instance import HostInstance, HostSettings
+from postroom.hosts.run import run_host
 
 __all__ = [
     "BuildService",

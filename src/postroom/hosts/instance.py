@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import resource
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -20,9 +18,11 @@ from postroom.adapters import build
 from postroom.agent.resuming import ResumedInbound
 from postroom.clock import Clock, system_clock
 from postroom.hosts.configuration_watch import ConfigurationWatch
+from postroom.hosts.delivery_throttle import DeliveryThrottle, Flow
 from postroom.hosts.dequeue.service import BuildService, Service, ServiceContext
 from postroom.hosts.dequeue.subservice import Subservice
 from postroom.hosts.http.locations import HttpLocations
+from postroom.hosts.job_loop import JobLoop
 from postroom.hosts.messaging.callers import Callers
 from postroom.hosts.messaging.endpoint_manager import EndpointManager
 from postroom.hosts.messaging.open_send_ports import BuildAdapter, OpenSendPorts
@@ -37,27 +37,20 @@ from postroom.messagebox.configuration import (
     ServiceClass,
     check_login_of_host,
     find_host,
-    is_host_stopped,
     read_dequeuing,
     read_receive_locations,
 )
-from postroom.messagebox.connection import IDLE_TIMEOUTS, Connect, Connection, LazyConnection, connect
+from postroom.messagebox.connection import IDLE_TIMEOUTS, Connection, connect
 from postroom.messagebox.heartbeat import HEARTBEAT_SECONDS
-from postroom.messagebox.jobs import JobSettings, build_jobs, run_due_jobs
+from postroom.messagebox.jobs import JobSettings
 from postroom.messagebox.missing_secrets import find_missing_secrets
 from postroom.messagebox.queues import HostQueues, OwnHost
 from postroom.messagebox.subscriptions import ServiceSubscriptions
+from postroom.messagebox.throttling.process_load import find_process_limits
 from postroom.monitoring.load import LoadMetrics
 from postroom.monitoring.metrics import Metric
-from postroom.monitoring.server import MonitoringServer
-from postroom.processes.background_loop import BackgroundLoop
-from postroom.processes.stop_signals import set_on_stop_signals
 
 _log = logging.getLogger(__name__)
-
-
-#: Each HTTP client needs a file descriptor, and so does each body that is received in a temporary file.
-_OPEN_FILES = 10_000
 
 
 def _hundred_per_processor() -> int:
@@ -78,25 +71,6 @@ class HostSettings:
     #: True if this instance runs housekeeping jobs.
     runs_jobs: bool = True
     jobs: JobSettings = field(default_factory=JobSettings)
-
-
-class JobLoop:
-    """Runs the housekeeping jobs that are due. Across all hosts one job runs at a time."""
-
-    def __init__(self, *, connect: Connect, settings: JobSettings) -> None:
-        self._connection = LazyConnection(connect)
-        self._jobs = build_jobs(settings)
-        self._interval = min(job.interval for job in self._jobs).total_seconds()
-        self.loop = BackgroundLoop("jobs", self._step)
-
-    def close(self) -> None:
-        self._connection.close()
-
-    def _step(self) -> float:
-        for run in run_due_jobs(self._connection.get(), self._jobs):
-            if run.error:
-                _log.warning("job %s failed: %s", run.name, run.error)
-        return self._interval
 
 
 class HostInstance:
@@ -141,6 +115,7 @@ class HostInstance:
         self._polled: PolledLocations | None = None
         self._callers: Callers | None = None
         self._load: LoadMetrics | None = None
+        self._throttle: DeliveryThrottle | None = None
 
     def start(self) -> None:
         """Register and start to work. Raise NotFound, NotAllowed or Unavailable if that is not possible."""
@@ -169,6 +144,10 @@ class HostInstance:
         self._callers = callers
         own_host = OwnHost(name=host.name, wake=registration.wake)
 
+        throttle = self._throttle = DeliveryThrottle(
+            host=host, host_instance=host_instance, connect=open_connection, count_flow=self._count_flow
+        )
+
         def build_messaging(context: ServiceContext) -> Service:
             return EndpointManager(
                 host=host,
@@ -196,6 +175,7 @@ class HostInstance:
                 dequeuing=dequeuing,
                 service=build_service(context),
                 memory_queue=self._settings.memory_queue,
+                get_throttle=throttle.current,
                 in_order=service_class in self._services,
                 clock=self._clock,
             )
@@ -207,6 +187,7 @@ class HostInstance:
             subservice.start()
             registration.add(subservice)
         registration.loop.start()
+        throttle.loop.start()
         if self._settings.runs_jobs:
             self._jobs = JobLoop(connect=open_connection, settings=self._settings.jobs)
             self._jobs.loop.start()
@@ -226,9 +207,9 @@ class HostInstance:
         def apply_configuration(connection: Connection) -> bool:
             for dequeuing in [read_dequeuing(connection, service_class) for service_class in classes]:
                 self._change_dequeuing(registration, dequeuing, build_subservice)
-            stopped = is_host_stopped(connection, host.host_id)
-            registration.set_stopped(connection, stopped)
-            locations = [] if stopped else read_receive_locations(connection, host_id=host.host_id)
+            throttle.host = current = find_host(connection, host.name)
+            registration.set_stopped(connection, current.stopped)
+            locations = [] if current.stopped else read_receive_locations(connection, host_id=host.host_id)
             is_listening = http.serve([one for one in locations if one.adapter_type.receives_on_spark])
             return polled.serve([one for one in locations if not one.adapter_type.receives_on_spark]) and is_listening
 
@@ -236,7 +217,12 @@ class HostInstance:
         registration.on_configuration_change = self._configuration.loop.wake
         registration.on_declared_dead = callers.refuse_all
         self._configuration.loop.start()
-        self._load = LoadMetrics(host, open_connection)
+        self._load = LoadMetrics(
+            host,
+            open_connection,
+            find_process_limits=find_process_limits,
+            get_delivery=lambda: (throttle.current(), throttle.delivery),
+        )
         _log.info("host instance %d of %s has started", host_instance, host.name)
 
     def stop(self) -> None:
@@ -258,6 +244,10 @@ class HostInstance:
             self._polled = None
         if self._load is not None:
             self._load.close()
+        if self._throttle is not None:
+            self._throttle.loop.stop()
+            self._throttle.loop.join(max(1.0, deadline - time.monotonic()))
+            self._throttle.close()
         if self._callers is not None:
             self._callers.loop.stop()
             self._callers.loop.join(max(1.0, deadline - time.monotonic()))
@@ -297,6 +287,14 @@ class HostInstance:
             dequeuing.service_class.name.lower(),
             dequeuing.polling_interval.total_seconds(),
             dequeuing.dequeue_threads,
+        )
+
+    def _count_flow(self) -> Flow:
+        subservices = [*self._subservices.copy().values()]
+        return Flow(
+            claimed=sum(subservice.claimed_count for subservice in subservices),
+            finished=sum(subservice.finished_count for subservice in subservices),
+            in_process=sum(subservice.unfinished_count for subservice in subservices),
         )
 
     @property
@@ -359,44 +357,3 @@ class HostInstance:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
-
-
-def raise_file_limit(files: int) -> None:
-    """Let this process open this number of files, or as many as the system permits. The default is often 1,024."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    allowed = files if hard == resource.RLIM_INFINITY else min(files, hard)
-    if soft != resource.RLIM_INFINITY and soft < allowed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-
-
-def run_host(
-    url: str,
-    host_name: str,
-    home: Path,
-    *,
-    as_role: bool = False,
-    build_adapter: BuildAdapter = build,
-    settings: HostSettings | None = None,
-    stop: threading.Event | None = None,
-    monitoring: MonitoringServer | None = None,
-) -> HostInstance:
-    """Run a host instance until SIGTERM, SIGINT or ``stop``. Return the stopped instance.
-
-    Raise NotFound, NotAllowed or Unavailable if it cannot start. In the main thread this handles both signals while
-    the instance runs.
-    """
-    raise_file_limit(_OPEN_FILES)
-    stopping = stop or threading.Event()
-    instance = HostInstance(
-        url,
-        host_name,
-        home,
-        as_role=as_role,
-        build_adapter=build_adapter,
-        settings=settings,
-    )
-    with set_on_stop_signals(stopping), instance:
-        if monitoring is not None:
-            monitoring.process = instance
-        stopping.wait()
-    return instance

@@ -16,6 +16,7 @@ from psycopg.types.json import Jsonb
 from postroom.adapters import AdapterDefinition, File, HttpReceive
 from postroom.adapters.kinds import get_adapter_type, get_watched_folder, load_port_adapter, load_receive_adapter
 from postroom.application import CircuitBreaker, Schedule, Throttling
+from postroom.application.throttling import Overrides, load_overrides, load_throttling
 from postroom.errors import DefinitionError, NotAllowed, NotFound, nearest
 from postroom.filters.authorisation import ApplicationProperties
 from postroom.maps.port_maps import PortMaps, load_maps
@@ -73,6 +74,7 @@ class Host:
     isolated: bool = False
     stopped: bool = False
     throttling: Throttling = field(default_factory=Throttling)
+    overrides: Overrides = field(default_factory=Overrides)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,8 +245,8 @@ class SendPort(Transport):
 
 def read_hosts(connection: Connection) -> list[Host]:
     rows = connection.execute(
-        "SELECT id, name, role_name, is_default, trusted, isolated, stopped, throttle_messages,"
-        "       throttle_spool_multiplier, throttle_longest_delay FROM management.hosts ORDER BY id"
+        "SELECT id, name, role_name, is_default, trusted, isolated, stopped, throttling, throttling_overrides"
+        "  FROM management.hosts ORDER BY id"
     )
     return [
         Host(
@@ -255,9 +257,10 @@ def read_hosts(connection: Connection) -> list[Host]:
             trusted=trusted,
             isolated=isolated,
             stopped=stopped,
-            throttling=Throttling(messages=messages, spool_multiplier=multiplier, longest_delay=longest),
+            throttling=load_throttling(throttling),
+            overrides=load_overrides(overrides),
         )
-        for host_id, name, role, default, trusted, isolated, stopped, messages, multiplier, longest in rows
+        for host_id, name, role, default, trusted, isolated, stopped, throttling, overrides in rows
     ]
 
 

@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
 
 from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.statements import statement
@@ -75,6 +78,13 @@ def report_configuration(connection: Connection, process_id: int, version: int) 
     connection.execute(
         "UPDATE management.host_instances SET routing_version = %s WHERE id = %s AND routing_version < %s",
         (version, process_id, version),
+    )
+
+
+def report_throttles(connection: Connection, process_id: int, throttles: Mapping[str, Mapping[str, Any]]) -> None:
+    """Report how a process is throttled, by direction: ``delivery``, and ``publishing`` by the process itself."""
+    connection.execute(
+        "UPDATE management.host_instances SET throttles = %s WHERE id = %s", (Jsonb(throttles), process_id)
     )
 
 

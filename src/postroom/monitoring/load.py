@@ -2,52 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from postroom.errors import PostroomError
 from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connect, LazyConnection
-from postroom.messagebox.streams.throttle import Load, calculate_throttle, read_load
+from postroom.messagebox.throttling.load import FindProcessLimits, Load, read_load
+from postroom.messagebox.throttling.states import LastingState, Throttle, ThrottleState
 from postroom.monitoring.metrics import Metric
+
+#: The throttle of a direction, and its state.
+Throttled = tuple[Throttle | None, LastingState]
 
 
 class LoadMetrics:
-    """Reads the load for a host. It connects to the MessageBox when it is asked for the first time."""
+    """Reads the load for a host. It connects to the MessageBox when it is asked for the first time.
 
-    def __init__(self, host: Host, connect: Connect) -> None:
+    ``find_process_limits`` adds the limits of this process to those of the MessageBox. ``get_delivery`` returns the
+    throttling of the delivery, in a process that delivers.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        connect: Connect,
+        *,
+        find_process_limits: FindProcessLimits = lambda _: (),
+        get_delivery: Callable[[], Throttled] | None = None,
+    ) -> None:
         self._host = host
         self._connection = LazyConnection(connect)
+        self._find_process_limits = find_process_limits
+        self._get_delivery = get_delivery
+        self._publishing = LastingState()
 
     def close(self) -> None:
         self._connection.close()
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics. Without the MessageBox there is only the one that shows this."""
+        """Yield the metrics. Without the MessageBox there are only those of this process."""
         load = self._read()
         answers = "1 if the MessageBox answers this process."
         yield Metric.gauge("postroom_messagebox_up", answers, {(): float(load is not None)})
-        if load is None:
-            return
-        queued = "Messages in all queues of the MessageBox. The same in every process."
-        yield Metric.gauge("postroom_messagebox_queued_messages", queued, {(): load.queued})
-        spooled = "Messages in the spool of the MessageBox. The same in every process."
-        yield Metric.gauge("postroom_messagebox_spooled_messages", spooled, {(): load.spooled})
-        throttle = calculate_throttle(
-            queued=load.queued,
-            spooled=load.spooled,
-            messages=load.messages,
-            spool_multiplier=load.spool_multiplier,
-            longest_delay=load.longest_delay,
-        )
-        labels, host = ("host",), (self._host.name,)
-        severity = "How much receiving is throttled: 0 not at all, 1 as much as possible."
-        yield Metric.gauge(
-            "postroom_throttle_severity", severity, {host: throttle.severity if throttle else 0.0}, labels=labels
-        )
-        delay = "Seconds between two batches of a throttled receive location."
-        yield Metric.gauge(
-            "postroom_throttle_delay_seconds", delay, {host: throttle.delay if throttle else 0.0}, labels=labels
-        )
+        throttled = {} if self._get_delivery is None else {"delivery": self._get_delivery()}
+        if load is not None:
+            queued = "Messages in all queues of the MessageBox. The same in every process."
+            yield Metric.gauge("postroom_messagebox_queued_messages", queued, {(): load.queued})
+            spooled = "Messages in the spool of the MessageBox. The same in every process."
+            yield Metric.gauge("postroom_messagebox_spooled_messages", spooled, {(): load.spooled})
+            throttle = load.get_throttle(None, self._find_process_limits(load.throttling))
+            self._publishing.update(throttle)
+            throttled["publishing"] = (throttle, self._publishing)
+        yield from _collect_throttling(self._host.name, throttled)
 
     def _read(self) -> Load | None:
         try:
@@ -55,3 +61,25 @@ class LoadMetrics:
         except PostroomError:
             self._connection.close()
             return None
+
+
+def _collect_throttling(host: str, throttled: Mapping[str, Throttled]) -> Iterator[Metric]:
+    def gauge(name: str, help: str, get_value: Callable[[Throttle], float]) -> Metric:
+        values: dict[tuple[str, ...], float] = {
+            (host, direction): 0.0 if throttle is None else get_value(throttle)
+            for direction, (throttle, _) in throttled.items()
+        }
+        return Metric.gauge(name, help, values, labels=("host", "direction"))
+
+    states = ", ".join(f"{state.value} {state.label}" for state in ThrottleState)
+    yield gauge("postroom_throttle_state", f"Why the host is throttled: {states}.", lambda it: float(it.state))
+    severity = "How much the host is throttled: 0 not at all, 1 as much as possible."
+    yield gauge("postroom_throttle_severity", severity, lambda it: it.severity)
+    delay = "Seconds between two batches that a throttled host publishes, or between two claims of messages."
+    yield gauge("postroom_throttle_delay_seconds", delay, lambda it: it.delay)
+    yield Metric.gauge(
+        "postroom_throttle_state_seconds",
+        "How long the state of the throttling has lasted, as far as this process knows.",
+        {(host, direction): lasting.seconds for direction, (_, lasting) in throttled.items()},
+        labels=("host", "direction"),
+    )

@@ -26,7 +26,7 @@ from postroom.messagebox.running_processes import (
     register_process,
     report_configuration,
 )
-from postroom.messagebox.streams.throttle import Load, read_load
+from postroom.messagebox.throttling.load import Load, read_load
 from postroom.monitoring.load import LoadMetrics
 from postroom.monitoring.metrics import Metric
 from postroom.spark.bulk.row_stream import RunningRowStream

@@ -35,7 +35,7 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.errors import MessageFailure, PostroomError, Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
-from postroom.messagebox.streams.throttle import Pace
+from postroom.messagebox.throttling.pace import Pace
 from postroom.monitoring.logs import LOG_FORMAT_VARIABLE, LogFormat, set_up_logging
 from postroom.processes.time_limit import count_abandoned_threads
 

@@ -14,7 +14,7 @@ from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure
 from postroom.hosts.instance import HostInstance, HostSettings
 from postroom.message import Message
-from postroom.messagebox.streams.throttle import store_thresholds
+from postroom.messagebox.throttling.load import store_thresholds
 from postroom.monitoring.logs import JsonFormatter
 from postroom.monitoring.metrics import format_metrics
 from postroom.system_properties import BTS
@@ -28,7 +28,7 @@ from tests.support.waiting import wait_until
 
 
 def read_metrics(instance: HostInstance) -> dict[tuple[str, ...], float]:
-    """Return the samples of Postroom: the name, then the values of the labels."""
+    """Return the samples of Postroom: the name, then the values of the labels in the order of their names."""
     text, _ = format_metrics(instance.collect_metrics(), "")
     return {
         (sample.name, *sample.labels.values()): sample.value
@@ -59,7 +59,7 @@ def test_deliveries_and_requests_are_counted(box: Box, tmp_path: Path) -> None:
         assert found["postroom_http_requests_in_progress", "Default", "web"] == 0
         assert found["postroom_messages_in_progress", "Default"] == 0
         assert found["postroom_messagebox_up",] == 1
-        assert found["postroom_throttle_severity", "Default"] == 0
+        assert found["postroom_throttle_severity", "publishing", "Default"] == 0
     assert read_metrics(instance) == {}
 
 
@@ -93,8 +93,10 @@ def test_throttling_is_a_metric(box: Box, tmp_path: Path) -> None:
     with start(box, tmp_path) as instance:
         found = read_metrics(instance)
         assert found["postroom_messagebox_queued_messages",] == 15
-        assert found["postroom_throttle_severity", "Default"] == pytest.approx(0.5)
-        assert found["postroom_throttle_delay_seconds", "Default"] == pytest.approx(20)
+        assert found["postroom_throttle_severity", "publishing", "Default"] == pytest.approx(0.5)
+        assert found["postroom_throttle_delay_seconds", "publishing", "Default"] == pytest.approx(20)
+        assert found["postroom_throttle_state", "publishing", "Default"] == 6
+        assert found["postroom_throttle_state", "delivery", "Default"] == 0
 
 
 def test_an_instance_is_ready_while_it_has_its_lock(box: Box, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ PRIVILEGES: list[tuple[str, tuple[str, ...]]] = [
     ("UPDATE hosts SET role_name = role_name", NO_LOGIN),
     ("UPDATE hosts SET name = name", NO_LOGIN),
     ("INSERT INTO hosts (name, role_name) VALUES ('x', 'postgres')", NO_LOGIN),
-    ("UPDATE hosts SET throttle_messages = throttle_messages", (ADMINISTRATOR,)),
+    ("UPDATE hosts SET throttling = throttling", (ADMINISTRATOR,)),
     ("UPDATE message_box SET id = id", NO_LOGIN),
     ("UPDATE schema_version SET procedures = procedures", NO_LOGIN),
     ("INSERT INTO application_properties VALUES (1, 'Security#Thumbprint', 'T')", (ADMINISTRATOR,)),

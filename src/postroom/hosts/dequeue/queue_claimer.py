@@ -40,10 +40,11 @@ class QueueClaimer:
         self._clock = clock
         self._unconfirmed_claim: uuid.UUID | None = None
 
-    def claim(self, capacity: int, generation: int) -> int:
-        """Claim up to ``capacity`` messages, which the caller has reserved. Return the number of claimed messages."""
+    def claim(self, capacity: int, generation: int, *, limit: int) -> int:
+        """Claim up to ``limit`` messages. Return their number. The caller has reserved ``capacity``, which is not less,
+        and which is released."""
         try:
-            claimed = self._dequeue(capacity)
+            claimed = self._dequeue(limit)
             if self._buffer.put(claimed, generation):
                 self._unconfirmed_claim = None
             return len(claimed)

@@ -19,6 +19,7 @@ from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.configuration import Dequeuing
 from postroom.messagebox.connection import Connect
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
+from postroom.messagebox.throttling.states import Throttle, ThrottleState
 from postroom.processes.background_loop import BackgroundLoop
 
 _log = logging.getLogger(__name__)
@@ -26,10 +27,18 @@ _log = logging.getLogger(__name__)
 #: Publishers wake a host at most this often (messagebox/queues.py), so a woken host keeps polling for a moment.
 _AFTER_WAKE_UP = 0.03
 _TIMEOUT = 1.0
+#: No message is claimed in this state. The others delay claims.
+_FULL = ThrottleState.IN_PROCESS
 #: While claims skip slow services, the poller checks this often whether these services may be claimed again.
 _WHILE_SKIPPING = 0.1
+#: While delivery is throttled, the poller checks this often whether it may claim again.
+_WHILE_THROTTLED = 0.1
 #: A claim that skips services reads their whole backlog. It uses at most one fifth of the time.
 _REST_FACTOR = 4
+
+
+#: Returns how much the delivery is throttled, if it is.
+GetThrottle = Callable[[], Throttle | None]
 
 
 class Subservice:
@@ -48,6 +57,7 @@ class Subservice:
         dequeuing: Dequeuing,
         service: Service,
         memory_queue: int,
+        get_throttle: GetThrottle,
         in_order: bool = False,
         clock: Clock | None = None,
     ) -> None:
@@ -69,6 +79,7 @@ class Subservice:
                 in_order=in_order,
                 clock=clock,
             ),
+            get_throttle,
         )
         self._completer = Completer(
             connect=connect,
@@ -125,6 +136,21 @@ class Subservice:
         return self._buffer.unfinished_seqs
 
     @property
+    def unfinished_count(self) -> int:
+        """The number of messages in memory whose outcome is not stored yet."""
+        return self._buffer.unfinished_count
+
+    @property
+    def claimed_count(self) -> int:
+        """The number of messages that were claimed since the start."""
+        return self._buffer.claimed_count
+
+    @property
+    def finished_count(self) -> int:
+        """The number of messages that are not in memory any more."""
+        return self._buffer.finished_count
+
+    @property
     def counts(self) -> Counter[str]:
         """The number of messages by outcome since the start."""
         return self._completer.counts.copy()
@@ -168,7 +194,15 @@ class Poller:
     other one claims.
     """
 
-    def __init__(self, dequeuing: Dequeuing, buffer: WorkBuffer, new_claimer: Callable[[], QueueClaimer]) -> None:
+    def __init__(
+        self,
+        dequeuing: Dequeuing,
+        buffer: WorkBuffer,
+        new_claimer: Callable[[], QueueClaimer],
+        get_throttle: GetThrottle,
+    ) -> None:
+        self._get_throttle = get_throttle
+        self._claimed_at = 0.0
         self._interval = dequeuing.polling_interval
         self._buffer = buffer
         self._claimer, self._backlog_claimer = new_claimer(), new_claimer()
@@ -214,13 +248,17 @@ class Poller:
         rest = self._rest_until - time.monotonic()
         if rest > 0 and self._buffer.excluded_services:
             return min(rest, _WHILE_SKIPPING)
+        throttle = self._get_throttle()
+        if throttle is not None and (throttle.state is _FULL or self._claimed_at + throttle.delay > time.monotonic()):
+            return _WHILE_THROTTLED
         capacity, generation = self._buffer.wait_for_capacity(_TIMEOUT)
         if not capacity or self.stopping:
             return 0.0
         is_skipping, started_at = bool(self._buffer.excluded_services), time.monotonic()
-        claimed = self._claimer.claim(capacity, generation)
-        now = time.monotonic()
-        if claimed >= capacity:
+        limit = capacity if throttle is None else throttle.rows(capacity)
+        claimed = self._claimer.claim(capacity, generation, limit=limit)
+        now = self._claimed_at = time.monotonic()
+        if claimed >= limit:
             self._has_backlog = True
             self._backlog_loop.wake()
         elif is_skipping:
@@ -231,9 +269,9 @@ class Poller:
         return 0.0
 
     def _claim_backlog(self) -> float:
-        if not self._has_backlog:
+        if not self._has_backlog or self._get_throttle() is not None:
             return _TIMEOUT
         capacity, generation = self._buffer.wait_for_capacity(_TIMEOUT, when_empty=True)
-        if capacity and not self.stopping and self._backlog_claimer.claim(capacity, generation) < capacity:
-            self._has_backlog = False
+        if capacity and not self.stopping:
+            self._has_backlog = self._backlog_claimer.claim(capacity, generation, limit=capacity) >= capacity
         return 0.0

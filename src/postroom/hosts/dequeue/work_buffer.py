@@ -47,6 +47,8 @@ class WorkBuffer:
         self._unfinished: set[int] = set()
         #: Called when messages are added and all others are finished.
         self.on_work: Callable[[], None] = lambda: None
+        #: The number of messages that were added, and of those that are finished or were dropped, since the start.
+        self.claimed_count, self.finished_count = 0, 0
         self._generation = 0
         self._paused = True
         self._closed = False
@@ -135,6 +137,7 @@ class WorkBuffer:
         """Track messages until they are finished. Called under the lock."""
         was_finished = not self._unfinished
         self._unfinished.update([message.seq for message in claimed])
+        self.claimed_count += len(claimed)
         if was_finished and claimed:
             self.on_work()
 
@@ -223,6 +226,7 @@ class WorkBuffer:
         """Forget these messages: their outcomes are stored."""
         with self._lock:
             self._unfinished.difference_update(seqs)
+            self.finished_count += len(seqs)
             self._has_space.notify()
             self._is_empty.notify()
             if not self._unfinished:
@@ -259,6 +263,7 @@ class WorkBuffer:
             dropped = self._drain()
             dropped += self._drop_blocked(dropped)
             self._unfinished.difference_update([message.seq for message in dropped])
+            self.finished_count += len(dropped)
             if not self._unfinished:
                 self._all_finished.notify_all()
             return dropped
@@ -291,6 +296,11 @@ class WorkBuffer:
     def is_finished(self) -> bool:
         """True if every message is finished."""
         return not self._unfinished
+
+    @property
+    def unfinished_count(self) -> int:
+        """The number of messages that are in memory and not finished."""
+        return len(self._unfinished)
 
     @property
     def unfinished_seqs(self) -> list[int]:

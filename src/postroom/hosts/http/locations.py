@@ -19,7 +19,8 @@ from postroom.hosts.http.two_way import TwoWayRequests
 from postroom.hosts.messaging.requests import RequestReceiver
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connect
-from postroom.messagebox.streams.throttle import ThrottleWatch
+from postroom.messagebox.throttling.load import ThrottleWatch
+from postroom.messagebox.throttling.process_load import find_process_limits
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ class HttpLocations:
 
     def __init__(self, *, connect: Connect, host_id: int, home: Path, receiver: RequestReceiver) -> None:
         self._home = home
-        self._throttle = ThrottleWatch(host_id)
+        self._throttle = ThrottleWatch(host_id, find_process_limits)
         self._connections = SharedConnections(connect, _CONNECTIONS)
         self._two_way = TwoWayRequests(self._connections, receiver)
         self._event_loop = EventLoopThread()

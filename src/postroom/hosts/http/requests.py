@@ -33,7 +33,8 @@ from postroom.message import Body, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.streams.throttle import Throttle, ThrottleWatch
+from postroom.messagebox.throttling.load import ThrottleWatch
+from postroom.messagebox.throttling.states import Throttle
 from postroom.pipelines.documents.temporary_bodies import Spool
 from postroom.secrets.credentials import HASHED, KEY_HEADER, PasswordCheck, key_hash
 from postroom.system_properties import BTS, HTTP

@@ -24,7 +24,9 @@ from postroom.messagebox.configuration import ReceiveLocation, read_receive_loca
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
 from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState, Rate
-from postroom.messagebox.streams.throttle import Pace, ThrottleWatch
+from postroom.messagebox.throttling.load import ThrottleWatch
+from postroom.messagebox.throttling.pace import Pace
+from postroom.messagebox.throttling.process_load import find_process_limits
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
 
@@ -49,7 +51,7 @@ class PolledLocation:
         self._connection = LazyConnection(connect)
         self._lock: LocationLock | None = None
         self._routing = RoutingTable()
-        self._throttle = ThrottleWatch(location.host_id)
+        self._throttle = ThrottleWatch(location.host_id, find_process_limits)
         self._report = LocationReport()
         self._rate = Rate()
         self._last_batch_at: datetime | None = None

@@ -13,8 +13,7 @@ GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA messagebox TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT, UPDATE, DELETE ON management.applications, management.properties, management.receive_ports,
     management.receive_locations, management.send_ports, management.send_port_groups, management.send_port_group_members,
     management.removed_services, messagebox.application_properties TO __ADMINISTRATORS_ROLE__;
-GRANT UPDATE (throttle_messages, throttle_spool_multiplier, throttle_longest_delay, stopped, isolated) ON management.hosts
-    TO __ADMINISTRATORS_ROLE__;
+GRANT UPDATE (throttling, throttling_overrides, stopped, isolated) ON management.hosts TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (polling_interval, dequeue_threads, high_watermark, low_watermark) ON management.service_classes
     TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (group_id, group_name) ON messagebox.subscriptions TO __ADMINISTRATORS_ROLE__;
@@ -77,7 +76,7 @@ GRANT EXECUTE ON FUNCTION
     messagebox.resume_stopped_group, messagebox.start_operation, messagebox.continue_operation,
     messagebox.resume_instances, messagebox.suspend_instances,
     messagebox.reroute_instances, messagebox.terminate_instances, messagebox.is_of_interchange,
-    messagebox.find_interchanges
+    messagebox.find_interchanges, messagebox.current_load
     TO __OPERATORS_ROLE__;
 GRANT UPDATE (state) ON management.send_ports, management.send_port_groups TO __OPERATORS_ROLE__;
 GRANT UPDATE (enabled, schedule) ON management.receive_locations TO __OPERATORS_ROLE__;

@@ -51,10 +51,9 @@ CREATE TABLE management.hosts (
     trusted                    boolean NOT NULL DEFAULT false,      -- may publish on behalf of an originator; changed by set_trust
     isolated                   boolean NOT NULL DEFAULT false,      -- only receives, and not on Spark
     stopped                    boolean NOT NULL DEFAULT false,      -- its instances neither receive nor send; messages wait in its queue
-    -- Throttling (THR-04, THR-05): the queue length above which the host delays its publishes, and the longest delay.
-    throttle_messages          integer NOT NULL DEFAULT 50000 CHECK (throttle_messages >= 0),                 -- 0: never
-    throttle_spool_multiplier  double precision NOT NULL DEFAULT 10 CHECK (throttle_spool_multiplier >= 0),
-    throttle_longest_delay     interval NOT NULL DEFAULT '300 seconds' CHECK (throttle_longest_delay >= '0')
+    -- Throttling: the thresholds above which the host slows down, and the overrides of operators (THR-01 to THR-08).
+    throttling                 jsonb NOT NULL DEFAULT '{"messages": 50000, "spool_multiplier": 10, "longest_delay": 300}',
+    throttling_overrides       jsonb NOT NULL DEFAULT '{}'
 );
 -- Queue tables are named after their host, in lower case.
 CREATE UNIQUE INDEX ON management.hosts (lower(name));
@@ -71,7 +70,8 @@ CREATE TABLE management.host_instances (
     pid              integer NOT NULL,
     started_at       timestamptz NOT NULL DEFAULT now(),
     routing_version  bigint NOT NULL DEFAULT 0,                      -- it uses the configuration of this version or a later one
-    dead_since       timestamptz                                     -- when a job first found that its lock is gone
+    dead_since       timestamptz,                                    -- when a job first found that its lock is gone
+    throttles        jsonb NOT NULL DEFAULT '{}'                     -- how the process itself is throttled, by direction
 );
 
 -- The deployed applications with their definitions.

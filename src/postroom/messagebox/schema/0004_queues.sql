@@ -199,10 +199,18 @@ CREATE INDEX leases_expiring ON messagebox.leases (expires_at);
 CREATE TABLE management.load (
     queued            bigint NOT NULL DEFAULT 0,     -- rows in all work, scheduled and suspended queues
     spooled           bigint NOT NULL DEFAULT 0,     -- rows in the spool
-    -- Suspended rows by receive location. The key of programs and of routing failure reports is empty. Counted only if a
-    -- threshold is exceeded, and otherwise {}.
+    -- Suspended rows by receive location. The key of programs is empty, and that of routing failure reports is "reports".
+    -- Counted only if a threshold is exceeded, and otherwise {}.
     suspended         jsonb NOT NULL DEFAULT '{}',
     counted_in        interval NOT NULL DEFAULT '0', -- how long the count of suspended rows took
+    sessions          bigint NOT NULL DEFAULT 0,     -- sessions of this database
+    -- Rates: rows that came into the queues and left them in the last complete window, and the counters at the start of the
+    -- current window.
+    incoming          bigint NOT NULL DEFAULT 0,
+    outgoing          bigint NOT NULL DEFAULT 0,
+    inserted          bigint NOT NULL DEFAULT 0,
+    deleted           bigint NOT NULL DEFAULT 0,
+    window_start      timestamptz NOT NULL DEFAULT '-infinity',
     measured_at       timestamptz NOT NULL DEFAULT '-infinity',
     statistics_since  timestamptz,                   -- start of PostgreSQL's row counters, which a crash resets
     one_row           boolean NOT NULL DEFAULT true UNIQUE CHECK (one_row)

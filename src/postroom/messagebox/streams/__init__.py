@@ -1,1 +1,1 @@
-"""What the MessageBox stores about running streams: locations, sinks, row streams, throttling."""
+"""What the MessageBox stores about running streams: locations, sinks, row streams."""

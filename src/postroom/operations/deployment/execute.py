@@ -21,8 +21,8 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.migrate import create_host
 from postroom.messagebox.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.statements import statement
-from postroom.messagebox.streams.throttle import store_thresholds
 from postroom.messagebox.subscriptions import deploy_property
+from postroom.messagebox.throttling.load import store_thresholds
 from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.compare_groups import group_fields
 from postroom.operations.deployment.compare_hosts import resolve_host_settings

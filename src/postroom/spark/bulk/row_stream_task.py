@@ -14,7 +14,7 @@ from postroom.agent.receiving.row_units import RowUnit, receive_rows
 from postroom.errors import StateError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
-from postroom.messagebox.streams.throttle import Pace
+from postroom.messagebox.throttling.pace import Pace
 from postroom.spark.bulk.read_plan import rows_pipeline, rows_reader
 from postroom.spark.receive.task import make_tally
 from postroom.spark.worker import Worker, close_worker, get_worker

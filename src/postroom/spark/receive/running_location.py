@@ -18,7 +18,7 @@ from postroom.errors import MessageBoxUnavailable, PostroomError
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, LazyConnection, Login
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState, Rate
-from postroom.messagebox.streams.throttle import Throttle
+from postroom.messagebox.throttling.states import Throttle
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
 from postroom.spark.error_reasons import format_reason

@@ -28,8 +28,8 @@ from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation, ServiceClass
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.queues import HostQueues
-from postroom.messagebox.streams.throttle import store_thresholds
 from postroom.messagebox.subscriptions import ServiceSubscriptions
+from postroom.messagebox.throttling.load import store_thresholds
 from postroom.operations.ports import receive_locations as locations
 from postroom.pipelines.components import key_hash
 from postroom.pipelines.documents.temporary_bodies import Spool

@@ -19,7 +19,8 @@ from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
-from postroom.messagebox.streams.throttle import Pace, store_thresholds
+from postroom.messagebox.throttling.load import store_thresholds
+from postroom.messagebox.throttling.pace import Pace
 from postroom.spark import worker
 from postroom.spark.intake.inbox_rows import Inbox, InboxNumbering
 from postroom.spark.intake.intake_once import receive_all

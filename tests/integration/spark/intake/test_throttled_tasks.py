@@ -11,7 +11,8 @@ import pytest
 
 from postroom import Throttling, pipelines
 from postroom.messagebox.configuration import ReceiveLocation
-from postroom.messagebox.streams.throttle import MAX_WAIT, Pace, store_thresholds
+from postroom.messagebox.throttling.load import store_thresholds
+from postroom.messagebox.throttling.pace import MAX_WAIT, Pace
 from postroom.spark import worker
 from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim

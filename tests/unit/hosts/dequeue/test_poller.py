@@ -34,7 +34,7 @@ def test_the_poller_rests_after_a_slow_claim_until_the_slow_service_may_be_claim
     class SlowClaimer:
         """Finds no messages, and needs ten seconds for that."""
 
-        def claim(self, capacity: int, generation: int) -> int:
+        def claim(self, capacity: int, generation: int, *, limit: int) -> int:
             now[0] += 10
             buffer.release_capacity(capacity)
             claims.append(buffer.excluded_services)
@@ -47,7 +47,7 @@ def test_the_poller_rests_after_a_slow_claim_until_the_slow_service_may_be_claim
     dequeuing = Dequeuing(
         service_class=ServiceClass.MESSAGING_IN_PROCESS, polling_interval=timedelta(hours=1), dequeue_threads=1
     )
-    poller = Poller(dequeuing, buffer, lambda: cast(QueueClaimer, SlowClaimer()))
+    poller = Poller(dequeuing, buffer, lambda: cast(QueueClaimer, SlowClaimer()), lambda: None)
     poller.start()
     try:
         wait_until(lambda: claims == [[SLOW]])

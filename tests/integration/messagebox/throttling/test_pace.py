@@ -11,7 +11,8 @@ from postroom import Throttling
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.messagebox.connection import connect
-from postroom.messagebox.streams.throttle import MAX_WAIT, Pace, store_thresholds
+from postroom.messagebox.throttling.load import store_thresholds
+from postroom.messagebox.throttling.pace import MAX_WAIT, Pace
 from tests.support.box import Box, interchange
 from tests.support.simulated_load import set_load
 

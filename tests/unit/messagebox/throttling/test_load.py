@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from postroom import Application, Throttling
 from postroom.errors import DefinitionError, DefinitionRefused
-from postroom.messagebox.streams.throttle import Throttle, calculate_throttle
+from postroom.messagebox.throttling.load import Load
+from postroom.messagebox.throttling.states import Throttle
 
 COUNTS = st.integers(0, 10**9)
 
 
 def calculate(thresholds: Throttling, queued: int, spooled: int = 0) -> Throttle | None:
-    return calculate_throttle(queued=queued, spooled=spooled, **thresholds.model_dump())
+    return Load(queued=queued, spooled=spooled, throttling=thresholds).get_throttle(None)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from postroom import Throttling
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.streams.throttle import read_throttle, store_thresholds
+from postroom.messagebox.throttling.load import read_throttle, store_thresholds
 from tests.support.box import Box
 from tests.support.waiting import wait_until
 
@@ -77,6 +77,8 @@ def test_counters_that_a_crash_reset_are_corrected(box: Box) -> None:
     location = box.add_location()
     box.add_port("Started", "exists(Region)")
     box.receive(location, b"\n".join(b'{"region": "EU"}' for _ in range(40)))
+    # The first measurement analyses the tables. Rows that are not flushed by then would count twice.
+    box.connection.execute("SELECT pg_stat_force_next_flush()")
     wait_until(lambda: measure(box.connection)[:2] == (40, 40), what="40 rows in queues")
     tables = "SELECT inhrelid FROM pg_inherits WHERE inhparent = 'work_queue'::regclass UNION SELECT 'spool'::regclass"
     for (table,) in box.connection.execute(tables.encode()).fetchall():
@@ -85,3 +87,27 @@ def test_counters_that_a_crash_reset_are_corrected(box: Box) -> None:
     # A crash also changes the start of the counters.
     box.connection.execute("UPDATE load SET statistics_since = now() - interval '1 day'")
     assert measure(box.connection)[:2] == (40, 40)
+
+
+def test_rows_that_come_in_and_leave_are_counted_in_windows_of_15_seconds(box: Box) -> None:
+    """THR-03."""
+    box.add_port("Started", "exists(Region)")
+    location = box.add_location()
+
+    def count_flow(at: str) -> tuple[int, int]:
+        box.connection.execute("SELECT pg_stat_force_next_flush()")
+        query = f"SELECT incoming, outgoing FROM current_load('0', timestamptz '2030-01-01' + interval '{at}')"
+        row = box.connection.execute(query.encode()).fetchone()
+        assert row is not None
+        return row[0], row[1]
+
+    assert count_flow("0 s") == (0, 0)
+    box.receive(location, b"\n".join(b'{"region": "EU"}' for _ in range(40)))
+    box.connection.execute("DELETE FROM work_queue WHERE seq IN (SELECT seq FROM work_queue LIMIT 10)")
+    assert count_flow("14 s") == (0, 0)
+    assert count_flow("16 s") == (40, 10)
+    assert count_flow("20 s") == (40, 10)
+    assert count_flow("32 s") == (0, 0)
+    # Nobody has ended the window in time.
+    box.receive(location, b'{"region": "EU"}')
+    assert count_flow("90 s") == (0, 0)

@@ -1,0 +1,86 @@
+"""`postroom throttling`: how hosts are throttled, and overrides."""
+
+from __future__ import annotations
+
+import click
+
+from postroom.cli.command_groups import CommandGroup
+from postroom.cli.connection import open_messagebox
+from postroom.cli.options import CommandOptions, common_options, pass_options, reason_option
+from postroom.cli.rendering.output import show_record, show_rows
+
+_MODES = click.Choice(["auto", "always", "never"])
+
+
+@click.group(cls=CommandGroup)
+def throttling() -> None:
+    """Show and override the throttling of hosts.
+
+    \b
+    Example:
+      postroom throttling set Main --publishing never --reason "month-end load"
+    """
+
+
+@throttling.command("list")
+@common_options
+@pass_options
+def list_(options: CommandOptions) -> None:
+    """List the hosts with their throttling states, delays, reasons and overrides.
+
+    A row without a process is what programs and receive locations see that publish for the host. The other rows are
+    those of its running processes.
+
+    \b
+    Example:
+      postroom throttling list -o json
+    """
+    from dataclasses import asdict
+
+    from postroom.operations.throttling import list_throttling
+
+    with open_messagebox(options) as connection:
+        rows = [asdict(listed) for listed in list_throttling(connection)]
+    columns = ["host", "direction", "process", "state", "description", "delay", "override", "reason"]
+    show_rows(rows, columns, options.output, empty="No hosts. Apply an application: postroom apply APP")
+
+
+@throttling.command("set")
+@click.argument("host")
+@click.option("--publishing", type=_MODES, help="Override the throttling of what publishes for the host.")
+@click.option("--delivery", type=_MODES, help="Override the throttling of what the host delivers.")
+@click.option(
+    "--severity",
+    type=click.IntRange(1, 1000),
+    default=100,
+    show_default=True,
+    help="How much 'always' throttles: the delay in thousandths of the longest delay.",
+)
+@reason_option
+@common_options
+@pass_options
+def set_(options: CommandOptions, host: str, publishing: str | None, delivery: str | None, severity: int) -> None:
+    """Throttle a host always or never, or again automatically. Running processes take the change within a second.
+
+    \b
+    Examples:
+      postroom throttling set Main --publishing never
+      postroom throttling set Main --delivery always --severity 300
+      postroom throttling set Main --publishing auto --delivery auto
+    """
+    from postroom.application.throttling import OverrideMode
+    from postroom.operations.throttling import set_override
+
+    if publishing is None and delivery is None:
+        raise click.UsageError("Give --publishing or --delivery.")
+    with open_messagebox(options) as connection:
+        changed = set_override(
+            connection,
+            host,
+            publishing=None if publishing is None else OverrideMode(publishing),
+            delivery=None if delivery is None else OverrideMode(delivery),
+            severity=severity,
+        )
+    show_record(
+        {"host": host, "publishing": str(changed.publishing), "delivery": str(changed.delivery)}, options.output
+    )

@@ -1,0 +1,30 @@
+"""Runs the housekeeping jobs in a host instance."""
+
+from __future__ import annotations
+
+import logging
+
+from postroom.messagebox.connection import Connect, LazyConnection
+from postroom.messagebox.jobs import JobSettings, build_jobs, run_due_jobs
+from postroom.processes.background_loop import BackgroundLoop
+
+_log = logging.getLogger(__name__)
+
+
+class JobLoop:
+    """Runs the housekeeping jobs that are due. Across all hosts one job runs at a time."""
+
+    def __init__(self, *, connect: Connect, settings: JobSettings) -> None:
+        self._connection = LazyConnection(connect)
+        self._jobs = build_jobs(settings)
+        self._interval = min(job.interval for job in self._jobs).total_seconds()
+        self.loop = BackgroundLoop("jobs", self._step)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _step(self) -> float:
+        for run in run_due_jobs(self._connection.get(), self._jobs):
+            if run.error:
+                _log.warning("job %s failed: %s", run.name, run.error)
+        return self._interval

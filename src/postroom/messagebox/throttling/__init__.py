@@ -1,0 +1,1 @@
+"""Throttling: slows down publishing and delivery while there is too much load."""
