@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from postroom import adapters, maps, orchestrations, pipelines, testing
     from postroom.agent.direct.direct_batch import Published
-    from postroom.application import Application, BackupTransport, CircuitBreaker, Retry, Schedule, Throttling
+    from postroom.application import Application, BackupTransport, CircuitBreaker, Handler, Retry, Schedule, Throttling
     from postroom.async_client import AsyncClient, connect_async
     from postroom.client import Client, connect
     from postroom.consumer import Received, Subscription
@@ -52,6 +52,7 @@ __all__ = [
     "Context",
     "DefinitionRefused",
     "ErrorReport",
+    "Handler",
     "KeyReused",
     "Message",
     "NoResponse",
@@ -97,6 +98,7 @@ _HOMES = {
     "Context": "postroom.message",
     "DefinitionRefused": "postroom.errors",
     "ErrorReport": "postroom.system_properties",
+    "Handler": "postroom.application",
     "KeyReused": "postroom.errors",
     "Message": "postroom.message",
     "NoResponse": "postroom.errors",

@@ -218,6 +218,11 @@ class AdapterDefinition(BaseModel):
                 f"adapters.{name} cannot be created from these arguments: {wrong_fields(error)}."
             ) from None
 
+    @classmethod
+    def can_be_isolated(cls) -> bool:
+        """Return True if an isolated host may receive with it (HST-02)."""
+        return cls.can_receive and not cls.receives_on_spark
+
     def problems(self) -> list[str]:
         """Return the problems of the definition, one sentence each."""
         return []

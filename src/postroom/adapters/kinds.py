@@ -100,6 +100,13 @@ def get_adapter_type(kind: str) -> type[AdapterDefinition]:
         return AdapterDefinition
 
 
+def list_adapter_types() -> dict[str, type[AdapterDefinition]]:
+    """Return the adapters of Postroom, and those of installed packages that can be used, by kind."""
+    kinds = sorted({*ADAPTERS, *(point.name for point in entry_points(group=ENTRY_POINTS))})
+    found = {kind: get_adapter_type(kind) for kind in kinds}
+    return {kind: adapter_type for kind, adapter_type in found.items() if adapter_type is not AdapterDefinition}
+
+
 def _read_adapter(source: object) -> AdapterDefinition:
     if isinstance(source, AdapterDefinition):
         return source

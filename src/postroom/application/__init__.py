@@ -16,6 +16,7 @@ from postroom.application.definition import (
     SendPortGroupDefinition,
     SendPortState,
 )
+from postroom.application.handler import Handler
 from postroom.application.loading.load import load
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
@@ -27,6 +28,7 @@ __all__ = [
     "ApplicationDefinition",
     "BackupTransport",
     "CircuitBreaker",
+    "Handler",
     "HostDefinition",
     "ReceiveLocationDefinition",
     "ReceivePortDefinition",

@@ -22,6 +22,7 @@ from postroom.application.declarations import (
 )
 from postroom.application.define import define
 from postroom.application.definition import DEFAULT_HOST, ApplicationDefinition, Authentication, SendPortState
+from postroom.application.handler import Handler
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
 from postroom.application.source_position import get_caller_position
@@ -53,6 +54,7 @@ class Application(Declarations):
         properties: Mapping[Property, object] | None = None,
         trusted: bool | None = None,
         isolated: bool | None = None,
+        handlers: Sequence[Handler] | None = None,
         throttling: Throttling | None = None,
     ) -> None:
         """Declare a host for locations and ports of this application. The host ``Main`` always exists.
@@ -60,9 +62,10 @@ class Application(Declarations):
         ``properties`` are its application properties: a value, or a list of values, for each property. A message with
         message predicates goes only to hosts that have these values. A ``trusted`` host may publish on behalf of other
         originators. An ``isolated`` host only receives, by HTTP or with adapters that it polls: it has no send ports,
-        and its login needs no access to receivers. ``throttling`` limits how much may wait in the MessageBox before its
-        receive locations slow down. Arguments that are left out may be set by another application that declares the
-        host.
+        and its login needs no access to receivers. ``handlers`` are the adapters that it runs, each in one direction,
+        such as ``[Handler("http", "send")]``. By default it runs every adapter that its type allows. ``throttling``
+        limits how much may wait in the MessageBox before its receive locations slow down. Arguments that are left out
+        may be set by another application that declares the host.
         """
         self.hosts.append(
             DeclaredHost(
@@ -70,6 +73,7 @@ class Application(Declarations):
                 properties=properties,
                 trusted=trusted,
                 isolated=isolated,
+                handlers=handlers,
                 throttling=throttling,
                 position=get_caller_position(),
             )

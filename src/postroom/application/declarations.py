@@ -13,6 +13,7 @@ from postroom.adapters import AdapterDefinition
 from postroom.application.backup_transport import BackupTransport
 from postroom.application.circuit_breaker import CircuitBreaker
 from postroom.application.definition import DEFAULT_HOST, Authentication, SendPortState
+from postroom.application.handler import Handler
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
 from postroom.application.source_position import SourcePosition, get_caller_position
@@ -30,6 +31,7 @@ class DeclaredHost:
     properties: Mapping[Property, object] | None
     trusted: bool | None
     isolated: bool | None
+    handlers: Sequence[Handler] | None
     throttling: Throttling | None
     position: SourcePosition
 

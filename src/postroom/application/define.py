@@ -88,6 +88,7 @@ def _host_definition(host: DeclaredHost) -> HostDefinition:
         properties=properties,
         trusted=host.trusted,
         isolated=host.isolated,
+        handlers=None if host.handlers is None else tuple(sorted(host.handlers, key=lambda each: each.key)),
         throttling=host.throttling,
         position=host.position,
     )

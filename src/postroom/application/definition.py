@@ -22,6 +22,7 @@ from postroom.adapters.file.definition import File
 from postroom.adapters.kinds import StoredAdapter, get_watched_folder
 from postroom.application.backup_transport import BackupTransport
 from postroom.application.circuit_breaker import CircuitBreaker
+from postroom.application.handler import Handler
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
 from postroom.application.source_position import SourcePosition
@@ -89,6 +90,7 @@ class HostDefinition(_Positioned):
     properties: tuple[ApplicationProperty, ...] | None = None
     trusted: bool | None = None
     isolated: bool | None = None
+    handlers: tuple[Handler, ...] | None = None
     throttling: Throttling | None = None
 
 

@@ -44,6 +44,7 @@ COMMANDS: dict[str, LazyCommand] = {
         "postroom.cli.commands.pipeline:pipeline",
         "Run and inspect the receive locations and sinks of a host, on Spark.",
     ),
+    "handler": LazyCommand("postroom.cli.commands.handlers:handler", "List the adapters that hosts run."),
     "throttling": LazyCommand(
         "postroom.cli.commands.throttling:throttling", "Show and override the throttling of hosts."
     ),

@@ -41,6 +41,7 @@ from postroom.messagebox.configuration import (
     read_receive_locations,
 )
 from postroom.messagebox.connection import IDLE_TIMEOUTS, Connection, connect
+from postroom.messagebox.handlers import read_send_handlers
 from postroom.messagebox.heartbeat import HEARTBEAT_SECONDS
 from postroom.messagebox.jobs import JobSettings
 from postroom.messagebox.missing_secrets import find_missing_secrets
@@ -207,6 +208,9 @@ class HostInstance:
         def apply_configuration(connection: Connection) -> bool:
             for dequeuing in [read_dequeuing(connection, service_class) for service_class in classes]:
                 self._change_dequeuing(registration, dequeuing, build_subservice)
+            handlers = read_send_handlers(connection, host.host_id)
+            for subservice in self._subservices.values():
+                subservice.set_handlers(handlers)
             throttle.host = current = find_host(connection, host.name)
             registration.set_stopped(connection, current.stopped)
             locations = [] if current.stopped else read_receive_locations(connection, host_id=host.host_id)

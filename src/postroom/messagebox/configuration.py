@@ -46,14 +46,11 @@ DEQUEUED_CLASSES = (ServiceClass.MESSAGING_IN_PROCESS, ServiceClass.ORCHESTRATIO
 
 @dataclass(frozen=True, kw_only=True)
 class Dequeuing:
-    """The settings of a service class: the polling interval for an empty queue, the number of dequeue threads, and the
-    watermarks of the messages of a slow service that are in memory."""
+    """The settings of a service class: the polling interval for an empty queue, and the number of dequeue threads."""
 
     service_class: ServiceClass
     polling_interval: timedelta
     dequeue_threads: int
-    high_watermark: int = 200
-    low_watermark: int = 100
 
 
 class PortState(IntEnum):
@@ -310,14 +307,13 @@ def check_login_of_host(connection: Connection, host: Host) -> None:
 def read_dequeuing(connection: Connection, service_class: ServiceClass) -> Dequeuing:
     """Return the settings of a service class (adm_ServiceClass)."""
     row = connection.execute(
-        "SELECT polling_interval, dequeue_threads, high_watermark, low_watermark FROM management.service_classes"
-        " WHERE id = %s",
+        "SELECT polling_interval, dequeue_threads FROM management.service_classes WHERE id = %s",
         (int(service_class),),
     ).fetchone()
     if row is None:
         raise NotFound(f"There is no service class {service_class.name.lower()}.", hint="Migrate the MessageBox again.")
-    names = ("polling_interval", "dequeue_threads", "high_watermark", "low_watermark")
-    return Dequeuing(service_class=service_class, **dict(zip(names, row, strict=True)))
+    polling_interval, dequeue_threads = row
+    return Dequeuing(service_class=service_class, polling_interval=polling_interval, dequeue_threads=dequeue_threads)
 
 
 def read_receive_locations(connection: Connection, *, host_id: int | None = None) -> list[ReceiveLocation]:

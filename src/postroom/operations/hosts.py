@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from psycopg.rows import class_row, dict_row
 
 from postroom.adapters.url_logins import HIDDEN
+from postroom.application.handler import list_default_handlers
 from postroom.errors import BadValue, NotFound, StateError, nearest
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
 from postroom.messagebox.configuration import (
@@ -21,6 +22,7 @@ from postroom.messagebox.configuration import (
     read_hosts,
 )
 from postroom.messagebox.connection import Connection, operator_transaction
+from postroom.messagebox.handlers import read_handlers
 from postroom.messagebox.migrate import create_host, remove_host
 from postroom.messagebox.statements import statement
 from postroom.operations.audit import record_action
@@ -156,6 +158,43 @@ def set_stopped(connection: Connection, name: str, *, stopped: bool) -> None:
     operator_transaction(connection, work)
 
 
+@dataclass(frozen=True, kw_only=True)
+class HandlerListing:
+    """A handler: an adapter that a host runs in one direction. The watermarks are of send handlers."""
+
+    host: str
+    adapter: str
+    direction: str
+    declared: bool
+    """False if the host has it by default, because no application declares the handlers of the host."""
+    used_by: int
+    """The number of receive locations or transports of send ports."""
+    high_watermark: int | None
+    low_watermark: int | None
+
+
+def list_handlers(connection: Connection, host_name: str | None = None) -> list[HandlerListing]:
+    """Return the handlers of one host or of all hosts, sorted by host, adapter and direction."""
+    hosts = read_hosts(connection) if host_name is None else [find_host(connection, host_name)]
+    declared = read_handlers(connection)
+    uses = {tuple(key): count for *key, count in connection.execute(statement("queries/count_uses_of_handlers"))}
+    return [
+        HandlerListing(
+            host=host.name,
+            adapter=handler.adapter,
+            direction=handler.direction,
+            declared=host.host_id in declared,
+            used_by=uses.get((host.host_id, *handler.key), 0),
+            high_watermark=handler.high_watermark if handler.direction == "send" else None,
+            low_watermark=handler.low_watermark if handler.direction == "send" else None,
+        )
+        for host in sorted(hosts, key=lambda host: host.name)
+        for handler in sorted(
+            declared.get(host.host_id, list_default_handlers(isolated=host.isolated)), key=lambda each: each.key
+        )
+    ]
+
+
 def list_service_classes(connection: Connection) -> list[Dequeuing]:
     """Return the service classes that hosts dequeue, with their settings."""
     return [read_dequeuing(connection, service_class) for service_class in DEQUEUED_CLASSES]
@@ -167,8 +206,6 @@ def set_service_class(
     *,
     polling_interval: timedelta | None = None,
     dequeue_threads: int | None = None,
-    high_watermark: int | None = None,
-    low_watermark: int | None = None,
 ) -> Dequeuing:
     """Change the settings of a service class for all hosts. Running hosts take the change within a second. None leaves
     a setting as it is."""
@@ -179,14 +216,6 @@ def set_service_class(
         raise BadValue("A polling interval is more than 0 and at most 60 seconds.")
     if dequeue_threads is not None and not 1 <= dequeue_threads <= _MAX_DEQUEUE_THREADS:
         raise BadValue(f"A service class has 1 to {_MAX_DEQUEUE_THREADS} dequeue threads.")
-    before = read_dequeuing(connection, by_name[name])
-    high = before.high_watermark if high_watermark is None else high_watermark
-    low = before.low_watermark if low_watermark is None else low_watermark
-    if not 1 <= low <= high:
-        raise BadValue(
-            f"The low watermark would be {low} and the high watermark {high}.",
-            hint="The low watermark is at least 1 and at most the high watermark.",
-        )
 
     def work(connection: Connection) -> Dequeuing:
         # Routing does not change, but running processes detect configuration changes by its version.
@@ -194,8 +223,8 @@ def set_service_class(
         before = read_dequeuing(connection, by_name[name])
         connection.execute(
             "UPDATE service_classes SET polling_interval = coalesce(%s, polling_interval),"
-            " dequeue_threads = coalesce(%s, dequeue_threads), high_watermark = %s, low_watermark = %s WHERE id = %s",
-            (polling_interval, dequeue_threads, high, low, int(by_name[name])),
+            " dequeue_threads = coalesce(%s, dequeue_threads) WHERE id = %s",
+            (polling_interval, dequeue_threads, int(by_name[name])),
         )
         after = read_dequeuing(connection, by_name[name])
         record_action(

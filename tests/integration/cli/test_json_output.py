@@ -161,6 +161,7 @@ def shown(run: Run, app: Path, tmp_path: Path) -> dict[str, list[Any]]:
     run_json("host stop", "Spare")
     run_json("host start", "Spare")
     run_json("host remove", "Spare")
+    run_json("handler list")
     run_json("throttling set", "Main", "--publishing", "always", "--delivery", "never", "--severity", "300")
     run_json("throttling list")
     run_json("throttling set", "Main", "--publishing", "auto")

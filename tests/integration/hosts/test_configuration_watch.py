@@ -93,10 +93,4 @@ def test_wrong_settings_are_refused(box: Box) -> None:
             set_service_class(box.connection, MESSAGING, polling_interval=None, dequeue_threads=threads)
     with pytest.raises(BadValue, match="at most 60 seconds"):
         set_service_class(box.connection, MESSAGING, polling_interval=timedelta(), dequeue_threads=None)
-    with pytest.raises(BadValue, match="low watermark would be 100 and the high watermark 99"):
-        set_service_class(box.connection, MESSAGING, high_watermark=99)
-    with pytest.raises(BadValue, match="low watermark would be 0"):
-        set_service_class(box.connection, MESSAGING, low_watermark=0)
-    changed = set_service_class(box.connection, MESSAGING, high_watermark=99, low_watermark=9)
-    assert (changed.high_watermark, changed.low_watermark) == (99, 9)
     assert {dequeuing.dequeue_threads for dequeuing in list_service_classes(box.connection)} == {5}

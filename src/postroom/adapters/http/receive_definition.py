@@ -107,6 +107,10 @@ class HttpReceive(AdapterDefinition):
             kind=kind,
         )
 
+    @classmethod
+    def can_be_isolated(cls) -> bool:
+        return True
+
     def problems(self) -> list[str]:
         found = find_timeout_problems(self.timeout)
         if not _PATH.fullmatch(self.path):

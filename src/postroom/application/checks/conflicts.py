@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from postroom.application.definition import ApplicationDefinition, HostDefinition
+from postroom.application.handler import describe_handlers
 from postroom.application.source_position import SourcePosition
 from postroom.errors import Problem
 from postroom.filters.authorisation import ApplicationProperties, comparable_text
@@ -68,6 +69,12 @@ def _host_conflicts(new: ApplicationDefinition, other: ApplicationDefinition) ->
         if None not in (host.isolated, there.isolated) and host.isolated is not there.isolated:
             setting = "isolated" if there.isolated else "not isolated"
             yield host.position.problem(f"host {host.name!r}: it is {setting} in the application {other.name!r}.")
+        if None not in (host.handlers, there.handlers) and host.handlers != there.handlers:
+            text = (
+                f"host {host.name!r}: its handlers are {describe_handlers(there.handlers)} in the application "
+                f"{other.name!r}."
+            )
+            yield host.position.problem(text)
         if None not in (host.throttling, there.throttling) and host.throttling != there.throttling:
             text = f"host {host.name!r}: it throttles {there.throttling} in the application {other.name!r}."
             yield host.position.problem(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, get_args
 
@@ -21,6 +22,7 @@ from postroom.application.checks.transports import schedule_problems, transport_
 from postroom.application.checks.two_way import two_way_receive_problems, two_way_send_problems
 from postroom.application.declarations import Declarations, DeclaredHost, DeclaredLocation, DeclaredSendPort
 from postroom.application.definition import DEFAULT_HOST, Authentication
+from postroom.application.handler import Handler
 from postroom.application.source_position import SourcePosition
 from postroom.application.throttling import Throttling
 from postroom.errors import BadValue, Problem
@@ -101,6 +103,7 @@ def _host_statement_problems(host: DeclaredHost) -> Iterator[str]:
         yield from host.throttling.problems()
     elif host.throttling is not None:
         yield f"throttling is {host.throttling!r}, but must be something like Throttling(messages=50_000)."
+    yield from _handler_problems(host.handlers)
     if host.properties is None:
         return
     if not isinstance(host.properties, Mapping):
@@ -116,6 +119,23 @@ def _host_statement_problems(host: DeclaredHost) -> Iterator[str]:
                     yield f"{prop.dotted_name} is an empty text, which no message can ask for."
             except BadValue as error:
                 yield error.what
+
+
+def _handler_problems(handlers: object) -> Iterator[str]:
+    if handlers is None:
+        return
+    if (
+        not isinstance(handlers, list | tuple)
+        or not handlers
+        or not all(isinstance(each, Handler) for each in handlers)
+    ):
+        yield f"handlers is {handlers!r}, but must be a list such as [Handler('http', 'send')]."
+        return
+    for handler, count in Counter(handler.key for handler in handlers).items():
+        if count > 1:
+            yield f"handlers has {' '.join(handler)} {count} times; declare it once."
+    for handler in handlers:
+        yield from (f"handler {handler}: {text}" for text in handler.problems())
 
 
 class _Declared(Protocol):

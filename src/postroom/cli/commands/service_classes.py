@@ -15,7 +15,7 @@ from postroom.cli.rendering.output import show_rows
 if TYPE_CHECKING:
     from postroom.messagebox.configuration import Dequeuing
 
-_COLUMNS = ["name", "polling_interval_seconds", "dequeue_threads", "high_watermark", "low_watermark"]
+_COLUMNS = ["name", "polling_interval_seconds", "dequeue_threads"]
 
 
 @click.group("service-class", cls=CommandGroup)
@@ -49,15 +49,6 @@ def list_(options: CommandOptions) -> None:
 @click.argument("name")
 @click.option("--polling-interval", type=float, metavar="SECONDS", help="How often a host looks into an empty queue.")
 @click.option("--threads", type=int, metavar="COUNT", help="The number of dequeue threads of each host instance.")
-@click.option(
-    "--high-watermark",
-    type=int,
-    metavar="COUNT",
-    help="Messages of a slow service in memory above which no more are claimed.",
-)
-@click.option(
-    "--low-watermark", type=int, metavar="COUNT", help="Messages of a slow service below which they are claimed again."
-)
 @common_options
 @pass_options
 def set_(
@@ -65,8 +56,6 @@ def set_(
     name: str,
     polling_interval: float | None,
     threads: int | None,
-    high_watermark: int | None,
-    low_watermark: int | None,
 ) -> None:
     """Change the settings of a service class. Running hosts take the change within a second.
 
@@ -77,18 +66,11 @@ def set_(
     """
     from postroom.operations.hosts import set_service_class
 
-    if polling_interval is None and threads is None and high_watermark is None and low_watermark is None:
-        raise click.UsageError("Give --polling-interval, --threads, --high-watermark or --low-watermark.")
+    if polling_interval is None and threads is None:
+        raise click.UsageError("Give --polling-interval or --threads.")
     interval = None if polling_interval is None else timedelta(seconds=polling_interval)
     with open_messagebox(options) as connection:
-        changed = set_service_class(
-            connection,
-            name,
-            polling_interval=interval,
-            dequeue_threads=threads,
-            high_watermark=high_watermark,
-            low_watermark=low_watermark,
-        )
+        changed = set_service_class(connection, name, polling_interval=interval, dequeue_threads=threads)
     show_rows([_to_row(changed)], _COLUMNS, options.output)
 
 
@@ -97,6 +79,4 @@ def _to_row(dequeuing: Dequeuing) -> dict[str, Any]:
         "name": dequeuing.service_class.name.lower(),
         "polling_interval_seconds": dequeuing.polling_interval.total_seconds(),
         "dequeue_threads": dequeuing.dequeue_threads,
-        "high_watermark": dequeuing.high_watermark,
-        "low_watermark": dequeuing.low_watermark,
     }

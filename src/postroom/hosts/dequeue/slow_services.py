@@ -2,9 +2,8 @@
 
 A service, for example a send port, is slow while a thread needs more than INTERVAL seconds for each of its messages.
 When messages of slow services occupy all dequeue threads, the messages of the other services go to a spare thread, and
-claims skip the slow services whose messages fill the memory queue or have reached the high watermark of the service
-class. Another spare thread starts when slow services
-occupy the spare threads too, up to the number of dequeue threads.
+claims skip the slow services whose messages fill the memory queue or have reached the high watermark of their handler.
+Another spare thread starts when slow services occupy the spare threads too, up to the number of dequeue threads.
 
 The threads only note their current message, because everything else would cost time for every message.
 """

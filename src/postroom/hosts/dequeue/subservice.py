@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 
+from postroom.application import Handler
 from postroom.clock import Clock
 from postroom.hosts.dequeue.completer import Completer
 from postroom.hosts.dequeue.dequeue_thread import DequeueThread
@@ -65,7 +66,6 @@ class Subservice:
         service = OrderedService(service)
         self._service = service
         self._buffer = OrderedWorkBuffer(memory_queue)
-        self._buffer.set_watermarks(high=dequeuing.high_watermark, low=dequeuing.low_watermark)
         self.poller = Poller(
             dequeuing,
             self._buffer,
@@ -125,6 +125,10 @@ class Subservice:
     def pause(self) -> None:
         """Start no message until ``unpause``. Messages in progress continue."""
         self._buffer.pause()
+
+    def set_handlers(self, handlers: Mapping[bytes, Handler]) -> None:
+        """Set the handler of each send port."""
+        self._buffer.set_handlers(handlers)
 
     def unpause(self) -> None:
         self._buffer.unpause()

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from postroom.application import Handler
 from postroom.messagebox.queues import MAX_AHEAD, ClaimedMessage
 
 
@@ -38,8 +39,8 @@ class WorkBuffer:
         self._queued: deque[ClaimedMessage] = deque()
         self._diverted: deque[ClaimedMessage] = deque()
         self._slow_services: frozenset[bytes | None] = frozenset()
-        self._high_watermark, self._low_watermark = 200, 100
-        self._above_watermark: set[bytes] = set()
+        self._handlers: Mapping[bytes, Handler] = {}
+        self._above_watermark: set[Handler] = set()
         # Capacity that claimers have reserved and not filled yet. Two claimers work at the same time.
         self._reserved = 0
         # A claimer waits until no more than this number of messages is queued; -1 if no claimer waits.
@@ -93,31 +94,32 @@ class WorkBuffer:
     def _is_full_of_slow_messages(self) -> bool:
         return bool(self._slow_services) and len(self._queued) > self._half
 
-    def set_watermarks(self, *, high: int, low: int) -> None:
-        """Limit the messages of one slow service in memory. Called before the buffer is used."""
-        self._high_watermark, self._low_watermark = high, low
+    def set_handlers(self, handlers: Mapping[bytes, Handler]) -> None:
+        """Set the handler of each send port. Its watermarks limit the messages of its slow ports in memory."""
+        self._handlers = handlers
 
     @property
     def excluded_services(self) -> list[bytes]:
         """The services that a claim skips: slow services that already use their part of the buffer.
 
-        These are all slow services if their messages fill it. Otherwise they are those that have reached the high
-        watermark, until they are below the low watermark (DEQ-17).
+        These are all slow services if their messages fill it. Otherwise they are those of a handler that has reached
+        its high watermark, until it is below its low watermark (DEQ-17).
         """
         slow = self._slow_services
         if not slow:
             return []
         if self._is_full_of_slow_messages():
             return [service for service in slow if service is not None]
+        handlers, above = self._handlers, self._above_watermark
+        handled = {service: handlers[service] for service in slow if service is not None and service in handlers}
         # A copy, because threads take messages meanwhile.
-        counts = Counter(message.service for message in list(self._queued))
+        counts = Counter(handled.get(message.service) for message in list(self._queued) if message.service is not None)
         self._above_watermark = {
-            service
-            for service in slow
-            if service is not None
-            and counts[service] >= (self._low_watermark if service in self._above_watermark else self._high_watermark)
+            handler
+            for handler in handled.values()
+            if counts[handler] >= (handler.low_watermark if handler in above else handler.high_watermark)
         }
-        return list(self._above_watermark)
+        return [service for service, handler in handled.items() if handler in self._above_watermark]
 
     @property
     def ahead(self) -> int:

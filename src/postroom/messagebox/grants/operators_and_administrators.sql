@@ -12,10 +12,9 @@ GRANT SELECT ON ALL TABLES IN SCHEMA messagebox, management TO __ADMINISTRATORS_
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA messagebox TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT, UPDATE, DELETE ON management.applications, management.properties, management.receive_ports,
     management.receive_locations, management.send_ports, management.send_port_groups, management.send_port_group_members,
-    management.removed_services, messagebox.application_properties TO __ADMINISTRATORS_ROLE__;
+    management.removed_services, management.handlers, messagebox.application_properties TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (throttling, throttling_overrides, stopped, isolated) ON management.hosts TO __ADMINISTRATORS_ROLE__;
-GRANT UPDATE (polling_interval, dequeue_threads, high_watermark, low_watermark) ON management.service_classes
-    TO __ADMINISTRATORS_ROLE__;
+GRANT UPDATE (polling_interval, dequeue_threads) ON management.service_classes TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (group_id, group_name) ON messagebox.subscriptions TO __ADMINISTRATORS_ROLE__;
 -- The audit is append-only. PostgreSQL fills the login, the time and the reason.
 GRANT INSERT (os_user, action, target, before, after) ON management.audit TO __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
@@ -43,7 +42,7 @@ GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.file_claim_number,
 -- correlation values, which are copied from contexts. They do not see definitions that may contain secrets: the
 -- configuration of adapters, and the definitions of applications.
 GRANT SELECT ON management.message_box, management.schema_version, management.service_classes, management.hosts,
-    management.properties, management.receive_ports, management.send_port_groups, management.send_port_group_members,
+    management.handlers, management.properties, management.receive_ports, management.send_port_groups, management.send_port_group_members,
     management.removed_services, management.host_instances, management.job_runs, management.running_locations, management.running_sinks, management.open_circuits, messagebox.routing_version, messagebox.correlation_types,
     messagebox.convoy_sets, messagebox.predicate_groups, messagebox.predicates, messagebox.application_properties, messagebox.file_claims,
     messagebox.work_queue, messagebox.scheduled_queue, messagebox.suspended_queue, messagebox.instances,

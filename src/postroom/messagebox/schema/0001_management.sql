@@ -28,12 +28,7 @@ CREATE TABLE management.service_classes (
     id                smallint PRIMARY KEY,
     name              text NOT NULL UNIQUE,
     polling_interval  interval NOT NULL DEFAULT '500 ms' CHECK (polling_interval > '0'),   -- of an empty queue
-    dequeue_threads   smallint NOT NULL DEFAULT 5 CHECK (dequeue_threads >= 1),
-    -- A host instance claims no messages of a slow service while it has so many of them in memory (DEQ-17), until it has fewer
-    -- than the low watermark.
-    high_watermark    integer NOT NULL DEFAULT 200 CHECK (high_watermark >= 1),
-    low_watermark     integer NOT NULL DEFAULT 100 CHECK (low_watermark >= 1),
-    CHECK (low_watermark <= high_watermark)
+    dequeue_threads   smallint NOT NULL DEFAULT 5 CHECK (dequeue_threads >= 1)
 );
 -- spark_sinks are send ports whose adapter is a Spark writer. Pipeline processes drain them in batches; hosts do not dequeue them.
 -- programs are the subscriptions of programs (client.subscribe), which claim their messages themselves.
@@ -59,6 +54,19 @@ CREATE TABLE management.hosts (
 CREATE UNIQUE INDEX ON management.hosts (lower(name));
 -- At most one host is the default host.
 CREATE UNIQUE INDEX ON management.hosts (is_default) WHERE is_default;
+
+-- The declared handlers (BizTalk: adm_SendHandler, adm_ReceiveHandler): an adapter that a host runs in one direction. A host
+-- without a row runs all adapters that its type allows. A host instance claims no messages of slow send ports of an adapter while
+-- it has so many of them in memory (DEQ-17), until it has fewer than the low watermark.
+CREATE TABLE management.handlers (
+    host_id         smallint NOT NULL REFERENCES management.hosts ON DELETE CASCADE,
+    adapter         text NOT NULL,                                  -- the kind of the adapter
+    direction       text NOT NULL CHECK (direction IN ('receive', 'send')),
+    high_watermark  integer NOT NULL,
+    low_watermark   integer NOT NULL CHECK (low_watermark >= 1),
+    PRIMARY KEY (host_id, adapter, direction),
+    CHECK (low_watermark <= high_watermark)
+);
 
 -- A host instance is one process of a host: it delivers messages (host), or receives them and writes sinks (pipeline). It holds
 -- a session advisory lock on its id. If nothing holds the lock, the process is dead.

@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from postroom.adapters import HttpReceive
+from postroom.adapters import AdapterDefinition
 from postroom.application import DEFAULT_HOST, ApplicationDefinition, Throttling
 from postroom.application.checks.conflicts import to_application_properties
+from postroom.application.handler import Direction, Handler, describe_handlers
+from postroom.application.source_position import SourcePosition
 from postroom.errors import Problem
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.plan import Action, ChangeKind, Difference, PlanStep
 from postroom.properties import dotted_name, split_key
 
+_ISOLATED = "An isolated host only receives, by HTTP or with adapters that it polls."
+
 
 def find_host_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
     """Yield the ports and locations that cannot work on their hosts."""
     yield from _find_authentication_problems(definition, deployed)
-    yield from _find_isolation_problems(definition, deployed)
+    yield from _find_handler_problems(definition, deployed)
 
 
 def plan_hosts(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[PlanStep]:
@@ -29,6 +33,7 @@ def plan_hosts(definition: ApplicationDefinition, deployed: Deployed) -> Iterato
             before = HostSettings(
                 trusted=known.trusted,
                 isolated=known.isolated,
+                handlers=deployed.handlers.get(known.host_id),
                 properties=deployed.application_properties.get(known.host_id, NO_APPLICATION_PROPERTIES),
                 throttling=known.throttling,
             )
@@ -37,6 +42,7 @@ def plan_hosts(definition: ApplicationDefinition, deployed: Deployed) -> Iterato
             for field, old, new in (
                 ("trusted", _format_flag(before.trusted), _format_flag(after.trusted)),
                 ("isolated", _format_flag(before.isolated), _format_flag(after.isolated)),
+                ("handlers", describe_handlers(before.handlers), describe_handlers(after.handlers)),
                 ("properties", _format_properties(before.properties), _format_properties(after.properties)),
                 ("throttling", str(before.throttling), str(after.throttling)),
             )
@@ -52,8 +58,16 @@ class HostSettings:
 
     trusted: bool = False
     isolated: bool = False
+    handlers: tuple[Handler, ...] | None = None
+    """The declared handlers. None: the default handlers."""
     properties: ApplicationProperties = NO_APPLICATION_PROPERTIES
     throttling: Throttling = field(default_factory=Throttling)
+
+    def has_handler(self, adapter: AdapterDefinition, direction: Direction) -> bool:
+        """Return True if the host runs this adapter in this direction."""
+        if self.handlers is not None:
+            return (adapter.kind, direction) in (handler.key for handler in self.handlers)
+        return not self.isolated or (direction == "receive" and adapter.can_be_isolated())
 
 
 def resolve_host_settings(definition: ApplicationDefinition, deployed: Deployed, name: str) -> HostSettings:
@@ -61,6 +75,7 @@ def resolve_host_settings(definition: ApplicationDefinition, deployed: Deployed,
     applications."""
     trusted: bool | None = None
     isolated: bool | None = None
+    handlers: tuple[Handler, ...] | None = None
     throttling: Throttling | None = None
     properties: ApplicationProperties | None = None
     for application in (definition, *deployed.others):
@@ -68,12 +83,14 @@ def resolve_host_settings(definition: ApplicationDefinition, deployed: Deployed,
             if host.name.lower() == name.lower():
                 trusted = host.trusted if trusted is None else trusted
                 isolated = host.isolated if isolated is None else isolated
+                handlers = host.handlers if handlers is None else handlers
                 throttling = host.throttling if throttling is None else throttling
                 if properties is None and host.properties is not None:
                     properties = to_application_properties(host)
     return HostSettings(
         trusted=trusted is True,
         isolated=isolated is True,
+        handlers=handlers,
         properties=properties or NO_APPLICATION_PROPERTIES,
         throttling=throttling or Throttling(),
     )
@@ -98,34 +115,61 @@ def _find_authentication_problems(definition: ApplicationDefinition, deployed: D
                 )
 
 
-def _find_isolation_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
-    """Yield the send ports, and the locations that claim files or read rows, on isolated hosts (HST-02). If this
-    application makes a host isolated, those of other applications count too."""
-    isolated = {
-        name.lower()
-        for application in (definition, *deployed.others)
-        for name in (host.name for host in application.hosts)
-        if resolve_host_settings(definition, deployed, name).isolated
-    }
+def _find_handler_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
+    """Yield the handlers that an isolated host cannot have (HST-02), and the locations and ports on hosts without a
+    handler for their adapter (HST-05). If this application changes a host, those of other applications count too."""
     own = {host.name.lower(): host.position for host in definition.hosts}
+    for host in definition.hosts:
+        settings = resolve_host_settings(definition, deployed, host.name)
+        for handler in (settings.handlers or ()) if settings.isolated else ():
+            if not handler.can_be_isolated:
+                yield host.position.problem(f"host {host.name!r}: {_ISOLATED} Remove the handler {handler}.")
     for application in (definition, *deployed.others):
-        endpoints = [
-            *(("send port", port.name, port.host, port.position) for port in application.send_ports),
-            *(
-                ("location", location.name, location.host, location.position)
-                for port in application.receive_ports
-                for location in port.locations
-                if location.adapter.receives_on_spark and not isinstance(location.adapter, HttpReceive)
-            ),
-        ]
-        for what, name, host, position in endpoints:
-            if host.lower() not in isolated:
+        for endpoint in _list_endpoints(application):
+            settings = resolve_host_settings(definition, deployed, endpoint.host)
+            if settings.has_handler(endpoint.adapter, endpoint.direction):
                 continue
-            text = (
-                f"{what} {name!r}: the host {host!r} is isolated. It only receives, by HTTP or with adapters that it"
-                " polls. Give it another host."
-            )
+            text = f"{endpoint.name}: the host {endpoint.host!r} "
+            if settings.isolated:
+                text += f"is isolated. {_ISOLATED} Give it another host."
+            else:
+                text += (
+                    "has no handler for this adapter. Give it another host, or add "
+                    f"Handler({endpoint.adapter.kind!r}, {endpoint.direction!r}) to the handlers of the host."
+                )
             if application is definition:
-                yield position.problem(text)
-            elif host.lower() in own:
-                yield own[host.lower()].problem(f"{text} It belongs to the application {application.name!r}.")
+                yield endpoint.position.problem(text)
+            elif endpoint.host.lower() in own:
+                text += f" It belongs to the application {application.name!r}."
+                yield own[endpoint.host.lower()].problem(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Endpoint:
+    name: str
+    host: str
+    adapter: AdapterDefinition
+    direction: Direction
+    position: SourcePosition
+
+
+def _list_endpoints(application: ApplicationDefinition) -> Iterator[_Endpoint]:
+    """Yield the send ports of an application, with each of their adapters, and its locations."""
+    for port in application.send_ports:
+        for adapter in (port.adapter, *((port.backup.adapter,) if port.backup is not None else ())):
+            yield _Endpoint(
+                name=f"send port {port.name!r}",
+                host=port.host,
+                adapter=adapter,
+                direction="send",
+                position=port.position,
+            )
+    for receive_port in application.receive_ports:
+        for location in receive_port.locations:
+            yield _Endpoint(
+                name=f"location {location.name!r}",
+                host=location.host,
+                adapter=location.adapter,
+                direction="receive",
+                position=location.position,
+            )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from postroom.application import ApplicationDefinition
+from postroom.application import ApplicationDefinition, Handler
 from postroom.filters.authorisation import ApplicationProperties
 from postroom.messagebox.configuration import (
     Host,
@@ -19,6 +19,7 @@ from postroom.messagebox.configuration import (
     read_send_ports,
 )
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.handlers import read_handlers
 from postroom.messagebox.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.statements import statement
 from postroom.operations.deployment.backlog import count_backlog
@@ -45,6 +46,8 @@ class Deployed:
     """By name in lower case, because names of hosts are not case-sensitive."""
     application_properties: dict[int, ApplicationProperties]
     """By host id."""
+    handlers: dict[int, tuple[Handler, ...]]
+    """The declared handlers, by host id."""
     properties: dict[str, ValueType]
     sensitive: frozenset[str]
     """The keys of sensitive properties."""
@@ -88,6 +91,7 @@ def create_empty_deployment() -> Deployed:
     return Deployed(
         hosts={},
         application_properties={},
+        handlers={},
         properties={},
         sensitive=frozenset(),
         definition=None,
@@ -118,6 +122,7 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
     return Deployed(
         hosts={host.name.lower(): host for host in read_hosts(connection)},
         application_properties=read_application_properties(connection),
+        handlers=read_handlers(connection),
         properties={
             key: ValueType(value_type)
             for key, value_type in connection.execute("SELECT key, value_type FROM properties")

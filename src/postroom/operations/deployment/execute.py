@@ -18,6 +18,7 @@ from postroom.application import (
 from postroom.filters.authorisation import ApplicationProperties
 from postroom.messagebox.configuration import PortState, SendPort, read_hosts, read_send_ports, schedule_to_json
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.handlers import store_handlers
 from postroom.messagebox.migrate import create_host
 from postroom.messagebox.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.statements import statement
@@ -114,6 +115,7 @@ class Deployment:
             if settings.isolated is not host.isolated:
                 isolate = "UPDATE hosts SET isolated = %s WHERE id = %s"
                 self._connection.execute(isolate, (settings.isolated, host.host_id))
+            store_handlers(self._connection, host.host_id, settings.handlers or ())
             self._store_application_properties(host.host_id, settings.properties)
             store_thresholds(self._connection, host.host_id, settings.throttling)
 

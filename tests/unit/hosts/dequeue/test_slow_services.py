@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from postroom.application import Handler
 from postroom.hosts.dequeue.completer import Completer
 from postroom.hosts.dequeue.dequeue_thread import DequeueThread
 from postroom.hosts.dequeue.ordered_delivery import OrderedWorkBuffer
@@ -81,7 +82,8 @@ def test_a_slow_service_is_claimed_while_half_of_the_buffer_is_free() -> None:
 def test_a_slow_service_is_not_claimed_between_the_high_and_the_low_watermark() -> None:
     """DEQ-17."""
     buffer = unpaused_buffer(100)
-    buffer.set_watermarks(high=8, low=4)
+    file, http = (Handler(adapter, "send", high_watermark=8, low_watermark=4) for adapter in ("file", "http"))
+    buffer.set_handlers({SLOW: file, OTHER: http})
     buffer.put([*of(SLOW, *range(8)), *of(OTHER, *range(10, 17))], 0)
     assert buffer.excluded_services == [], "no service is slow"
     buffer.divert(frozenset({SLOW, OTHER}))
@@ -95,6 +97,17 @@ def test_a_slow_service_is_not_claimed_between_the_high_and_the_low_watermark() 
     assert buffer.excluded_services == []
     buffer.put(of(SLOW, 24), 0)
     assert buffer.excluded_services == [SLOW]
+
+
+def test_the_slow_services_of_one_handler_share_its_watermarks() -> None:
+    buffer = unpaused_buffer(100)
+    file, http = (Handler(adapter, "send", high_watermark=8, low_watermark=4) for adapter in ("file", "http"))
+    buffer.set_handlers({SLOW: file, OTHER: file, FAST: http})
+    buffer.put([*of(SLOW, *range(4)), *of(OTHER, *range(10, 14)), *of(FAST, *range(20, 27))], 0)
+    buffer.divert(frozenset({SLOW, OTHER, FAST}))
+    assert set(buffer.excluded_services) == {SLOW, OTHER}
+    buffer.set_handlers({SLOW: Handler("file", "send"), OTHER: Handler("file", "send"), FAST: http})
+    assert buffer.excluded_services == [], "the watermarks can be changed while it runs"
 
 
 def test_pause_drops_diverted_messages() -> None:
