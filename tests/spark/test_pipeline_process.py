@@ -81,6 +81,7 @@ def test_locations_are_added_disabled_and_scheduled_while_the_process_runs(
         wait_for_messages(box, 1)
 
         add_file_location(box, folder / "two", name="two")
+        box.connection.execute("SELECT change_routing()")
         wait_until((folder / "two" / ".postroom").exists, what="the new location to receive")
         (folder / "two" / "b.json").write_bytes(ORDER)
         wait_for_messages(box, 2)
@@ -119,6 +120,7 @@ def test_a_changed_location_is_restarted_with_its_new_configuration(
         box.connection.execute(
             "UPDATE receive_locations SET adapter = adapter || jsonb_build_object('archive', %s::text)", (str(archive),)
         )
+        box.connection.execute("SELECT change_routing()")
 
         def is_archived() -> bool:
             if not any(path.is_file() for path in folder.iterdir()):

@@ -19,21 +19,13 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
-from psycopg import sql
-
 from postroom.errors import PostroomError, Unavailable
 from postroom.hosts.dequeue.subservice import Subservice, wake_all
 from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connect, Connection, read_value
-from postroom.messagebox.postgres_errors import translate_errors
+from postroom.messagebox.notifications import CONFIGURATION_CHANNEL, listen, receive_notifications
 from postroom.messagebox.queues import HostQueues, wake_up_channel
-from postroom.messagebox.running_processes import (
-    CONFIGURATION_CHANNEL,
-    PROCESS_LOCK,
-    ProcessKind,
-    deregister_process,
-    register_process,
-)
+from postroom.messagebox.running_processes import PROCESS_LOCK, ProcessKind, deregister_process, register_process
 from postroom.messagebox.statements import statement
 from postroom.processes.background_loop import BackgroundLoop
 
@@ -75,6 +67,10 @@ class Registration:
         self.on_configuration_change: Callable[[], None] = lambda: None
         #: Called after the instance was declared dead and is registered again. Its waiting requests were removed.
         self.on_declared_dead: Callable[[], None] = lambda: None
+        self._channels = {
+            wake_up_channel(host.name): self.wake,
+            CONFIGURATION_CHANNEL: lambda: self.on_configuration_change(),
+        }
         self._pausing = threading.Lock()
         #: True while an operator has stopped the host. Set before the loop starts, then by ``set_stopped``.
         self.is_stopped = False
@@ -149,19 +145,10 @@ class Registration:
         poll.register(self._interrupt_reader, select.POLLIN)
         ready = {fd for fd, _ in poll.poll(max(0.0, self._heartbeat_at - time.monotonic()) * 1000)}
         if connection.fileno() in ready:
-            with translate_errors():
-                connection.pgconn.consume_input()
-            while notification := connection.pgconn.notifies():
-                self._handle(notification.relname.decode())
+            receive_notifications(connection, self._channels)
         if time.monotonic() >= self._heartbeat_at:
             check_session(connection, self._session)
             self._heartbeat_at = time.monotonic() + self._heartbeat
-
-    def _handle(self, channel: str) -> None:
-        if channel == CONFIGURATION_CHANNEL:
-            self.on_configuration_change()
-        else:
-            self.wake()
 
     def wake(self) -> None:
         """Poll the queues now: there may be messages."""
@@ -221,10 +208,7 @@ class Registration:
         _log.info("host instance %d has its lock again; %d messages were released", self.host_instance, released)
 
     def _listen(self, connection: Connection) -> None:
-        # Without a handler, wake-ups that arrive with the answer to a statement would stay in the driver's buffer.
-        connection.add_notify_handler(lambda notification: self._handle(notification.channel))
-        for channel in (wake_up_channel(self._host.name), CONFIGURATION_CHANNEL):
-            connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        listen(connection, self._channels)
         self._session = get_backend_pid(connection)
         self._connection = connection
 

@@ -64,10 +64,6 @@ def deregister_process(connection: Connection, process_id: int) -> None:
     connection.execute("DELETE FROM management.host_instances WHERE id = %s", (process_id,))
 
 
-#: All processes are notified here after a change of the configuration (change_routing).
-CONFIGURATION_CHANNEL = "postroom_configuration"
-
-
 def read_routing_version(connection: Connection) -> int:
     """Return the routing version, which each change of the configuration increments."""
     return int(read_value(connection, "SELECT version FROM messagebox.routing_version"))

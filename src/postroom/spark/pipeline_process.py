@@ -19,6 +19,7 @@ from postroom.messagebox.configuration import Host, ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.heartbeat import keep_alive
 from postroom.messagebox.missing_secrets import find_missing_secrets
+from postroom.messagebox.notifications import CONFIGURATION_CHANNEL, listen, receive_notifications
 from postroom.messagebox.running_processes import (
     ProcessKind,
     deregister_process,
@@ -32,7 +33,7 @@ from postroom.monitoring.metrics import Metric
 from postroom.spark.bulk.row_stream import RunningRowStream
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
 from postroom.spark.error_reasons import format_reason
-from postroom.spark.intake.intake import find_locations_to_serve
+from postroom.spark.intake.intake import read_running_locations, select_locations_to_serve
 from postroom.spark.metrics import collect_pipeline_metrics, describe_problem
 from postroom.spark.receive.running_location import RunningLocation
 from postroom.spark.session import has_died, spark_died_error
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _CHECK_SECONDS = 0.25
-_CONFIGURATION_SECONDS = 2.0
+#: Schedules open and close, disabled locations are drained, and the load changes, without a notification.
+_SELECT_SECONDS = 2.0
 _STARTING_AT_ONCE = max(2, (os.cpu_count() or 1) // 2)
 
 
@@ -63,9 +65,12 @@ class PipelineProcess:
         self._load = LoadMetrics(host, partial(login.connect, "metrics"))
         self._connection: Connection | None = None
         self._process_id = 0
-        #: The routing version of the configuration that was read last.
+        self._channels = {CONFIGURATION_CHANNEL: self._note_change}
+        self._has_changed = True
+        #: The configuration that was read last, and its routing version.
+        self._locations: list[ReceiveLocation] = []
         self._version = -1
-        self._read_at = 0.0
+        self._select_at = 0.0
 
     def run(self, stopping: threading.Event) -> Counter[str]:
         """Serve until ``stopping`` is set. Return the counts of all locations and sinks. Raise Unavailable if Spark
@@ -109,36 +114,54 @@ class PipelineProcess:
 
     def _apply_configuration(self) -> None:
         """Start, stop and restart locations as configured. A disabled location receives nothing (ORS-07)."""
-        if time.monotonic() < self._read_at:
+        if self._connection is None and time.monotonic() < self._select_at:
             return
-        self._read_at = time.monotonic() + _CONFIGURATION_SECONDS
         try:
             connection = self._get_connection()
-            version = read_routing_version(connection)
-            locations = find_locations_to_serve(connection, self._host)
-            wanted = {location.location_id: location for location in locations}
+            receive_notifications(connection, self._channels)
+            if not self._has_changed and time.monotonic() < self._select_at:
+                return
+            self._select_at = time.monotonic() + _SELECT_SECONDS
+            self._read_configuration(connection)
             load = read_load(connection, self._host.host_id)
-            self._apply_locations(wanted)
-            if version != self._version:
-                self._sinks.check_classes(connection)
-                for missing in find_missing_secrets(connection, host_id=self._host.host_id, in_spark=True):
-                    _log.warning("%s", missing)
-                self._version = version
-            if not any(running.takes_input for running, _ in self._stopping.values()):
-                report_configuration(connection, self._process_id, version)
+            wanted = select_locations_to_serve(connection, self._locations)
+            self._apply_locations({location.location_id: location for location in wanted})
+            if any(running.takes_input for running, _ in self._stopping.values()):
+                self._select_at = 0.0
+            else:
+                report_configuration(connection, self._process_id, self._version)
         except Unavailable as error:
             _log.warning("the configuration cannot be read: %s", str(error).strip().replace("\n", " "))
             self._close_connection()
+            self._select_at = time.monotonic() + _SELECT_SECONDS
             return
         self._report_throttles(load)
+
+    def _read_configuration(self, connection: Connection) -> None:
+        """Read the configuration if it may have changed."""
+        if not self._has_changed:
+            return
+        self._has_changed = False
+        version = read_routing_version(connection)  # first, so that no later change is reported as taken
+        self._locations = read_running_locations(connection, self._host)
+        if version != self._version:
+            self._sinks.check_classes(connection)
+            for missing in find_missing_secrets(connection, host_id=self._host.host_id, in_spark=True):
+                _log.warning("%s", missing)
+            self._version = version
+
+    def _note_change(self) -> None:
+        self._has_changed = True
 
     def _get_connection(self) -> Connection:
         """Return the connection that registers this process. A new one registers it before it is used."""
         if self._connection is None:
             connection = self._login.connect("pipeline")
             keep_alive(connection)
+            listen(connection, self._channels)
             self._process_id = register_process(connection, self._host.host_id, ProcessKind.PIPELINE)
             self._connection = connection
+            self._has_changed = True  # changes may have been missed
         return self._connection
 
     def _close_connection(self) -> None:
@@ -204,7 +227,7 @@ class PipelineProcess:
             if not thread.is_alive():
                 del self._stopping[location_id]
                 self._counts.update(running.counts)
-                self._read_at = 0.0
+                self._select_at = 0.0
                 _log.info("%s: no longer receiving", running.location.name)
 
     def _stop_all(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -64,10 +65,20 @@ def find_locations_to_serve(
     connection: Connection, host: Host, *, clock: Clock = system_clock
 ) -> list[ReceiveLocation]:
     """Return the locations of a host that receive now, or that have something left to publish."""
+    return select_locations_to_serve(connection, read_running_locations(connection, host), clock=clock)
+
+
+def read_running_locations(connection: Connection, host: Host) -> list[ReceiveLocation]:
+    """Return the locations of a host, or none if an operator has stopped the host."""
+    stopped = is_host_stopped(connection, host.host_id)
+    return [] if stopped else read_receive_locations(connection, host_id=host.host_id)
+
+
+def select_locations_to_serve(
+    connection: Connection, locations: Iterable[ReceiveLocation], *, clock: Clock = system_clock
+) -> list[ReceiveLocation]:
+    """Return those locations that receive now, or that have something left to publish."""
     now = clock()
-    if is_host_stopped(connection, host.host_id):
-        return []
-    locations = read_receive_locations(connection, host_id=host.host_id)
     to_serve = (select_location_to_serve(connection, location, now) for location in locations)
     return [location for location in to_serve if location is not None]
 

@@ -219,10 +219,16 @@ class SlowLocation:
 def slow_locations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[SlowLocation]]:
     SlowLocation.made = []
     monkeypatch.setattr(pipeline_process, "RunningLocation", SlowLocation)
-    monkeypatch.setattr(pipeline_process, "_CONFIGURATION_SECONDS", 0.0)
+    monkeypatch.setattr(pipeline_process, "_SELECT_SECONDS", 0.0)
     yield SlowLocation.made
     for location in SlowLocation.made:
         location.may_end.set()
+
+
+def change_configuration(box: Box, change: str) -> None:
+    with box.connection.transaction():
+        box.connection.execute("SELECT change_routing()")
+        box.connection.execute(change)
 
 
 def test_other_locations_continue_while_a_changed_location_stops(
@@ -233,7 +239,7 @@ def test_other_locations_continue_while_a_changed_location_stops(
     process = PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path)
     process._apply_configuration()
     one, two = slow_locations
-    box.connection.execute("UPDATE receive_locations SET maps = '[{}]' WHERE name = 'one'")
+    change_configuration(box, "UPDATE receive_locations SET maps = '[{}]' WHERE name = 'one'")
 
     def turn() -> None:
         process._remove_stopped()
@@ -269,9 +275,7 @@ def test_a_change_is_taken_when_the_old_location_takes_no_more_input(
     process._apply_configuration()
     version = read_routing_version(box.connection)
     assert box.one(taken) == version
-    with box.connection.transaction():
-        box.connection.execute("SELECT change_routing()")
-        box.connection.execute("UPDATE receive_locations SET maps = '[{}]' WHERE name = 'one'")
+    change_configuration(box, "UPDATE receive_locations SET maps = '[{}]' WHERE name = 'one'")
     process._apply_configuration()
     process._apply_configuration()
     assert box.one(taken) == version
@@ -283,13 +287,37 @@ def test_a_change_is_taken_when_the_old_location_takes_no_more_input(
     assert box.count("host_instances") == 0
 
 
+def test_a_change_is_taken_after_its_notification(
+    box: Box, login: Login, tmp_path: Path, slow_locations: list[SlowLocation], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The configuration is read after a notification, and after the connection was lost."""
+    monkeypatch.setattr(pipeline_process, "_SELECT_SECONDS", 3600.0)
+    process = PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path)
+    process._apply_configuration()
+    add_file_location(box, tmp_path / "one", name="one")
+
+    def turn() -> int:
+        process._apply_configuration()
+        return len(slow_locations)
+
+    assert turn() == 0, "no notification"
+    box.connection.execute("SELECT change_routing()")
+    wait_until(lambda: turn() == 1, what="the notification")
+    add_file_location(box, tmp_path / "two", name="two")
+    monkeypatch.setattr(pipeline_process, "_SELECT_SECONDS", 0.0)
+    assert process._connection is not None
+    process._connection.close()
+    wait_until(lambda: turn() == 2, what="the new connection")
+    process._stop_all()
+
+
 def test_the_end_of_the_process_does_not_wait_for_a_location_that_drains(
     box: Box, login: Login, tmp_path: Path, slow_locations: list[SlowLocation]
 ) -> None:
     add_file_location(box, tmp_path / "one", name="one")
     process = PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path)
     process._apply_configuration()
-    box.connection.execute("UPDATE receive_locations SET enabled = false")
+    change_configuration(box, "UPDATE receive_locations SET enabled = false")
     process._apply_configuration()
     process._stop_all()
     assert slow_locations[0].stopped_with == [True]
