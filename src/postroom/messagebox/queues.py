@@ -118,10 +118,12 @@ class ScheduledRetry:
 
 @dataclass(frozen=True, kw_only=True)
 class Postponement:
-    """Wait for ``delay`` until the service window of the send port opens. Without a delay, wait until the circuit
-    breaker of the send port is closed. No attempt was used up."""
+    """Wait for ``delay`` until the service window of the send port opens. No attempt was used up.
+
+    With ``paused``, wait until the circuit breaker of the send port is closed, but at most for ``delay``."""
 
     delay: timedelta | None
+    paused: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +150,7 @@ class HostQueues:
         self._in_order = f"SELECT * FROM dequeue_in_order_{host}($1, $2, $3, $4, coalesce($5, now()), $6)".encode()
         self._complete = f"complete_messages_{host}"
         self._retry = _format_call(f"retry_messages_{host}", "%s, %s, %s, %s, %s::jsonb[]")
-        self._postpone = _format_call(f"postpone_messages_{host}", "%s")
+        self._postpone = _format_call(f"postpone_messages_{host}", "%s, %s")
         self._suspend = _format_call(f"suspend_messages_{host}", "%s, %s, %s, %s, %s, %s::jsonb[], %s::uuid[]")
         self._insert_error = f"SELECT insert_error_message_{host}(%s, %s, %s, %s::jsonb)"
         self._release = f"SELECT release_messages_{host}(%s, %s::bigint[])"
@@ -254,7 +256,8 @@ class HostQueues:
     ) -> int:
         """Postpone rows, by sequence number. Return the number of rows that the claim still had."""
         delays = [postponement.delay for postponement in postponements.values()]
-        return _count(connection, self._postpone, (claim_id, _format_array(postponements), delays, now))
+        paused = [postponement.paused for postponement in postponements.values()]
+        return _count(connection, self._postpone, (claim_id, _format_array(postponements), delays, paused, now))
 
     def suspend(
         self,

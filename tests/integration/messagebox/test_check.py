@@ -46,8 +46,8 @@ DAMAGES = {
     },
     "UPDATE work_queue SET claim_id = gen_random_uuid(), claimed_by = 4711": {"claims_of_dead_instances"},
     "INSERT INTO default_q_scheduled (seq, host_id, message_id, service_class, service_id, instance_id, priority,"
-    " enqueued_at, valid_from, state, counted_in) SELECT seq, host_id, message_id, 4, service_id, gen_random_uuid(), 5,"
-    " now(), 'infinity', 256, counted_in FROM work_queue": {
+    " enqueued_at, valid_from, state, paused, counted_in) SELECT seq, host_id, message_id, 4, service_id,"
+    " gen_random_uuid(), 5, now(), 'infinity', 256, true, counted_in FROM work_queue": {
         "paused_without_circuit",
         "wrong_message_ref_counts",
         "wrong_part_ref_counts",

@@ -21,12 +21,9 @@ from postroom.errors import MessageBoxUnavailable, is_environment_error
 from postroom.messagebox import circuits
 from postroom.messagebox.configuration import SendPort
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import ClaimedMessage, Postponement
+from postroom.messagebox.queues import ClaimedMessage
 
 _log = logging.getLogger(__name__)
-
-#: The message waits until the circuit breaker of its port is closed.
-PAUSED = Postponement(delay=None)
 
 
 class CircuitBreakers:
@@ -68,17 +65,15 @@ class CircuitBreakers:
             circuits.close_circuit(connect(), port.port_id, self._host_id)
             _log.warning("send port %s continues: its receiver accepts messages again", port.name)
 
-    def record_failure(
-        self, port: SendPort, connect: Callable[[], Connection], error: Exception
-    ) -> Postponement | None:
+    def record_failure(self, port: SendPort, connect: Callable[[], Connection], error: Exception) -> bool:
         """Count a failed attempt, and open the breaker if it is one too many.
 
-        Return a postponement if the breaker was open: the attempt was a probe, and is not counted for the message.
-        Failures that the message caused say nothing about the receiver.
+        Return True if the breaker was open: the attempt was a probe, and is not counted for the message. Failures that
+        the message caused say nothing about the receiver.
         """
         assert port.circuit_breaker is not None
         if not is_environment_error(error) or isinstance(error, MessageBoxUnavailable):
-            return None
+            return False
         service, now = port.port_id.bytes, time.monotonic()
         with self._lock:
             is_open = service in self._probes
@@ -87,9 +82,9 @@ class CircuitBreakers:
                 self._failures[service] = count + 1, since
         if is_open:
             circuits.record_failed_probe(connect(), port.port_id, self._host_id, str(error))
-            return PAUSED
+            return True
         if not _is_exceeded(port.circuit_breaker, count + 1, now - since):
-            return None
+            return False
         circuits.open_circuit(
             connect(),
             port.port_id,
@@ -102,7 +97,7 @@ class CircuitBreakers:
             self._failures.pop(service, None)
             self._probes[service] = 0
         _log.warning("send port %s is paused: %s", port.name, error)
-        return None
+        return False
 
 
 def _is_exceeded(breaker: CircuitBreaker, failures: int, seconds: float) -> bool:

@@ -16,13 +16,13 @@ from postroom.clock import Clock, system_clock
 from postroom.errors import ClaimLost, PostroomError, ReadInterrupted, Unavailable
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
 from postroom.hosts.messaging.acknowledgements import Acknowledgements
-from postroom.hosts.messaging.circuit_breakers import PAUSED, CircuitBreakers
+from postroom.hosts.messaging.circuit_breakers import CircuitBreakers
 from postroom.hosts.messaging.failures import MessagingFailures, describe_sent
 from postroom.hosts.messaging.open_send_ports import OpenSendPort, OpenSendPorts, OpenTransport
 from postroom.hosts.messaging.responses import ResponseDelivery
 from postroom.hosts.messaging.sent_messages import retry_while_unavailable
 from postroom.hosts.messaging.solicits import Solicits
-from postroom.hosts.messaging.transports import check_expiration, wait_for_service_window
+from postroom.hosts.messaging.transports import check_expiration, wait_for_receiver, wait_for_service_window
 from postroom.message import Message
 from postroom.messagebox.configuration import Host, SendPort
 from postroom.messagebox.connection import Connection
@@ -146,7 +146,7 @@ class EndpointManager:
         if (waiting := wait_for_service_window(port.port, claimed, now)) is not None:
             return waiting
         if port.port.circuit_breaker is not None and self._circuits.is_paused(claimed):
-            return PAUSED
+            return wait_for_receiver(port.port, claimed, now)
         message = build_message(claimed, connections, transport.get_context_values(claimed))
         attempt = Attempt(
             instance_id=claimed.delivery_id,
@@ -173,12 +173,12 @@ class EndpointManager:
             return Disposition.RELEASE
         if port.port.circuit_breaker is not None:
             try:
-                paused = self._circuits.record_failure(port.port, connections.get_writing, error)
+                is_probe = self._circuits.record_failure(port.port, connections.get_writing, error)
             except Unavailable as unavailable:
                 _log.warning("the circuit breaker of send port %s could not be stored: %s", port.port.name, unavailable)
-                paused = None
-            if paused is not None:
-                return paused
+                is_probe = False
+            if is_probe:
+                return wait_for_receiver(port.port, claimed, self._clock())
         return self._failures.handle_send_failure(port.port, claimed, connections, error)
 
     def _record_success(self, port: OpenSendPort, connections: ThreadConnections) -> None:

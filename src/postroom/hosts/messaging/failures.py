@@ -6,7 +6,7 @@ import logging
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -45,7 +45,7 @@ class MessagingFailures:
         self, port: SendPort, claimed: ClaimedMessage, connections: ThreadConnections, error: Exception
     ) -> Outcome:
         """Retry the message, suspend it, or publish an error message. A NACK goes with the last two."""
-        outcome = _retry_or_suspend(port, claimed, error)
+        outcome = _retry_or_suspend(port, claimed, error, self._clock())
         if not isinstance(outcome, Suspension):
             return outcome
         return self._publish_failure(
@@ -152,14 +152,14 @@ def describe_sent(port: SendPort, claimed: ClaimedMessage) -> SentMessage | None
     )
 
 
-def _retry_or_suspend(port: SendPort, claimed: ClaimedMessage, error: Exception) -> Outcome:
+def _retry_or_suspend(port: SendPort, claimed: ClaimedMessage, error: Exception, now: datetime) -> Outcome:
     """Retry if the error allows it and a transport of the port has attempts left. Otherwise suspend."""
     code, description = _describe_error(error, f"send port {port.name}")
     transport = choose_transport(port, claimed)
     properties = _get_updated_properties(error)
     if not isinstance(error, PostroomError) or error.can_retry:
         if count_remaining_retries(transport, claimed):
-            delay = limit_to_expiration(transport.retry_interval, port, claimed)
+            delay = limit_to_expiration(transport.retry_interval, port, claimed, now)
             return ScheduledRetry(delay=delay, code=code, description=description, properties=properties)
         if port.backup is not None and transport is not port.backup:
             return ScheduledRetry(

@@ -40,9 +40,7 @@ def check_expiration(port: SendPort, claimed: ClaimedMessage, now: datetime) -> 
             f"message after {port.expire_after}.",
             hint="Resume the instance to send it nevertheless, or terminate it.",
         )
-    if claimed.context is None or _EXPIRATION_TIME not in claimed.context:
-        return
-    expires = StoredContext(claimed.context, {}).get(BTS.ExpirationTime)
+    expires = _get_expiration_time(claimed)
     if expires is not None and expires <= now:
         raise MessageExpired(
             f"The message expired at {expires:%Y-%m-%d %H:%M:%S %Z}, its BTS.ExpirationTime.",
@@ -50,11 +48,32 @@ def check_expiration(port: SendPort, claimed: ClaimedMessage, now: datetime) -> 
         )
 
 
-def limit_to_expiration(delay: timedelta, port: SendPort, claimed: ClaimedMessage) -> timedelta:
-    """Return the delay, or the time until the message expires in the send port if that comes first."""
-    if port.expire_after is None:
-        return delay
-    return min(delay, max(timedelta(0), port.expire_after - timedelta(seconds=claimed.age)))
+def _get_expiration_time(claimed: ClaimedMessage) -> datetime | None:
+    """Return the expiration time that the message brings, if any."""
+    if claimed.context is None or _EXPIRATION_TIME not in claimed.context:
+        return None
+    return StoredContext(claimed.context, {}).get(BTS.ExpirationTime)
+
+
+def _get_time_to_expiration(port: SendPort, claimed: ClaimedMessage, now: datetime) -> timedelta | None:
+    """Return the time until the message expires in the send port or by itself. Return None if it does not expire."""
+    left = []
+    if port.expire_after is not None:
+        left.append(port.expire_after - timedelta(seconds=claimed.age))
+    if (expires := _get_expiration_time(claimed)) is not None:
+        left.append(expires - now)
+    return max(timedelta(0), min(left)) if left else None
+
+
+def limit_to_expiration(delay: timedelta, port: SendPort, claimed: ClaimedMessage, now: datetime) -> timedelta:
+    """Return the delay, or the time until the message expires if that comes first."""
+    left = _get_time_to_expiration(port, claimed, now)
+    return delay if left is None else min(delay, left)
+
+
+def wait_for_receiver(port: SendPort, claimed: ClaimedMessage, now: datetime) -> Postponement:
+    """Return a postponement until the circuit breaker of the port is closed, or until the message expires."""
+    return Postponement(delay=_get_time_to_expiration(port, claimed, now), paused=True)
 
 
 def wait_for_service_window(port: SendPort, claimed: ClaimedMessage, now: datetime) -> Postponement | Suspension | None:
@@ -65,7 +84,7 @@ def wait_for_service_window(port: SendPort, claimed: ClaimedMessage, now: dateti
         return None
     opens = window.next_opening(now)
     if opens is not None:
-        return Postponement(delay=limit_to_expiration(opens - now, port, claimed))
+        return Postponement(delay=limit_to_expiration(opens - now, port, claimed, now))
     return Suspension(
         code="SERVICE_WINDOW",
         description=f"The service window of send port {port.name} ({window}) does not open again.\n"

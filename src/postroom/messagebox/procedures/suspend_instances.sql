@@ -12,7 +12,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management,
     ), waiting AS (
         DELETE FROM scheduled_queue WHERE instance_id = ANY (p_instance_ids) AND instance_id NOT IN (TABLE active)
         RETURNING seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task,
-                  attempt, properties, enqueued_at, counted_in, CASE WHEN state = 256 THEN nullif(valid_from, 'infinity') END
+                  attempt, properties, enqueued_at, counted_in, CASE WHEN state = 256 AND NOT paused THEN valid_from END
                   AS valid_from
     ), ready AS (
         DELETE FROM work_queue

@@ -66,8 +66,9 @@ CREATE TABLE messagebox.scheduled_queue (
     properties         jsonb,
     enqueued_at        timestamptz NOT NULL,
     counted_in         xid8 NOT NULL DEFAULT pg_current_xact_id(),
-    valid_from         timestamptz NOT NULL,             -- when it is due; infinity: when the circuit breaker is closed
+    valid_from         timestamptz NOT NULL,             -- when it is due
     state              smallint NOT NULL DEFAULT 8 CHECK (state IN (8, 256)),  -- of the instance: 8 retry, 256 service window
+    paused             boolean NOT NULL DEFAULT false,   -- it waits until the circuit breaker is closed; valid_from: it expires
     error_code         text,                             -- of the last attempt
     error_description  text
 ) PARTITION BY LIST (host_id);
@@ -134,7 +135,8 @@ CREATE VIEW messagebox.instances AS
       FROM messagebox.work_queue
     UNION ALL
     SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
-           state, enqueued_at, nullif(valid_from, 'infinity'), NULL, NULL, error_code, error_description, NULL, NULL, NULL, NULL,
+           state, enqueued_at, CASE WHEN NOT paused THEN valid_from END, NULL, NULL, error_code, error_description, NULL, NULL,
+           NULL, NULL,
            counted_in, primary_attempts
       FROM messagebox.scheduled_queue
     UNION ALL

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from postroom import CircuitBreaker, adapters
 from postroom.adapters import Attempt
@@ -16,6 +19,7 @@ from postroom.messagebox.check import check
 from postroom.operations.instances import changes
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, list_instances
 from postroom.operations.ports.send_ports import list_ports
+from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box, Region
 from tests.support.http_receiver import Handler, http_receiver
@@ -53,7 +57,7 @@ def let_probe(box: Box) -> None:
 
 
 def count_paused(box: Box) -> int:
-    return int(box.one("SELECT count(*) FROM scheduled_queue WHERE valid_from = 'infinity'"))
+    return int(box.one("SELECT count(*) FROM scheduled_queue WHERE paused"))
 
 
 def count_probes(box: Box) -> int:
@@ -225,6 +229,30 @@ def test_a_removed_breaker_releases_what_it_paused(box: Box, start_host: StartHo
         box.connection.execute("DELETE FROM open_circuits")
         box.connection.execute("SELECT release_postponed(id) FROM send_ports")
     wait_until(lambda: instance.counts["completed"] == paused)
+
+
+@pytest.mark.parametrize("expires_by", ["the port", "the message"])
+def test_a_paused_message_expires_while_the_breaker_is_open(box: Box, start_host: StartHost, expires_by: str) -> None:
+    add_port(box, PATIENT, expire_seconds=3600 if expires_by == "the port" else None)
+    instance = start_host(RecordingAdapter(Receiver()))
+    expires_at = datetime.now(UTC) + timedelta(hours=1)
+    own = {BTS.ExpirationTime: expires_at} if expires_by == "the message" else {}
+    box.agent().publish([Message.of(b"1", promoted={Region: "EU"}, written=own) for _ in range(20)])
+    wait_until(lambda: count_paused(box) == 20)
+    assert box.one("SELECT bool_and(valid_from <= now() + interval '1 hour') FROM scheduled_queue")
+    assert box.one("SELECT bool_and(valid_from > now() + interval '50 minutes') FROM scheduled_queue")
+    waiting = list_instances(box.connection, InstanceQuery())
+    assert {(each.state, each.retry_at) for each in waiting} == {(InstanceState.SCHEDULED, None)}
+    if expires_by == "the message":
+        return
+    box.connection.execute(
+        "UPDATE scheduled_queue SET valid_from = valid_from - interval '1 hour',"
+        " enqueued_at = enqueued_at - interval '1 hour'"
+    )
+    wait_until(lambda: instance.counts["suspended"] == 20)
+    assert set(box.suspended()) == {("EXPIRED", True)}
+    assert box.count("open_circuits") == 1
+    assert check(box.connection) == []
 
 
 def test_a_web_server_that_answers_500_for_a_while_gets_every_message(box: Box, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_changed_circuit_breaker_closes_and_releases_what_it_paused(connection
     assert port.circuit_breaker == CircuitBreaker()
     open_circuit(connection, port.port_id, port.host_id, opened_by="m", reason="r", probe_interval=timedelta(hours=1))
     postpone_message(connection)
-    connection.execute("UPDATE scheduled_queue SET valid_from = 'infinity'")
+    connection.execute("UPDATE scheduled_queue SET valid_from = 'infinity', paused = true")
     assert deploy(connection, orders(circuit_breaker=CircuitBreaker())).changes == ()
     assert read_open_circuits(connection).keys() == {port.port_id}
     done = deploy(connection, orders(circuit_breaker=CircuitBreaker(failures=20)))
