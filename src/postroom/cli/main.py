@@ -51,7 +51,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "service-class": LazyCommand(
         "postroom.cli.commands.service_classes:service_class", "Show and change how all hosts dequeue."
     ),
-    "port": LazyCommand("postroom.cli.commands.ports:port", "List, enlist, start, stop and unenlist send ports."),
+    "port": LazyCommand(
+        "postroom.cli.commands.ports:port", "List, enlist, start, stop, retry and unenlist send ports."
+    ),
     "group": LazyCommand(
         "postroom.cli.commands.groups:group", "List, enlist, start, stop and unenlist send port groups."
     ),

@@ -127,6 +127,7 @@ def shown(run: Run, app: Path, tmp_path: Path) -> dict[str, list[Any]]:
         run_json("instance list", "--group-by", grouping)
     for port in ("Europe", "Web", "Lake", "Anywhere"):
         run_json("port show", port)
+    run_json("port retry", "Web")
     run_json("group show", "All")
     run_json("host show", "Main")
     run_json("pipeline show")

@@ -104,6 +104,7 @@ PRIVILEGES: list[tuple[str, tuple[str, ...]]] = [
     ("SELECT set_subscription_state(0, 2::smallint)", (ADMINISTRATOR,)),
     ("SELECT start_or_stop_subscription(0, 2::smallint)", ADMINISTRATORS_AND_OPERATORS),
     ("SELECT resume_stopped(gen_random_uuid())", ADMINISTRATORS_AND_OPERATORS),
+    ("SELECT retry_now(gen_random_uuid())", ADMINISTRATORS_AND_OPERATORS),
     ("SELECT start_operation('start', 'x', NULL, NULL, gen_random_uuid())", ADMINISTRATORS_AND_OPERATORS),
     ("INSERT INTO management.audit (action, target) VALUES ('a', 'b')", ADMINISTRATORS_AND_OPERATORS),
     ("DELETE FROM management.audit", NO_LOGIN),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def port() -> None:
-    """List, enlist, start, stop and unenlist send ports.
+    """List, enlist, start, stop, retry and unenlist send ports.
 
     \b
     Example:
@@ -151,6 +151,30 @@ def unenlist(options: CommandOptions, names: tuple[str, ...]) -> None:
     from postroom.operations.ports import send_ports
 
     change_states(options, names, send_ports.unenlist)
+
+
+@port.command()
+@names_argument
+@reason_option
+@common_options
+@pass_options
+def retry(options: CommandOptions, names: tuple[str, ...]) -> None:
+    """Attempt the messages of ports now that wait for their next attempt. Use it after a receiver was fixed.
+
+    Each attempt counts. If a circuit breaker has paused the port, it sends one message, and all others after a success.
+
+    \b
+    Example:
+      postroom port retry Warehouse --reason "the certificate was renewed"
+    """
+    from dataclasses import asdict
+
+    from postroom.operations.all_or_none import all_or_none
+    from postroom.operations.ports import send_ports
+
+    with open_messagebox(options) as connection:
+        rows = [asdict(done) for done in all_or_none(connection, names, send_ports.retry)]
+    show_rows(rows, ["name", "retried", "is_probed"], options.output)
 
 
 def change_states(

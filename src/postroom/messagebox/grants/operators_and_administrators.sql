@@ -68,12 +68,12 @@ BEGIN
     END LOOP;
 END $$;
 
--- Operators start, stop, resume, suspend, reroute and terminate. They do not enlist: enlisting creates subscriptions, which is
+-- Operators start, stop, retry, resume, suspend, reroute and terminate. They do not enlist: enlisting creates subscriptions, which is
 -- configuration.
 GRANT EXECUTE ON FUNCTION
     messagebox.change_routing, messagebox.start_or_stop_subscription, messagebox.resume_stopped,
     messagebox.resume_stopped_group, messagebox.start_operation, messagebox.continue_operation,
-    messagebox.resume_instances, messagebox.suspend_instances,
+    messagebox.retry_now, messagebox.resume_instances, messagebox.suspend_instances,
     messagebox.reroute_instances, messagebox.terminate_instances, messagebox.is_of_interchange,
     messagebox.find_interchanges, messagebox.current_load
     TO __OPERATORS_ROLE__;

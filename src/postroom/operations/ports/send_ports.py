@@ -13,10 +13,11 @@ from typing import Any
 from postroom.errors import NotFound, StateError, nearest
 from postroom.messagebox.circuits import OpenCircuit, read_open_circuits
 from postroom.messagebox.configuration import PortState, SendPort, read_send_ports
-from postroom.messagebox.connection import Connection, operator_transaction
+from postroom.messagebox.connection import Connection, operator_transaction, read_value
 from postroom.messagebox.queues import WakeUp
 from postroom.messagebox.send_port_groups import read_send_port_groups
 from postroom.messagebox.statements import statement
+from postroom.operations.audit import record_action
 from postroom.operations.describe import describe_value
 from postroom.operations.ports.enlistment import (
     Resumed,
@@ -110,6 +111,33 @@ def stop(connection: Connection, name: str) -> StateChange:
 def unenlist(connection: Connection, name: str) -> StateChange:
     """Remove the subscription. Existing instances stay and can be resumed or terminated."""
     return _change(connection, name, "unenlist", _unenlist)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retried:
+    """The messages of a send port that were made due. ``is_probed`` is True if its circuit breaker is open: one of the
+    messages that it has paused is sent now."""
+
+    name: str
+    retried: int
+    is_probed: bool
+
+
+def retry(connection: Connection, name: str) -> Retried:
+    """Let the host attempt the messages now that wait for their next attempt, for example after the receiver was fixed.
+    Each attempt counts."""
+
+    def work(connection: Connection) -> tuple[Retried, str]:
+        port = get_send_port(connection, name)
+        is_probed = port.port_id in read_open_circuits(connection, ports=[port.port_id])
+        count = int(read_value(connection, "SELECT retry_now(%s)", port.port_id))
+        record_action(connection, "port.retry", name, before={"retrying": count}, after={"ready to run": count})
+        done = Retried(name=port.name, retried=count, is_probed=is_probed)
+        return done, get_port_host(connection, port).name
+
+    done, host = operator_transaction(connection, work)
+    WakeUp(connection).send([host])
+    return done
 
 
 def get_send_port(connection: Connection, name: str) -> SendPort:
