@@ -57,7 +57,10 @@ def list_jobs(connection: Connection) -> list[JobListing]:
 
 
 def run_jobs(connection: Connection) -> list[JobRun]:
-    """Run every job once, after waiting for a round that another host is running."""
+    """Run every job once, after waiting for a round that another host is running.
+
+    It is recorded first: each job has its own transactions, and records its result with its last run."""
+    record_action(connection, "jobs.run", "all jobs")
     return run_all_jobs_once(connection)
 
 

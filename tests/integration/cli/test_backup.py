@@ -35,8 +35,12 @@ def test_a_backup_of_your_own_server_is_restored_into_an_empty_database(
     assert not_empty.code == ExitCode.STATE
     assert "The database is not empty: it has a MessageBox." in not_empty.err
     with databases.clone("template0") as empty:
-        restored = applied("restore", tmp_path / "backup", "--home", home, "--database", empty, "-o", "json")
+        restored = applied(
+            "restore", tmp_path / "backup", "--home", home, "--reason", "disk", "--database", empty, "-o", "json"
+        )
         assert restored.code == ExitCode.OK
+        [entry] = applied("audit", "list", "--action", "messagebox.restore", "--database", empty, "-o", "json").json
+        assert entry["reason"] == "disk"
         assert (restored.json["applications"], restored.json["skipped_files"]) == (["orders"], [str(app)])
         [suspended] = applied("instance", "list", "--database", empty, "-o", "json").json
         assert suspended["state"] == "suspended"

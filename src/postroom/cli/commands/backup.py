@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import CommandOptions, common_options, pass_options, reason_option
 from postroom.cli.rendering.output import show_record
 
 
@@ -52,6 +52,7 @@ def backup(options: CommandOptions, folder: Path, archives: bool, include: tuple
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@reason_option
 @common_options
 @pass_options
 def restore(options: CommandOptions, folder: Path) -> None:
@@ -80,7 +81,7 @@ def restore(options: CommandOptions, folder: Path) -> None:
         report("Verifying the backup")
         verify_backup(folder, manifest)
         with options.messagebox(create=True) as url:
-            result = restore_backup(url, home, folder, manifest, report=report)
+            result = restore_backup(url, home, folder, manifest, reason=options.reason, report=report)
     show_record(asdict(result), options.output)
     for login in result.missing_logins:
         report(f"The login {login} does not exist on this server. Create it, and grant its roles: postroom role grant.")

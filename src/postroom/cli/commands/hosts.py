@@ -9,7 +9,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.monitoring_options import MonitoringOptions, monitoring_options
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import CommandOptions, common_options, pass_options, reason_option
 from postroom.cli.rendering.output import Format, show_record, show_rows, to_json
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ def show(options: CommandOptions, name: str) -> None:
 
 @host.command()
 @click.argument("name")
+@reason_option
 @common_options
 @pass_options
 def add(options: CommandOptions, name: str) -> None:
@@ -131,6 +132,7 @@ def add(options: CommandOptions, name: str) -> None:
 
 @host.command()
 @click.argument("name")
+@reason_option
 @common_options
 @pass_options
 def remove(options: CommandOptions, name: str) -> None:
@@ -149,6 +151,7 @@ def remove(options: CommandOptions, name: str) -> None:
 
 @host.command()
 @click.argument("name")
+@reason_option
 @common_options
 @pass_options
 def stop(options: CommandOptions, name: str) -> None:
@@ -169,6 +172,7 @@ def stop(options: CommandOptions, name: str) -> None:
 
 @host.command()
 @click.argument("name")
+@reason_option
 @common_options
 @pass_options
 def start(options: CommandOptions, name: str) -> None:

@@ -44,6 +44,7 @@ def list_(options: CommandOptions) -> None:
 
 
 @jobs.command()
+@reason_option
 @common_options
 @pass_options
 def run(options: CommandOptions) -> None:

@@ -9,7 +9,7 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import CommandOptions, common_options, pass_options, reason_option
 from postroom.cli.rendering.output import show_rows
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def list_(options: CommandOptions) -> None:
 @click.argument("name")
 @click.option("--polling-interval", type=float, metavar="SECONDS", help="How often a host looks into an empty queue.")
 @click.option("--threads", type=int, metavar="COUNT", help="The number of dequeue threads of each host instance.")
+@reason_option
 @common_options
 @pass_options
 def set_(

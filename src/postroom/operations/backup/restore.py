@@ -23,6 +23,7 @@ from postroom.messagebox.configuration import read_receive_locations, read_send_
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.migrate import migrate
 from postroom.messagebox.statements import statement
+from postroom.operations.audit import record_action, set_reason
 from postroom.operations.backup.manifest import DUMP, Manifest, Report, SavedFile, SavedRole
 from postroom.operations.backup.programs import restore_database
 from postroom.operations.backup.saved_files import restore_file
@@ -44,9 +45,16 @@ class RestoreReport:
 
 
 def restore_backup(
-    url: str, home: Path, folder: Path, manifest: Manifest, *, report: Report = lambda _: None
+    url: str,
+    home: Path,
+    folder: Path,
+    manifest: Manifest,
+    *,
+    reason: str | None = None,
+    report: Report = lambda _: None,
 ) -> RestoreReport:
-    """Restore a verified backup into the empty database at ``url`` and the home folder ``home``."""
+    """Restore a verified backup into the empty database at ``url`` and the home folder ``home``. The audit of the
+    restored MessageBox gets an entry with the ``reason``."""
     home = home.absolute()
     with connect(url, application_name="postroom restore") as connection:
         _check_empty(connection)
@@ -72,7 +80,11 @@ def restore_backup(
     restore_database(url, folder / DUMP, "\n".join(updates))
     migrate(url)
     with connect(url, application_name="postroom restore") as connection:
-        _move_uris(connection, home)
+        if reason is not None:
+            set_reason(connection, reason)
+        with connection.transaction():
+            _move_uris(connection, home)
+            record_action(connection, "messagebox.restore", str(folder), after={"created_at": str(manifest.created_at)})
         connection.execute("ANALYZE")
     return RestoreReport(
         created_at=manifest.created_at,
