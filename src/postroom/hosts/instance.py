@@ -45,7 +45,8 @@ from postroom.messagebox.handlers import read_send_handlers
 from postroom.messagebox.heartbeat import HEARTBEAT_SECONDS
 from postroom.messagebox.jobs import JobSettings
 from postroom.messagebox.missing_secrets import find_missing_secrets
-from postroom.messagebox.queues import HostQueues, OwnHost
+from postroom.messagebox.notifications import OwnHost
+from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.messagebox.throttling.process_load import find_process_limits
 from postroom.monitoring.load import LoadMetrics

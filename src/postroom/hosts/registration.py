@@ -23,8 +23,8 @@ from postroom.errors import PostroomError, Unavailable
 from postroom.hosts.dequeue.subservice import Subservice, wake_all
 from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connect, Connection, read_value
-from postroom.messagebox.notifications import CONFIGURATION_CHANNEL, listen, receive_notifications
-from postroom.messagebox.queues import HostQueues, wake_up_channel
+from postroom.messagebox.notifications import CONFIGURATION_CHANNEL, listen, receive_notifications, wake_up_channel
+from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.running_processes import PROCESS_LOCK, ProcessKind, deregister_process, register_process
 from postroom.messagebox.statements import statement
 from postroom.processes.background_loop import BackgroundLoop

@@ -13,29 +13,20 @@ void.
 from __future__ import annotations
 
 import json
-import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from psycopg.adapt import Transformer
 
-from postroom.errors import PostroomError
 from postroom.messagebox.connection import Connection, call_blocking, read_value
 
 #: The maximum length of the description of a failure.
 MAX_DESCRIPTION = 8000
 #: The maximum number of messages of one ordered send port that one claim takes.
 MAX_AHEAD = 25
-#: A host that was woken within this time is still polling.
-_QUIET_SECONDS = 0.02
-
-#: Inside ``defer_wake_ups``: the hosts to wake at its end.
-_deferred: ContextVar[set[str] | None] = ContextVar("deferred_wake_ups", default=None)
 
 
 class ClaimedMessage(NamedTuple):
@@ -350,69 +341,3 @@ def _format_properties(outcomes: Iterable[ScheduledRetry | Suspension]) -> list[
 def to_storable_text(text: str) -> str:
     """Replace NUL characters and lone surrogates, which PostgreSQL's text type rejects."""
     return text.replace("\0", "\\0").encode("utf-8", "replace").decode()
-
-
-def wake_up_channel(host_name: str) -> str:
-    """Return the channel that the instances of a host listen on."""
-    return f"postroom_{host_name.lower()}"
-
-
-@contextmanager
-def defer_wake_ups(connection: Connection) -> Iterator[None]:
-    """Delay wake-ups until the end of the block, for operations in one transaction. After an error none is sent."""
-    hosts: set[str] = set()
-    token = _deferred.set(hosts)
-    try:
-        yield
-    finally:
-        _deferred.reset(token)
-    WakeUp(connection).send(hosts)
-
-
-@dataclass(kw_only=True)
-class OwnHost:
-    """The host that this process is an instance of. Many threads share it.
-
-    ``wake`` wakes this instance directly, without the MessageBox. The other instances are notified at most once in a
-    moment.
-    """
-
-    name: str
-    wake: Callable[[], None]
-    notified_at: float = 0.0
-
-
-class WakeUp:
-    """Wakes hosts after a commit that put rows into their queues, at most once per host and moment.
-
-    A NOTIFY inside a publishing transaction would take a database-wide lock until it commits. A lost wake-up costs only
-    time, because every host polls."""
-
-    def __init__(self, connection: Connection, own_host: OwnHost | None = None) -> None:
-        self._connection = connection
-        self._own_host = own_host
-        self._sent: dict[str, float] = {}
-
-    def send(self, hosts: Iterable[str]) -> None:
-        """Wake these hosts, except those that were woken a moment ago."""
-        deferred = _deferred.get()
-        if deferred is not None:
-            deferred.update(hosts)
-            return
-        now = time.monotonic()
-        due = [host for host in hosts if now - self._sent.get(host, 0.0) > _QUIET_SECONDS]
-        if self._own_host is not None and self._own_host.name.lower() in due:
-            self._own_host.wake()
-            if now - self._own_host.notified_at <= _QUIET_SECONDS:
-                due.remove(self._own_host.name.lower())
-            else:
-                self._own_host.notified_at = now
-        for host in due:
-            self._sent[host] = now
-        if due:
-            # The work is committed. A failed wake-up must not be reported as a failure of the work.
-            with suppress(PostroomError):
-                self._connection.execute(
-                    "SELECT pg_notify(channel, '') FROM unnest(%s::text[]) channel",
-                    ([wake_up_channel(host) for host in due],),
-                )

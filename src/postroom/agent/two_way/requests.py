@@ -25,7 +25,7 @@ from postroom.errors import BadValue, MessageFailure, PipelineFailure
 from postroom.message import Message
 from postroom.messagebox.configuration import Host, ReceiveLocation, ServiceClass
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import OwnHost
+from postroom.messagebox.notifications import OwnHost
 from postroom.messagebox.storage.copy_rows import SuspendedRow
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 

@@ -24,7 +24,8 @@ from postroom.errors import BadValue, MessageFailure, RoutingFailure
 from postroom.message import Context, Message
 from postroom.messagebox.configuration import Host, SendPort
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import OwnHost, Suspension
+from postroom.messagebox.notifications import OwnHost
+from postroom.messagebox.queues import Suspension
 from postroom.messagebox.storage.copy_rows import SuspendedRow
 from postroom.system_properties import BTS
 

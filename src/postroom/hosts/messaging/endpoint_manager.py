@@ -26,7 +26,8 @@ from postroom.hosts.messaging.transports import check_expiration, wait_for_recei
 from postroom.message import Message
 from postroom.messagebox.configuration import Host, SendPort
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import ClaimedMessage, HostQueues, OwnHost, Postponement, Suspension
+from postroom.messagebox.notifications import OwnHost
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, Postponement, Suspension
 from postroom.messagebox.storage.copy_rows import DELIVERIES, QueueTask
 from postroom.messagebox.storage.stored_messages import build_message
 from postroom.system_properties import BTS

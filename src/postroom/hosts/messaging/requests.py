@@ -13,7 +13,7 @@ from postroom.errors import KeyReused
 from postroom.hosts.messaging.callers import Caller, Callers
 from postroom.messagebox.configuration import Host, ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import OwnHost
+from postroom.messagebox.notifications import OwnHost
 
 
 class RequestReceiver:

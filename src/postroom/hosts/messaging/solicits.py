@@ -15,7 +15,8 @@ from postroom.hosts.messaging.sent_messages import retry_while_unavailable
 from postroom.message import Message
 from postroom.messagebox.configuration import Host, SendPort
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import ClaimedMessage, HostQueues, OwnHost
+from postroom.messagebox.notifications import OwnHost
+from postroom.messagebox.queues import ClaimedMessage, HostQueues
 
 
 class Solicits:

@@ -16,7 +16,8 @@ from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.queues import ClaimedMessage, HostQueues, WakeUp
+from postroom.messagebox.notifications import WakeUp
+from postroom.messagebox.queues import ClaimedMessage, HostQueues
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.operations.ports import send_ports
 from tests.support.box import Box, Region

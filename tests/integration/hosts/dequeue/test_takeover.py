@@ -20,7 +20,7 @@ from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
 from postroom.messagebox.jobs import run_all_jobs_once
-from postroom.messagebox.queues import wake_up_channel
+from postroom.messagebox.notifications import wake_up_channel
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box, Region
 from tests.support.recording_adapter import BlockedSend, RecordingAdapter

@@ -15,7 +15,8 @@ from postroom.errors import NotFound, PublishFailed, StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox.connection import connect
 from postroom.messagebox.jobs import run_all_jobs_once
-from postroom.messagebox.queues import HostQueues, Postponement, ScheduledRetry, Suspension, wake_up_channel
+from postroom.messagebox.notifications import wake_up_channel
+from postroom.messagebox.queues import HostQueues, Postponement, ScheduledRetry, Suspension
 from postroom.operations.instances.changes import (
     resume,
     resume_all,
