@@ -48,6 +48,7 @@ READING = {
     "subscription list",
     "subscription show",
     "subscription test",
+    "throttling list",
     "application list",
     "version",
 }
@@ -159,6 +160,7 @@ def test_every_command_that_changes_something_is_recorded(
     for verb in ("stop", "start", "remove"):
         record(f"host {verb}", "Spare")
     record("service-class set", "messaging_in_process", "--threads", "3")
+    record("throttling set", "Main", "--publishing", "never")
     record("role grant", "operators", LOGIN)
     record("role revoke", "operators", LOGIN)
     for verb in ("stop", "start"):
