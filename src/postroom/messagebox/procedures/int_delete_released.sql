@@ -7,12 +7,12 @@
 -- deletes or locks a queue row that refers to it in the same transaction: that row is counted in the snapshot, or is the one that
 -- the caller has deleted. For the same reason no fold changes these totals. So the lock of the jobs is not needed.
 -- Indexes: primary keys of both totals, spool, parts and fragments, by an array of ids; everything else is hashed or sorted, also
--- the logs, which are read whole. Nested loops are off because of the logs.
+-- the logs, which are read whole, in memory. Nested loops are off because of the logs.
 CREATE OR REPLACE FUNCTION messagebox.int_delete_released(
     p_message_ids uuid[], p_counted_in xid8[], OUT other_messages uuid[], OUT other_counts xid8[]
 ) LANGUAGE plpgsql VOLATILE
 SET search_path = messagebox, management, pg_temp
-SET enable_nestloop = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+SET work_mem = '64MB' SET enable_nestloop = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     deleted uuid[];
     shared_parts uuid[];

@@ -4,7 +4,7 @@
 -- waits. Returns for each message its number and its attempts, by number, and the definition of the sink when the batch
 -- was created, '{}' if the port was removed by then.
 -- Index: sink_batches_port, work_queue_sinks, work_queue_claimed; see dequeue_messages for the settings.
--- Locks: the batch, or the claimed rows, until commit.
+-- Locks: the batch, or the claimed rows, until commit. It waits for an operator who changes one of the rows, and leaves it out.
 DROP FUNCTION IF EXISTS messagebox.open_sink_batch___HOST__(uuid, uuid, integer, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.open_sink_batch___HOST__(
     p_port_id uuid, p_batch_id uuid, p_limit integer, p_now timestamptz DEFAULT now()
@@ -20,10 +20,10 @@ BEGIN
     RETURNING b.* INTO opened;
     IF NOT FOUND THEN
         UPDATE __HOST___q q SET claim_id = p_batch_id, claimed_by = NULL
-         WHERE q.ctid = ANY (ARRAY(
+         WHERE q.claim_id IS NULL AND q.ctid = ANY (ARRAY(
                SELECT w.ctid FROM __HOST___q w
                 WHERE w.claim_id IS NULL AND w.service_class = 128 AND w.service_id = p_port_id
-                ORDER BY w.priority, w.seq LIMIT p_limit FOR UPDATE SKIP LOCKED));
+                ORDER BY w.priority, w.seq LIMIT p_limit));
         IF NOT FOUND THEN
             RETURN;
         END IF;

@@ -27,7 +27,9 @@ BEGIN
       FROM (SELECT q.seq, q.message_id, q.service_id, q.instance_id, q.task, q.attempt, s.context, s.part_ids,
                    s.body_part_id, s.body_part_name, s.originator_sid, s.originator_pid, s.published_by, s.published_at,
                    p.content_type, p.charset, p.body, row_number() OVER by_number AS position,
-                   sum(coalesce(p.size, 0) + coalesce(pg_column_size(s.context), 0)) OVER by_number AS bytes
+                   -- Of integers: a sum of bigints is a numeric for every row.
+                   sum(least(coalesce(p.size, 0) + coalesce(pg_column_size(s.context), 0), p_bytes + 1)::integer)
+                       OVER by_number AS bytes
               FROM (SELECT * FROM __HOST___q c
                      WHERE c.claim_id = p_batch_id AND c.seq BETWEEN p_first AND p_last
                      ORDER BY c.seq LIMIT p_limit) q
