@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypedDict, Unpack, cast
 
+from postroom.agent.addressing import direct_context
 from postroom.agent.direct.direct_batch import Published
 from postroom.agent.direct.message_agent import MessageAgent, Outbox
 from postroom.agent.routing.table import RoutingTable
@@ -35,7 +36,6 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import connect_to_messagebox
 from postroom.operations.hosts import get_publishing_host
-from postroom.operations.ports.addressing import direct_context
 from postroom.operations.properties import find_property, read_deployed_properties
 from postroom.properties import Property, dotted_name, split_key
 from postroom.responses import Responses, WaitingRequest

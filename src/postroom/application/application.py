@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,13 +15,20 @@ from postroom.application.circuit_breaker import CircuitBreaker
 from postroom.application.declarations import (
     Declarations,
     DeclaredHost,
+    DeclaredOrchestration,
     DeclaredProperty,
     DeclaredSendPort,
     DeclaredSendPortGroup,
     ReceivePort,
 )
 from postroom.application.define import define
-from postroom.application.definition import DEFAULT_HOST, ApplicationDefinition, Authentication, SendPortState
+from postroom.application.definition import (
+    DEFAULT_HOST,
+    ApplicationDefinition,
+    Authentication,
+    OrchestrationState,
+    SendPortState,
+)
 from postroom.application.handler import Handler
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
@@ -29,6 +36,8 @@ from postroom.application.source_position import get_caller_position
 from postroom.application.throttling import Throttling
 from postroom.filters.expression import Filter
 from postroom.maps import Map
+from postroom.orchestrations.correlation import Correlation
+from postroom.orchestrations.definition import Orchestration, OrchestrationFunction
 from postroom.pipelines import ReceivePipeline, Send
 from postroom.properties import Property
 
@@ -284,6 +293,51 @@ class Application(Declarations):
         )
         self.send_port_groups.append(group)
         return group
+
+    def orchestration(
+        self,
+        *,
+        activate: Filter | None = None,
+        convoy: Sequence[Property] = (),
+        correlations: Sequence[Correlation] = (),
+        name: str | None = None,
+        version: int = 1,
+        host: str = DEFAULT_HOST,
+        priority: int = 7,
+        state: OrchestrationState = "started",
+    ) -> Callable[[OrchestrationFunction], Orchestration]:
+        """Declare a coroutine function as an orchestration. Each message that matches ``activate`` starts an instance.
+
+        With a ``convoy`` of one to three properties, messages with equal values join the instance of the first one.
+        ``correlations`` are those that its receives follow. A changed function gets a new ``version``, beside the old
+        one, which finishes its instances.
+
+        @app.orchestration(activate=Kind == "order", correlations=[Offers])
+        async def procure(order: Message) -> None: ...
+        """
+        position = get_caller_position()
+
+        def declare(function: OrchestrationFunction) -> Orchestration:
+            orchestration = Orchestration(
+                name=name or function.__name__,
+                version=version,
+                function=function,
+                activate=activate,
+                convoy=tuple(convoy),
+                correlations=tuple(correlation.all_properties for correlation in correlations),
+            )
+            self.orchestrations.append(
+                DeclaredOrchestration(
+                    orchestration=orchestration,
+                    host=host,
+                    priority=priority,
+                    state=state,
+                    position=position,
+                )
+            )
+            return orchestration
+
+        return declare
 
     def definition(self) -> ApplicationDefinition:
         """Return the definition that is stored. Raise DefinitionRefused with every problem if it has any."""

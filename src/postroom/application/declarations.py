@@ -12,7 +12,7 @@ from datetime import timedelta
 from postroom.adapters import AdapterDefinition
 from postroom.application.backup_transport import BackupTransport
 from postroom.application.circuit_breaker import CircuitBreaker
-from postroom.application.definition import DEFAULT_HOST, Authentication, SendPortState
+from postroom.application.definition import DEFAULT_HOST, Authentication, OrchestrationState, SendPortState
 from postroom.application.handler import Handler
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
@@ -21,6 +21,7 @@ from postroom.application.throttling import Throttling
 from postroom.errors import Problem
 from postroom.filters.expression import Filter
 from postroom.maps import Map
+from postroom.orchestrations.definition import Orchestration
 from postroom.pipelines import ReceivePipeline, Send
 from postroom.properties import Property
 
@@ -90,6 +91,19 @@ class DeclaredSendPortGroup:
     position: SourcePosition
 
 
+@dataclass(frozen=True, kw_only=True)
+class DeclaredOrchestration:
+    orchestration: Orchestration
+    host: str
+    priority: int
+    state: OrchestrationState
+    position: SourcePosition
+
+    @property
+    def name(self) -> str:
+        return self.orchestration.name
+
+
 @dataclass(kw_only=True)
 class ReceivePort:
     """A receive port while it is being declared. Calls of ``location`` can be chained."""
@@ -144,3 +158,4 @@ class Declarations:
     receive_ports: list[ReceivePort] = field(default_factory=list)
     send_ports: list[DeclaredSendPort] = field(default_factory=list)
     send_port_groups: list[DeclaredSendPortGroup] = field(default_factory=list)
+    orchestrations: list[DeclaredOrchestration] = field(default_factory=list)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from postroom.adapters import SparkReader
 from postroom.application.checks.problems import as_values, find_declaration_problems
 from postroom.application.checks.properties import list_known_properties, list_own_properties
@@ -10,6 +12,7 @@ from postroom.application.declarations import (
     Declarations,
     DeclaredHost,
     DeclaredLocation,
+    DeclaredOrchestration,
     DeclaredSendPort,
     DeclaredSendPortGroup,
 )
@@ -18,6 +21,7 @@ from postroom.application.definition import (
     ApplicationDefinition,
     ApplicationProperty,
     HostDefinition,
+    OrchestrationDefinition,
     ReceiveLocationDefinition,
     ReceivePortDefinition,
     SendPortDefinition,
@@ -31,6 +35,8 @@ from postroom.maps.port_maps import PortMaps
 from postroom.pipelines import PassThrough, Receive, ReceivePipeline, Rows
 from postroom.pipelines.rows.source import RowSource
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
+from postroom.pipelines.shipping.imported_files import find_imported_files
+from postroom.pipelines.shipping.shipped_files import ShippedFiles
 from postroom.properties import Property
 
 
@@ -57,7 +63,9 @@ def define(application: Declarations) -> ApplicationDefinition:
     )
     send_ports = tuple(_send_port_definition(port, spelling, known) for port in application.send_ports)
     declared = {host.name: host for host in application.hosts}
-    used = {location.host for port in receive_ports for location in port.locations} | {p.host for p in send_ports}
+    orchestrations = tuple(_orchestration_definition(one, spelling) for one in application.orchestrations)
+    used = {location.host for port in receive_ports for location in port.locations}
+    used |= {port.host for port in send_ports} | {one.host for one in orchestrations}
     return ApplicationDefinition(
         name=application.name,
         position=application.position,
@@ -71,6 +79,7 @@ def define(application: Declarations) -> ApplicationDefinition:
         receive_ports=receive_ports,
         send_ports=send_ports,
         send_port_groups=tuple(_group_definition(group, known) for group in application.send_port_groups),
+        orchestrations=orchestrations,
     )
 
 
@@ -171,6 +180,28 @@ def _group_definition(group: DeclaredSendPortGroup, known: list[Property]) -> Se
         description=group.description,
         position=group.position,
     )
+
+
+def _orchestration_definition(declared: DeclaredOrchestration, spelling: dict[str, str]) -> OrchestrationDefinition:
+    orchestration, file = declared.orchestration, Path(declared.position.file).resolve()
+    return OrchestrationDefinition(
+        name=orchestration.name,
+        version=orchestration.version,
+        file=str(file),
+        code=_digest_code(file),
+        filter=orchestration.activate,
+        convoy=orchestration.convoy,
+        correlations=orchestration.correlations,
+        host=spelling[declared.host.lower()],
+        priority=declared.priority,
+        state=declared.state,
+        position=declared.position,
+    )
+
+
+def _digest_code(file: Path) -> str:
+    names = find_imported_files(file.parent, file.name)
+    return ShippedFiles({name: (file.parent / name).read_bytes() for name in names}).digest[:16]
 
 
 def _filter(declared: Filter | str | None, known: list[Property]) -> Filter | None:

@@ -44,6 +44,8 @@ DEFAULT_HOST = "Main"
 Authentication = Literal["none", "drop", "keep"]
 
 SendPortState = Literal["bound", "stopped", "started"]
+#: The states of an orchestration: bound, enlisted, or enlisted and started (ORS-01).
+OrchestrationState = Literal["bound", "stopped", "started"]
 
 
 class _Definition(BaseModel):
@@ -168,6 +170,28 @@ class SendPortGroupDefinition(_Positioned):
         return None if filter is None else format_filter(filter)
 
 
+class OrchestrationDefinition(_Positioned):
+    """An orchestration in one version. Its code stays in the file of the application."""
+
+    name: str
+    version: int
+    file: str
+    """The file of the application, where its hosts run."""
+    code: str
+    """A digest of that file and of those that it imports from its folder."""
+    filter: InstanceOf[Filter] | None = None
+    """The filter of the activation subscription. None: it is only called by others."""
+    convoy: tuple[StoredProperty, ...] = ()
+    correlations: tuple[tuple[StoredProperty, ...], ...] = ()
+    host: str
+    priority: int = 7
+    state: OrchestrationState = "started"
+
+    @field_serializer("filter")
+    def _filter_as_text(self, filter: Filter | None) -> str | None:
+        return None if filter is None else format_filter(filter)
+
+
 class ApplicationDefinition(_Positioned):
     """Everything that one application declares.
 
@@ -181,6 +205,7 @@ class ApplicationDefinition(_Positioned):
     receive_ports: tuple[ReceivePortDefinition, ...] = ()
     send_ports: tuple[SendPortDefinition, ...] = ()
     send_port_groups: tuple[SendPortGroupDefinition, ...] = ()
+    orchestrations: tuple[OrchestrationDefinition, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -188,7 +213,7 @@ class ApplicationDefinition(_Positioned):
         if not isinstance(source, Mapping):
             return source
         properties = source.get("properties", ())
-        declared = {field: source.get(field, ()) for field in ("send_ports", "send_port_groups")}
+        declared = {field: source.get(field, ()) for field in ("send_ports", "send_port_groups", "orchestrations")}
         if not all(isinstance(listed, list | tuple) for listed in (properties, *declared.values())):
             return source  # its fields are reported as wrong
         known = [*SYSTEM_PROPERTIES.values(), *map(_read_property, properties)]

@@ -29,23 +29,27 @@ from postroom.hosts.messaging.open_send_ports import BuildAdapter, OpenSendPorts
 from postroom.hosts.messaging.requests import RequestReceiver
 from postroom.hosts.messaging.responses import ResponseDelivery
 from postroom.hosts.metrics import collect_host_metrics
+from postroom.hosts.orchestrations.deployed_code import DeployedCode
+from postroom.hosts.orchestrations.runner import OrchestrationRunner
 from postroom.hosts.receiving.polled_locations import PolledLocations
 from postroom.hosts.registration import LOCK_SOCKET, Registration
 from postroom.hosts.session_watchdog import SessionWatchdog
 from postroom.messagebox.configuration import (
     Dequeuing,
+    Host,
     ServiceClass,
     check_login_of_host,
     find_host,
     read_dequeuing,
     read_receive_locations,
 )
-from postroom.messagebox.connection import IDLE_TIMEOUTS, Connection, connect
+from postroom.messagebox.connection import IDLE_TIMEOUTS, Connect, Connection, connect
 from postroom.messagebox.handlers import read_send_handlers
 from postroom.messagebox.heartbeat import HEARTBEAT_SECONDS
 from postroom.messagebox.jobs import JobSettings
 from postroom.messagebox.missing_secrets import find_missing_secrets
 from postroom.messagebox.notifications import OwnHost
+from postroom.messagebox.orchestrations import read_orchestrations
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.messagebox.throttling.process_load import find_process_limits
@@ -115,6 +119,7 @@ class HostInstance:
         self._watchdog: SessionWatchdog | None = None
         self._http: HttpLocations | None = None
         self._polled: PolledLocations | None = None
+        self._orchestrations: OrchestrationRunner | None = None
         self._callers: Callers | None = None
         self._load: LoadMetrics | None = None
         self._throttle: DeliveryThrottle | None = None
@@ -188,6 +193,9 @@ class HostInstance:
         for subservice in self._subservices.values():
             subservice.start()
             registration.add(subservice)
+        code = DeployedCode()
+        if ServiceClass.ORCHESTRATIONS not in self._services and not host.isolated:
+            self._start_orchestrations(open_connection, host, registration, code)
         registration.loop.start()
         throttle.loop.start()
         if self._settings.runs_jobs:
@@ -209,6 +217,9 @@ class HostInstance:
         def apply_configuration(connection: Connection) -> bool:
             for dequeuing in [read_dequeuing(connection, service_class) for service_class in classes]:
                 self._change_dequeuing(registration, dequeuing, build_subservice)
+            if self._orchestrations is not None:
+                code.load(read_orchestrations(connection, host_id=host.host_id))
+                self._orchestrations.wake()
             handlers = read_send_handlers(connection, host.host_id)
             for subservice in self._subservices.values():
                 subservice.set_handlers(handlers)
@@ -257,6 +268,8 @@ class HostInstance:
             self._callers.loop.stop()
             self._callers.loop.join(max(1.0, deadline - time.monotonic()))
             self._callers.close()
+        if self._orchestrations is not None:
+            self._orchestrations.stop(deadline)
         for subservice in self._subservices.values():
             subservice.stop(deadline)
         if self._jobs is not None:
@@ -271,6 +284,22 @@ class HostInstance:
         self._registration.deregister()
         self._registration = None
         _log.info("host instance of %s has stopped", self._host_name)
+
+    def _start_orchestrations(
+        self, open_connection: Connect, host: Host, registration: Registration, code: DeployedCode
+    ) -> None:
+        with open_connection() as connection:
+            dequeuing = read_dequeuing(connection, ServiceClass.ORCHESTRATIONS)
+        self._orchestrations = OrchestrationRunner(
+            connect=open_connection,
+            host=host,
+            host_instance=registration.host_instance,
+            dequeuing=dequeuing,
+            code=code,
+            clock=self._clock,
+        )
+        self._orchestrations.start()
+        registration.add(self._orchestrations)
 
     def _change_dequeuing(
         self, registration: Registration, dequeuing: Dequeuing, build: Callable[[Dequeuing], Subservice]
@@ -355,6 +384,11 @@ class HostInstance:
     def counts(self) -> Counter[str]:
         """The number of messages by outcome: completed, finished, released, retried, suspended, discarded."""
         return sum((subservice.counts for subservice in self._subservices.values()), self._earlier_counts)
+
+    @property
+    def orchestration_counts(self) -> Counter[str]:
+        """How often orchestration instances were worked on, by outcome: waiting, completed, suspended, discarded."""
+        return Counter() if self._orchestrations is None else self._orchestrations.counts.copy()
 
     def __enter__(self) -> Self:
         self.start()

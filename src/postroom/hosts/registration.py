@@ -18,9 +18,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from typing import Protocol
 
 from postroom.errors import PostroomError, Unavailable
-from postroom.hosts.dequeue.subservice import Subservice, wake_all
 from postroom.messagebox.configuration import Host
 from postroom.messagebox.connection import Connect, Connection, read_value
 from postroom.messagebox.notifications import CONFIGURATION_CHANNEL, listen, receive_notifications, wake_up_channel
@@ -44,6 +44,16 @@ LOCK_SOCKET = {
 }
 
 
+class PausableService(Protocol):
+    """What works only while the instance has its lock: a subservice, or the orchestrations."""
+
+    @property
+    def unfinished_seqs(self) -> list[int]: ...
+    def pause(self) -> None: ...
+    def unpause(self) -> None: ...
+    def wake(self) -> None: ...
+
+
 class Registration:
     """The row and the lock of one host instance. Call ``register`` once. The loop keeps both until ``deregister``."""
 
@@ -62,7 +72,7 @@ class Registration:
         self._queues = queues
         self._heartbeat = heartbeat.total_seconds()
         #: Wake-ups go to them, and they are paused while the lock is lost. Set before the loop starts.
-        self.subservices: Sequence[Subservice] = ()
+        self.subservices: Sequence[PausableService] = ()
         #: Called after a change of the configuration, and when changes may have been missed.
         self.on_configuration_change: Callable[[], None] = lambda: None
         #: Called after the instance was declared dead and is registered again. Its waiting requests were removed.
@@ -152,9 +162,10 @@ class Registration:
 
     def wake(self) -> None:
         """Poll the queues now: there may be messages."""
-        wake_all(self.subservices)
+        for subservice in self.subservices:
+            subservice.wake()
 
-    def add(self, subservice: Subservice) -> None:
+    def add(self, subservice: PausableService) -> None:
         """Add a subservice that has started. It works as long as the instance has its lock."""
         with self._pausing:
             self.subservices = [*self.subservices, subservice]
@@ -176,13 +187,13 @@ class Registration:
             self._queues.release_claims(connection, self.host_instance, unfinished)
             _log.info("the host %s is stopped", self._host.name)
 
-    def _unpause(self, subservices: Iterable[Subservice]) -> None:
+    def _unpause(self, subservices: Iterable[PausableService]) -> None:
         """Let subservices work, if the instance has its lock and the host is not stopped. Called under the lock."""
         if self._connection is not None and not self.is_stopped:
             for subservice in subservices:
                 subservice.unpause()
 
-    def remove(self, subservice: Subservice) -> None:
+    def remove(self, subservice: PausableService) -> None:
         """Remove a subservice that has stopped."""
         with self._pausing:
             self.subservices = [other for other in self.subservices if other is not subservice]

@@ -112,6 +112,10 @@ class Execution:
         raise JournalMismatch(f"The instance does not wait for the event {type(event).__name__} of its journal.")
 
     @property
+    def has_started(self) -> bool:
+        return self._main is not None
+
+    @property
     def has_ended(self) -> bool:
         return self._main is not None and self._main.done()
 

@@ -17,6 +17,7 @@ from postroom.application.checks.fields import (
     state_problems,
 )
 from postroom.application.checks.groups import group_problems
+from postroom.application.checks.orchestrations import orchestration_problems
 from postroom.application.checks.properties import list_known_properties, property_problems
 from postroom.application.checks.transports import schedule_problems, transport_problems
 from postroom.application.checks.two_way import two_way_receive_problems, two_way_send_problems
@@ -73,6 +74,7 @@ def find_declaration_problems(application: Declarations) -> list[Problem]:
         add(port.position, (f"{_label('send port', port)}: {text}" for text in _send_port_problems(port, hosts, known)))
         add(port.position, name_problems("send port", port.name))
     found += group_problems(application, known)
+    found += orchestration_problems(application, hosts)
 
     found += _duplicate_names("hosts", application.hosts, "Declare it once.", lower=True)
     found += _duplicate_names(

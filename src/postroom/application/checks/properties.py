@@ -62,6 +62,14 @@ def find_uses(application: Declarations) -> Iterator[Use]:
         if isinstance(filtered.filter, Filter):
             for prop in list_compared_properties(filtered.filter):
                 yield Use(property=prop, position=filtered.position, makes_known=False)
+    for one in application.orchestrations:
+        orchestration = one.orchestration
+        activate = orchestration.activate
+        activating = list_compared_properties(activate) if isinstance(activate, Filter) else ()
+        correlated = (prop for properties in orchestration.correlations for prop in properties)
+        for prop in (*activating, *orchestration.convoy, *correlated):
+            if isinstance(prop, Property):
+                yield Use(property=prop, position=one.position, makes_known=False)
 
 
 def _find_map_promotions(maps: object, position: SourcePosition) -> Iterator[Use]:

@@ -58,6 +58,9 @@ def _remove_at(part: Declarations, positions: _Positions) -> None:
     part.send_ports = [
         port for port in part.send_ports if not _is_removed(port.position, port.host, positions, removed)
     ]
+    part.orchestrations = [
+        one for one in part.orchestrations if not _is_removed(one.position, one.host, positions, removed)
+    ]
     part.send_port_groups = [group for group in part.send_port_groups if _to_line(group.position) not in positions]
 
 
@@ -73,4 +76,5 @@ def _to_line(position: SourcePosition) -> tuple[str, int]:
 def _count(part: Declarations) -> int:
     locations = sum(len(port.locations) for port in part.receive_ports)
     ports = len(part.receive_ports) + len(part.send_ports) + len(part.send_port_groups)
+    ports += len(part.orchestrations)
     return len(part.hosts) + len(part.properties) + locations + ports

@@ -46,11 +46,11 @@ def publish(
     import sys
     from mimetypes import guess_type
 
+    from postroom.agent.addressing import describe_unreachable, direct_context
     from postroom.agent.direct.message_agent import MessageAgent
     from postroom.errors import PublishFailed
     from postroom.message import Body, Bytes, Message, Part
     from postroom.operations.hosts import get_publishing_host
-    from postroom.operations.ports.addressing import describe_unreachable, direct_context
     from postroom.operations.properties import parse_context, read_deployed_properties
 
     def body(file: str) -> Body:

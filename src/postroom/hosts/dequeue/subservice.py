@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 from postroom.application import Handler
@@ -132,6 +132,10 @@ class Subservice:
 
     def unpause(self) -> None:
         self._buffer.unpause()
+        self.wake()
+
+    def wake(self) -> None:
+        """Poll now: there may be messages."""
         self.poller.wake()
 
     @property
@@ -183,12 +187,6 @@ class Subservice:
         self.poller.join(deadline)
         if all(ended):
             self._service.close()
-
-
-def wake_all(subservices: Iterable[Subservice]) -> None:
-    """Poll the queues of all service classes now: there may be messages."""
-    for subservice in subservices:
-        subservice.poller.wake()
 
 
 class Poller:

@@ -54,7 +54,7 @@ GRANT UPDATE (number, problem, size, attempts, attempts_since) ON messagebox.inb
 GRANT SELECT, INSERT ON messagebox.inbox_fragments TO __HOSTS_ROLE__;
 GRANT SELECT ON management.message_box, management.schema_version, management.service_classes, management.hosts,
     management.handlers, management.properties, management.receive_ports, management.receive_locations, management.send_ports,
-    management.removed_services, management.host_instances, management.job_runs TO __HOSTS_ROLE__;
+    management.removed_services, management.host_instances, management.job_runs, management.orchestrations TO __HOSTS_ROLE__;
 GRANT INSERT, UPDATE, DELETE ON management.host_instances TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT, UPDATE, DELETE ON management.running_locations TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT, UPDATE ON management.running_sinks, management.open_circuits TO __HOSTS_ROLE__;

@@ -10,7 +10,7 @@ GRANT USAGE ON SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__, __OPERA
 -- versions of the schema are the owner's.
 GRANT SELECT ON ALL TABLES IN SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA messagebox TO __ADMINISTRATORS_ROLE__;
-GRANT INSERT, UPDATE, DELETE ON management.applications, management.properties, management.receive_ports,
+GRANT INSERT, UPDATE, DELETE ON management.applications, management.orchestrations, management.properties, management.receive_ports,
     management.receive_locations, management.send_ports, management.send_port_groups, management.send_port_group_members,
     management.removed_services, management.handlers, messagebox.application_properties TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (throttling, throttling_overrides, stopped, isolated) ON management.hosts TO __ADMINISTRATORS_ROLE__;
@@ -46,7 +46,8 @@ GRANT SELECT ON management.message_box, management.schema_version, management.se
     management.removed_services, management.host_instances, management.job_runs, management.running_locations, management.running_sinks, management.open_circuits, messagebox.routing_version, messagebox.correlation_types,
     messagebox.convoy_sets, messagebox.predicate_groups, messagebox.predicates, messagebox.application_properties, messagebox.file_claims,
     messagebox.work_queue, messagebox.scheduled_queue, messagebox.suspended_queue, messagebox.instances,
-    messagebox.program_subscriptions, messagebox.leases
+    messagebox.program_subscriptions, messagebox.leases, management.orchestrations, messagebox.orchestration_instances,
+    messagebox.orchestration_messages
     TO __OPERATORS_ROLE__;
 GRANT SELECT (id, name, applied_at) ON management.applications TO __OPERATORS_ROLE__;
 GRANT SELECT (interchange_id, location_id, number, size, problem, stored_at, stored_by) ON messagebox.inbox

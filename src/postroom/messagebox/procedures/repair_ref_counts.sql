@@ -21,7 +21,7 @@ BEGIN
     LOCK TABLE sink_batches, message_ref_count_log_1, message_ref_count_log_2, part_ref_count_log_1, part_ref_count_log_2
         IN SHARE ROW EXCLUSIVE MODE;
     -- Only after the locks: the statements from here on see everything that was counted.
-    FOREACH queue IN ARRAY ARRAY['work_queue', 'scheduled_queue', 'suspended_queue'] LOOP
+    FOREACH queue IN ARRAY ARRAY['work_queue', 'scheduled_queue', 'suspended_queue', 'orchestration_messages'] LOOP
         EXECUTE format('UPDATE %I SET counted_in = pg_current_xact_id()
                          WHERE counted_in >= pg_snapshot_xmax(pg_current_snapshot())', queue);
     END LOOP;

@@ -1,5 +1,5 @@
 -- Queues. Each host has a work queue, a scheduled queue and a suspended queue. They are partitions of three tables, which
--- create_host creates. A messaging instance is a queue row. The view `instances` shows all instances.
+-- create_host creates. A messaging instance is a queue row. The view `instances` (0008) shows all instances.
 
 -- The order of arrival, across all queues.
 CREATE SEQUENCE messagebox.queue_sequence;
@@ -122,29 +122,6 @@ CREATE INDEX suspended_queue_reports ON messagebox.suspended_queue (related_inst
 
 -- Counting the rows of each receive location: messages that could not be received or published, and reports.
 CREATE INDEX suspended_queue_received ON messagebox.suspended_queue (service_id) WHERE task IN (2, 3) OR cause = 3;
-
--- All service instances, with BizTalk's state codes: 1 ready to run, 2 active, 4 suspended (resumable),
--- 8 dehydrated (a send port that waits for its next attempt), 32 suspended (not resumable), 256 scheduled (a send port that waits
--- for its service window or its circuit breaker).
-CREATE VIEW messagebox.instances AS
-    SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
-           CASE WHEN claim_id IS NULL THEN 1 ELSE 2 END::smallint AS state, enqueued_at,
-           NULL::timestamptz AS valid_from, NULL::timestamptz AS suspended_at, NULL::smallint AS cause,
-           NULL::text AS error_code, NULL::text AS error_description, NULL::text AS adapter, NULL::text AS uri,
-           NULL::uuid AS related_instance_id, NULL::uuid AS last_related_instance_id, counted_in, primary_attempts
-      FROM messagebox.work_queue
-    UNION ALL
-    SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
-           state, enqueued_at, CASE WHEN NOT paused THEN valid_from END, NULL, NULL, error_code, error_description, NULL, NULL,
-           NULL, NULL,
-           counted_in, primary_attempts
-      FROM messagebox.scheduled_queue
-    UNION ALL
-    SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
-           CASE WHEN resumable THEN 4 ELSE 32 END::smallint, enqueued_at, NULL, suspended_at, cause,
-           error_code, error_description, adapter, uri, related_instance_id, last_related_instance_id, counted_in,
-           NULL::integer
-      FROM messagebox.suspended_queue;
 
 -- Operations on many instances: those that an operator chose, or those that wait for the start of a send port or group. The
 -- command and the jobs of the hosts carry them out in pieces (continue_operation).

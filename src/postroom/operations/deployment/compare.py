@@ -18,6 +18,11 @@ from postroom.filters.text import format_filter
 from postroom.operations.deployment.backlog import Backlog, describe_backlog, describe_restored
 from postroom.operations.deployment.compare_groups import find_group_problems, plan_groups
 from postroom.operations.deployment.compare_hosts import find_host_problems, plan_hosts
+from postroom.operations.deployment.compare_orchestrations import (
+    find_orchestration_problems,
+    find_orchestration_removal_problems,
+    plan_orchestrations,
+)
 from postroom.operations.deployment.declared_fields import (
     AUTHENTICATION,
     ORDERED,
@@ -56,6 +61,7 @@ def find_problems(definition: ApplicationDefinition, deployed: Deployed, home: P
         *find_host_problems(definition, deployed),
         *_find_kind_problems(definition, deployed),
         *find_group_problems(definition, deployed),
+        *find_orchestration_problems(definition, deployed),
     )
 
 
@@ -69,6 +75,7 @@ def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path, b
         *_plan_locations(definition, deployed, home, backlog),
         *_plan_send_ports(definition, deployed, home, backlog),
         *plan_groups(definition, deployed),
+        *plan_orchestrations(definition, deployed),
     )
     return Plan(
         application=definition.name,
@@ -76,6 +83,7 @@ def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path, b
         problems=(
             *find_problems(definition, deployed, home),
             *find_removal_problems(definition, deployed),
+            *find_orchestration_removal_problems(definition, deployed),
             *(find_backlog_problems(definition, deployed) if backlog is None else ()),
         ),
         forbidden_hosts=tuple(
@@ -94,10 +102,12 @@ def _find_hosts(definition: ApplicationDefinition, deployed: Deployed) -> tuple[
         *(host.name for host in definition.hosts),
         *(location.host for port in definition.receive_ports for location in port.locations),
         *(port.host for port in definition.send_ports),
+        *(one.host for one in definition.orchestrations),
     ]
     host_ids = {
         *(location.host_id for location in deployed.locations.values()),
         *(port.host_id for port in deployed.send_ports.values()),
+        *(one.host_id for one in deployed.orchestrations.values()),
     }
     names = (*declared, *map(deployed.host_name, host_ids))
     return tuple(sorted({name.lower(): name for name in names}.values()))

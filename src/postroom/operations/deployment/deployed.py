@@ -20,6 +20,11 @@ from postroom.messagebox.configuration import (
 )
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.handlers import read_handlers
+from postroom.messagebox.orchestrations import (
+    DeployedOrchestration,
+    count_orchestration_instances,
+    read_orchestrations,
+)
 from postroom.messagebox.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.statements import statement
 from postroom.operations.deployment.backlog import count_backlog
@@ -58,6 +63,10 @@ class Deployed:
     locations: dict[str, ReceiveLocation]
     send_ports: dict[str, SendPort]
     send_port_groups: dict[str, SendPortGroup]
+    orchestrations: dict[tuple[str, int], DeployedOrchestration]
+    """By name and version."""
+    orchestration_instances: dict[uuid.UUID, int]
+    """The number of instances of each orchestration, by its id."""
     unfinished_files: dict[uuid.UUID, int]
     """The number of received but unpublished files by the id of the location."""
     can_create_hosts: bool
@@ -100,6 +109,8 @@ def create_empty_deployment() -> Deployed:
         locations={},
         send_ports={},
         send_port_groups={},
+        orchestrations={},
+        orchestration_instances={},
         unfinished_files={},
         can_create_hosts=True,
     )
@@ -109,6 +120,7 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
     """Read the deployment for an application of this name.
 
     The caller's transaction must guarantee a consistent snapshot."""
+    application_ids: dict[str, uuid.UUID] = dict(connection.execute("SELECT name, id FROM applications").fetchall())
     definitions: dict[str, dict[str, Any]] = dict(
         connection.execute("SELECT name, definition FROM applications").fetchall()
     )
@@ -140,6 +152,12 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
         send_port_groups={
             group.name: group for group in read_send_port_groups(connection) if group.application == application
         },
+        orchestrations={
+            (one.name, one.version): one
+            for one in read_orchestrations(connection)
+            if one.application_id == application_ids.get(application)
+        },
+        orchestration_instances=count_orchestration_instances(connection, application),
         unfinished_files=dict(connection.execute(statement("queries/unfinished_files")).fetchall()),
         can_create_hosts=_can_create_hosts(connection),
         removed={

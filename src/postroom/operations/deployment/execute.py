@@ -27,6 +27,7 @@ from postroom.messagebox.throttling.load import store_thresholds
 from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.compare_groups import group_fields
 from postroom.operations.deployment.compare_hosts import resolve_host_settings
+from postroom.operations.deployment.compare_orchestrations import format_name, is_newest
 from postroom.operations.deployment.declared_fields import (
     BACKUP_ADAPTER,
     CIRCUIT_BREAKER,
@@ -38,6 +39,7 @@ from postroom.operations.deployment.declared_fields import (
 )
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.plan import Action, ChangeKind, Plan, PlanStep
+from postroom.operations.orchestrations import store_orchestration, unenlist_orchestration
 from postroom.operations.ports.enlistment import (
     add_member,
     enlist_group,
@@ -92,6 +94,7 @@ class Deployment:
         self._store_locations()
         self._store_send_ports()
         self._store_groups()
+        self._store_orchestrations()
         for _ in self._plan.select(ChangeKind.APPLICATION, Action.REMOVE):
             self._connection.execute("DELETE FROM applications WHERE id = %s", (self._application_id,))
 
@@ -154,6 +157,7 @@ class Deployment:
 
         Receive ports are removed later, because a location may move from one to another."""
         self._remove_groups_and_members()
+        self._remove_orchestrations()
         for step in self._plan.select(ChangeKind.SEND_PORT, Action.REMOVE):
             port = self._deployed.send_ports[step.name]
             if port.state is not PortState.BOUND:
@@ -300,6 +304,30 @@ class Deployment:
                     start_group(self._connection, group)
             elif "filter" in {difference.field for difference in step.differences}:
                 resubscribe_group(self._connection, group)
+
+    def _remove_orchestrations(self) -> None:
+        removed = {step.name for step in self._plan.select(ChangeKind.ORCHESTRATION, Action.REMOVE)}
+        for one in self._deployed.orchestrations.values():
+            if format_name(one.name, one.version) in removed:
+                unenlist_orchestration(self._connection, one)
+                self._connection.execute("DELETE FROM orchestrations WHERE id = %s", (one.service_id,))
+
+    def _store_orchestrations(self) -> None:
+        changed = {
+            step.name: step for step in self._plan.select(ChangeKind.ORCHESTRATION, Action.CREATE, Action.CHANGE)
+        }
+        for declared in self._definition.orchestrations:
+            step = changed.get(format_name(declared.name, declared.version))
+            if step is not None:
+                store_orchestration(
+                    self._connection,
+                    declared,
+                    known=self._deployed.orchestrations.get((declared.name, declared.version)),
+                    new_id=self._choose_id(step),
+                    application_id=self._application_id,
+                    host_id=self._host_ids[declared.host.lower()],
+                    is_newest=is_newest(self._definition, declared),
+                )
 
     def _store_group(self, declared: SendPortGroupDefinition, new_id: uuid.UUID) -> SendPortGroup:
         fields = group_fields(declared)

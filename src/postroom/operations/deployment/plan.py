@@ -24,6 +24,7 @@ class ChangeKind(StrEnum):
     LOCATION = "location"
     SEND_PORT = "send port"
     SEND_PORT_GROUP = "send port group"
+    ORCHESTRATION = "orchestration"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from postroom.adapters.dynamic.definition import Dynamic
+from postroom.agent.addressing import direct_context
 from postroom.agent.direct.message_agent import MessageAgent
 from postroom.errors import NotFound
 from postroom.message import Context, Message
 from postroom.messagebox.connection import connect
-from postroom.operations.ports.addressing import direct_context
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region
 

@@ -1,6 +1,6 @@
 -- Return fragments of a part of a claimed message, from a number on. A large body is never in memory as a whole. Raises
 -- PR410 if the claim was taken over.
--- Indexes: work_queue_claimed, fragments' primary key.
+-- Indexes: work_queue_claimed, orchestration_instances_claimed, fragments' primary key.
 DROP FUNCTION IF EXISTS messagebox.read_fragments___HOST__(uuid, uuid, uuid, integer, integer);
 CREATE OR REPLACE FUNCTION messagebox.read_fragments___HOST__(
     p_claim_id uuid, p_seq bigint, p_message_id uuid, p_part_id uuid, p_from integer, p_count integer
@@ -8,8 +8,12 @@ CREATE OR REPLACE FUNCTION messagebox.read_fragments___HOST__(
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-    PERFORM 1 FROM __HOST___q q WHERE q.claim_id = p_claim_id AND q.seq = p_seq AND q.message_id = p_message_id;
-    IF NOT FOUND THEN
+    IF NOT EXISTS (
+        SELECT 1 FROM __HOST___q q WHERE q.claim_id = p_claim_id AND q.seq = p_seq AND q.message_id = p_message_id
+        UNION ALL
+        SELECT 1 FROM orchestration_instances i JOIN orchestration_messages m USING (instance_id)
+         WHERE i.claim_id = p_claim_id AND i.host_id = __HOST_ID__ AND m.seq = p_seq AND m.message_id = p_message_id)
+    THEN
         RAISE EXCEPTION 'claim % no longer holds message %', p_claim_id, p_message_id USING ERRCODE = 'PR410';
     END IF;
     RETURN QUERY

@@ -1,6 +1,6 @@
 -- Release the claims of a host instance that stops, or that returns after it has lost its lock, except the rows in
--- p_held, which it still has in memory.
--- Index: work_queue_claimed.
+-- p_held, which it still has in memory. Orchestrations in progress continue from their last persistence point.
+-- Indexes: work_queue_claimed, orchestration_instances_claimed.
 CREATE OR REPLACE FUNCTION messagebox.release_claims___HOST__(p_host_instance integer, p_held bigint[] DEFAULT '{}')
 RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -11,5 +11,8 @@ BEGIN
     UPDATE __HOST___q SET claim_id = NULL, claimed_by = NULL
      WHERE claim_id IS NOT NULL AND claimed_by = p_host_instance AND seq <> ALL (p_held);
     GET DIAGNOSTICS released = ROW_COUNT;
+    UPDATE orchestration_instances
+       SET claim_id = NULL, claimed_by = NULL, ready_seq = coalesce(ready_seq, nextval('messagebox.queue_sequence'))
+     WHERE claim_id IS NOT NULL AND claimed_by = p_host_instance AND host_id = __HOST_ID__;
     RETURN released;
 END $$;

@@ -51,6 +51,11 @@ BEGIN
        AND NOT EXISTS (SELECT 1 FROM host_instances i WHERE i.id = q.claimed_by);
     GET DIAGNOSTICS n = ROW_COUNT;
     released := released + n;
+    UPDATE orchestration_instances o
+       SET claim_id = NULL, claimed_by = NULL, ready_seq = coalesce(o.ready_seq, nextval('messagebox.queue_sequence'))
+     WHERE o.claim_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM host_instances i WHERE i.id = o.claimed_by);
+    GET DIAGNOSTICS n = ROW_COUNT;
+    released := released + n;
     IF released > 0 THEN
         PERFORM pg_notify('postroom_' || lower(h.name), '') FROM hosts h;
     END IF;

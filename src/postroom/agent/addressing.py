@@ -8,6 +8,7 @@ A directed message also reaches every other subscriber whose filter it matches (
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from postroom.errors import BadValue, NotFound, nearest
@@ -33,7 +34,28 @@ def direct_context(connection: Connection, name: str, context: Context) -> Conte
 
     The outbound address and transport type in the context are promoted, too, unless they are too long. Raise NotFound
     if there is no such port or group."""
-    known = _read_addressees(connection)
+    return Addressees.read(connection).direct(name, context)
+
+
+class Addressees:
+    """All send ports and send port groups that messages can be directed to, as they were read."""
+
+    def __init__(self, known: Mapping[str, _Addressee]) -> None:
+        self._known = known
+
+    @classmethod
+    def read(cls, connection: Connection) -> Addressees:
+        return cls(_read_addressees(connection))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._known
+
+    def direct(self, name: str, context: Context) -> Context:
+        """Return the context with the properties that direct it, as ``direct_context`` does."""
+        return _direct(self._known, name, context)
+
+
+def _direct(known: Mapping[str, _Addressee], name: str, context: Context) -> Context:
     addressee = known.get(name)
     if addressee is None:
         what = f"There is no send port or send port group {name!r}."

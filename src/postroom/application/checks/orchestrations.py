@@ -1,0 +1,66 @@
+"""Problems of the orchestrations of an application."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Iterator
+
+from postroom.application.checks.fields import host_problems, name_problems, state_problems
+from postroom.application.declarations import Declarations, DeclaredOrchestration
+from postroom.errors import Problem
+from postroom.filters.expression import Filter, Operator
+from postroom.properties import Property
+
+_MAX_CONVOY_PROPERTIES = 3
+
+
+def orchestration_problems(application: Declarations, hosts: Collection[str]) -> Iterator[Problem]:
+    """Yield the problems of each orchestration, and two that have the same name and version."""
+    first: dict[tuple[str, int], DeclaredOrchestration] = {}
+    for declared in application.orchestrations:
+        one = declared.orchestration
+        for text in name_problems("orchestration", one.name):
+            yield declared.position.problem(text)
+        for text in _problems(declared, hosts):
+            yield declared.position.problem(f"orchestration {one.name!r}: {text}")
+        other = first.setdefault((one.name, one.version), declared)
+        if other is not declared:
+            where = f"{other.position.file}:{other.position.line}"
+            yield declared.position.problem(
+                f"there are two orchestrations named {one.name!r} with version {one.version}; the other is in {where}. "
+                "Give the newer one a higher version."
+            )
+
+
+def _problems(declared: DeclaredOrchestration, hosts: Collection[str]) -> Iterator[str]:
+    one = declared.orchestration
+    if not inspect.iscoroutinefunction(one.function):
+        yield "it is not a coroutine function; write async def."
+    elif len(inspect.signature(one.function).parameters) != 1:
+        yield "it must have one parameter, the message that activates it."
+    if type(one.version) is not int or one.version < 1:
+        yield f"version is {one.version!r}, but must be 1 or more."
+    if type(declared.priority) is not int or not 1 <= declared.priority <= 10:
+        yield f"priority is {declared.priority!r}, but must be between 1 (first) and 10."
+    yield from host_problems(declared.host, hosts)
+    yield from state_problems(declared.state)
+    if isinstance(one.activate, Filter):
+        if any(predicate.operator is Operator.BITAND for group in one.activate.groups for predicate in group):
+            yield "the filter of an activating receive cannot use bitand; promote a property of its own for it."
+    elif one.activate is not None:
+        yield f"activate is {one.activate!r}, but must be a filter, such as Kind == 'order'."
+    yield from _convoy_problems(declared)
+
+
+def _convoy_problems(declared: DeclaredOrchestration) -> Iterator[str]:
+    convoy = declared.orchestration.convoy
+    if not convoy:
+        return
+    if not all(isinstance(prop, Property) for prop in convoy):
+        yield f"convoy is {convoy!r}, but must be a list of properties."
+        return
+    keys = {prop.key for prop in convoy}
+    if len(convoy) > _MAX_CONVOY_PROPERTIES or len(keys) < len(convoy):
+        yield f"a convoy has one to {_MAX_CONVOY_PROPERTIES} properties, and each one once."
+    if declared.orchestration.activate is None:
+        yield "a convoy needs activate, because its messages match the same filter."

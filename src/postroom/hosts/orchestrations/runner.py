@@ -1,0 +1,238 @@
+"""Runs the orchestrations of a host: one poller claims instances that are ready, some threads work on them."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.routing.table import RoutingTable
+from postroom.clock import Clock, system_clock
+from postroom.errors import ClaimLost, PostroomError, is_environment_error
+from postroom.hosts.dequeue.service import ThreadConnections
+from postroom.hosts.orchestrations.deployed_code import DeployedCode
+from postroom.hosts.orchestrations.instance_store import InstanceConnection, MessageBoxStore
+from postroom.hosts.orchestrations.live_instances import LiveInstances
+from postroom.messagebox.configuration import Dequeuing, Host, ServiceClass
+from postroom.messagebox.connection import Connect, LazyConnection
+from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations
+from postroom.messagebox.queues import ClaimedMessage, HostQueues
+from postroom.messagebox.subscriptions import ServiceSubscriptions
+from postroom.orchestrations.driver import Driver
+from postroom.orchestrations.execution import Execution
+from postroom.orchestrations.failures import JournalMismatch
+from postroom.orchestrations.replay import replay
+from postroom.processes.background_loop import BackgroundLoop
+from postroom.processes.backoff import Backoff
+
+_log = logging.getLogger(__name__)
+
+#: The number of instances that are kept in memory while they wait.
+MAX_LIVE = 1_000
+_BACKOFF = Backoff(first=0.1, longest=10.0)
+#: Publishers wake a host at most this often, so a woken host keeps polling for a moment.
+_AFTER_WAKE_UP = 0.03
+
+_Work = tuple[ClaimedInstance, list[ClaimedMessage]]
+
+
+class OrchestrationRunner:
+    """The orchestrations of one host in a host instance. It starts paused, and works after ``unpause``."""
+
+    def __init__(
+        self,
+        *,
+        connect: Connect,
+        host: Host,
+        host_instance: int,
+        dequeuing: Dequeuing,
+        code: DeployedCode,
+        clock: Clock | None = None,
+    ) -> None:
+        self._connect = connect
+        self._host = host
+        self._host_instance = host_instance
+        self._interval = dequeuing.polling_interval
+        self._code = code
+        self._clock = clock or system_clock
+        self._procedures = HostOrchestrations(host.name)
+        self._connection = LazyConnection(connect)
+        self._live = LiveInstances(MAX_LIVE)
+        self._batch = 4 * dequeuing.dequeue_threads
+        self._work: queue.Queue[_Work | None] = queue.Queue()
+        self._paused = True
+        self._stopping = threading.Event()
+        self._woken_at = 0.0
+        #: The number of times that instances were worked on, by outcome.
+        self.counts: Counter[str] = Counter()
+        self._poller = BackgroundLoop("poll orchestrations", self._poll)
+        self._threads = [
+            threading.Thread(target=self._run, name=f"orchestrations {number}", daemon=True)
+            for number in range(1, dequeuing.dequeue_threads + 1)
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+        self._poller.start()
+
+    def pause(self) -> None:
+        """Start no instance until ``unpause``. The caller releases the claims, also those of instances in progress:
+        these continue from their last persistence point."""
+        self._paused = True
+        self._discard()
+
+    def unpause(self) -> None:
+        self._paused = False
+        self.wake()
+
+    def wake(self) -> None:
+        """Poll now: there may be messages."""
+        self._woken_at = time.monotonic()
+        self._poller.wake()
+
+    @property
+    def unfinished_seqs(self) -> list[int]:
+        """Orchestrations hold claims of instances, not of messages."""
+        return []
+
+    def stop(self, deadline: float) -> None:
+        """Stop claiming, and wait until the instances in progress wait or have a persistence point."""
+        self._stopping.set()
+        self._poller.stop()
+        self._discard()
+        for _ in self._threads:
+            self._work.put(None)
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        self._poller.join(max(1.0, deadline - time.monotonic()))
+        self._connection.close()
+        self._live.clear()
+
+    def _discard(self) -> None:
+        while True:
+            try:
+                self._work.get_nowait()
+            except queue.Empty:
+                return
+
+    # -- polling -----------------------------------------------------------------------------------------------
+
+    def _poll(self) -> float:
+        if self._paused or self._code.is_empty:
+            return self._interval.total_seconds()
+        if self._work.qsize() > self._batch // 2:
+            return 0.005
+        connection = self._connection.get()
+        claimed = self._procedures.claim(
+            connection, host_instance=self._host_instance, limit=self._batch, now=self._clock()
+        )
+        if not claimed:
+            is_woken = time.monotonic() - self._woken_at < _AFTER_WAKE_UP
+            return _AFTER_WAKE_UP if is_woken else self._interval.total_seconds()
+        messages: dict[uuid.UUID, list[ClaimedMessage]] = defaultdict(list)
+        for message in self._procedures.read_messages(connection, claimed[0].claim_id):
+            messages[message.instance_id].append(message)
+        for instance in claimed:
+            self._work.put((instance, messages[instance.instance_id]))
+        return 0.0
+
+    # -- working -----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        connections = ThreadConnections(self._connect, HostQueues(self._host.name))
+        routing = RoutingTable()
+        thread: InstanceConnection | None = None
+        while (work := self._work.get()) is not None:
+            claimed, messages = work
+            for attempt in range(1, 1_000_000):
+                try:
+                    connection = connections.get_writing()
+                    if thread is None or thread.connection is not connection:
+                        thread = InstanceConnection(
+                            connection,
+                            MessageAgent(connection, self._host, routing, is_engine=True),
+                            procedures=self._procedures,
+                            subscriptions=ServiceSubscriptions(self._host, ServiceClass.ORCHESTRATIONS),
+                            reader=connections,
+                            clock=self._clock,
+                        )
+                    if attempt > 1:
+                        messages = [
+                            message
+                            for message in self._procedures.read_messages(connection, claimed.claim_id)
+                            if message.instance_id == claimed.instance_id
+                        ]
+                    self.counts[self._work_on(thread, claimed, messages)] += 1
+                    break
+                except ClaimLost:
+                    self.counts["discarded"] += 1
+                    break
+                except Exception as error:
+                    # The claim stays, and nothing was stored: try again from the journal.
+                    _log.warning("instance %s: %s", claimed.instance_id, error, exc_info=not _is_expected(error))
+                    if self._stopping.wait(_BACKOFF.delay(attempt)) or self._paused:
+                        break
+        connections.close()
+
+    def _work_on(self, thread: InstanceConnection, claimed: ClaimedInstance, messages: Sequence[ClaimedMessage]) -> str:
+        """Drive an instance until it waits, ends or fails. Return the outcome."""
+        loaded = self._code.find(claimed.service_id)
+        if isinstance(loaded, str):
+            return self._suspend(thread, claimed, code="ORCHESTRATION_CODE", description=loaded)
+        deployed, orchestration = loaded
+        store = MessageBoxStore(thread, claimed, deployed, messages)
+        execution = self._live.take(claimed.instance_id, claimed.journal_length)
+        try:
+            if execution is None:
+                if claimed.journal_length:
+                    execution = replay(orchestration, claimed.instance_id, store.read_journal())
+                else:
+                    execution = Execution(orchestration, claimed.instance_id)
+            driver = Driver(execution, store)
+            try:
+                driver.run()
+            finally:
+                execution = driver.execution
+        except JournalMismatch as error:
+            return self._suspend(thread, claimed, code=error.code, description=_describe(error))
+        except PostroomError as error:
+            _close(execution)
+            if isinstance(error, ClaimLost) or is_environment_error(error):
+                raise
+            return self._suspend(thread, claimed, code=error.code, description=_describe(error))
+        except BaseException:
+            _close(execution)
+            raise
+        if execution.error is not None:
+            description = execution.format_error()
+            _close(execution)
+            return self._suspend(thread, claimed, code="ORCHESTRATION", description=description)
+        if store.has_ended:
+            _close(execution)
+            return "completed"
+        self._live.put(execution, store.journal_length)
+        return "waiting"
+
+    def _suspend(self, thread: InstanceConnection, claimed: ClaimedInstance, *, code: str, description: str) -> str:
+        _log.warning("instance %s is suspended: %s", claimed.instance_id, description.splitlines()[-1])
+        is_suspended = self._procedures.suspend(thread.connection, claimed, code=code, description=description)
+        return "suspended" if is_suspended else "discarded"
+
+
+def _close(execution: Execution | None) -> None:
+    if execution is not None:
+        execution.close()
+
+
+def _describe(error: PostroomError) -> str:
+    return "\n".join(filter(None, (error.what, error.why, error.hint)))
+
+
+def _is_expected(error: Exception) -> bool:
+    return isinstance(error, PostroomError | OSError)

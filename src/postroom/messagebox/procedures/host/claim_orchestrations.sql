@@ -1,0 +1,43 @@
+-- Take the messages for orchestrations of host __HOST__ from its work queue, wake the instances whose timer is due, and claim
+-- instances that are ready, by priority and then by the number of their first message. The messages of an instance that is claimed or
+-- suspended are taken too: they wait at the instance. A first message creates its instance.
+-- Indexes: work_queue_unclaimed, orchestration_instances_due, orchestration_instances_ready.
+-- Locks: the taken rows; the instances, in the order of their ids, so that it waits for persistence points of these.
+CREATE OR REPLACE FUNCTION messagebox.claim_orchestrations___HOST__(
+    p_claim_id uuid, p_host_instance integer, p_limit integer, p_now timestamptz DEFAULT now()
+) RETURNS TABLE (instance_id uuid, service_id uuid, journal_length integer)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = messagebox, management, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_column
+BEGIN
+    WITH taken AS (
+        DELETE FROM __HOST___q q
+         WHERE q.ctid = ANY (ARRAY(
+               SELECT w.ctid FROM __HOST___q w
+                WHERE w.claim_id IS NULL AND w.task <> 6 AND w.service_class = 1
+                  AND EXISTS (SELECT 1 FROM orchestrations o WHERE o.id = w.service_id)
+                ORDER BY w.priority, w.seq LIMIT 10 * p_limit FOR UPDATE SKIP LOCKED))
+        RETURNING q.*
+    ), delivered AS (
+        INSERT INTO orchestration_messages (instance_id, seq, message_id, subscription_id, enqueued_at, counted_in)
+        SELECT t.instance_id, t.seq, t.message_id, t.subscription_id, t.enqueued_at, t.counted_in FROM taken t
+    )
+    INSERT INTO orchestration_instances AS i (instance_id, host_id, service_id, priority, created_at, ready_seq)
+    SELECT t.instance_id, __HOST_ID__, t.service_id, min(t.priority), p_now, min(t.seq)
+      FROM taken t GROUP BY t.instance_id, t.service_id ORDER BY t.instance_id
+    ON CONFLICT (instance_id) DO UPDATE
+       SET ready_seq = least(i.ready_seq, excluded.ready_seq), priority = excluded.priority;
+    UPDATE orchestration_instances i SET ready_seq = nextval('messagebox.queue_sequence')
+     WHERE i.instance_id = ANY (ARRAY(
+           SELECT w.instance_id FROM orchestration_instances w
+            WHERE w.host_id = __HOST_ID__ AND w.wake_at <= p_now AND w.ready_seq IS NULL AND w.claim_id IS NULL
+              AND w.suspended_at IS NULL
+            ORDER BY w.wake_at LIMIT 10 * p_limit FOR UPDATE SKIP LOCKED));
+    RETURN QUERY
+    UPDATE orchestration_instances i SET claim_id = p_claim_id, claimed_by = p_host_instance, ready_seq = NULL
+     WHERE i.instance_id = ANY (ARRAY(
+           SELECT w.instance_id FROM orchestration_instances w
+            WHERE w.host_id = __HOST_ID__ AND w.ready_seq IS NOT NULL AND w.claim_id IS NULL AND w.suspended_at IS NULL
+            ORDER BY w.priority, w.ready_seq LIMIT p_limit FOR UPDATE SKIP LOCKED))
+    RETURNING i.instance_id, i.service_id, i.journal_length;
+END $$;

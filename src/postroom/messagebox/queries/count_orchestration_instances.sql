@@ -1,0 +1,10 @@
+-- The number of instances of each orchestration of an application, with the messages that wait in a queue to activate one.
+-- Indexes: orchestration_instances_service. The queues are read whole.
+SELECT o.id, count(*)
+  FROM management.orchestrations o
+  JOIN management.applications a ON a.id = o.application_id
+  JOIN (SELECT service_id, instance_id FROM orchestration_instances
+        UNION SELECT service_id, instance_id FROM work_queue WHERE service_class = 1
+        UNION SELECT service_id, instance_id FROM suspended_queue WHERE service_class = 1 AND resumable) i ON i.service_id = o.id
+ WHERE a.name = %s
+ GROUP BY o.id

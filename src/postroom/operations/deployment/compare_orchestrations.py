@@ -1,0 +1,136 @@
+"""Compare the orchestrations of an application with the deployed ones. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from postroom.application import ApplicationDefinition, OrchestrationDefinition
+from postroom.errors import Problem, format_count
+from postroom.filters.text import format_filter
+from postroom.messagebox.orchestrations import DeployedOrchestration
+from postroom.operations.deployment.deployed import Deployed
+from postroom.operations.deployment.plan import Action, ChangeKind, Difference, PlanStep
+from postroom.properties import dotted_name, split_key
+
+#: The fields that the activation subscription depends on.
+SUBSCRIPTION_FIELDS = ("host", "activate", "convoy", "correlations", "priority", "newest version")
+
+
+def format_name(name: str, version: int) -> str:
+    """Return the name of a version: ``procure``, ``procure version 2``."""
+    return name if version == 1 else f"{name} version {version}"
+
+
+def is_newest(definition: ApplicationDefinition, one: OrchestrationDefinition) -> bool:
+    """Return True if there is no higher version. Only the newest version is activated by messages."""
+    return all(other.version <= one.version for other in definition.orchestrations if other.name == one.name)
+
+
+def plan_orchestrations(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[PlanStep]:
+    """Yield what happens to each version of each orchestration."""
+    declared = {(one.name, one.version) for one in definition.orchestrations}
+    for key in sorted(deployed.orchestrations.keys() - declared):
+        yield PlanStep(kind=ChangeKind.ORCHESTRATION, name=format_name(*key), action=Action.REMOVE)
+    for one in definition.orchestrations:
+        known = deployed.orchestrations.get((one.name, one.version))
+        name = format_name(one.name, one.version)
+        after = declared_fields(definition, one)
+        if known is None:
+            note = f"{one.state}, {after['activate'] or 'is not activated by messages'}"
+            yield PlanStep(kind=ChangeKind.ORCHESTRATION, name=name, action=Action.CREATE, note=note)
+            continue
+        before = _deployed_fields(known, deployed.host_name(known.host_id))
+        differences = tuple(
+            Difference(field=field, before=_format_value(before[field]), after=_format_value(after[field]))
+            for field in after
+            if before[field] != after[field]
+        )
+        yield PlanStep(
+            kind=ChangeKind.ORCHESTRATION,
+            name=name,
+            action=Action.CHANGE if differences else Action.KEEP,
+            differences=differences,
+            note=_describe_change(one, known, differences, deployed),
+        )
+
+
+def declared_fields(definition: ApplicationDefinition, one: OrchestrationDefinition) -> dict[str, Any]:
+    """Return the stored fields of a declared orchestration. Its state belongs to the operator."""
+    return {
+        "host": one.host.lower(),
+        "file": one.file,
+        "code": one.code,
+        "activate": None if one.filter is None else format_filter(one.filter),
+        "convoy": [prop.dotted_name for prop in one.convoy],
+        "correlations": [" and ".join(prop.dotted_name for prop in properties) for properties in one.correlations],
+        "priority": one.priority,
+        "newest version": is_newest(definition, one),
+    }
+
+
+def _deployed_fields(known: DeployedOrchestration, host: str) -> dict[str, Any]:
+    return {
+        "host": host.lower(),
+        "file": known.file,
+        "code": known.code,
+        "activate": known.filter,
+        "convoy": [dotted_name(*split_key(key)) for key in known.convoy],
+        "correlations": [" and ".join(dotted_name(*split_key(key)) for key in keys) for keys in known.correlations],
+        "priority": known.priority,
+        "newest version": known.is_newest,
+    }
+
+
+def _describe_change(
+    one: OrchestrationDefinition,
+    known: DeployedOrchestration,
+    differences: tuple[Difference, ...],
+    deployed: Deployed,
+) -> str:
+    state = known.state.name.lower()
+    notes = [f"stays {state}"] if state != one.state and known.is_newest else []
+    running = deployed.orchestration_instances.get(known.service_id, 0)
+    if running and any(difference.field == "code" for difference in differences):
+        notes.append(
+            f"{format_count(running, 'instance')} of this version: those whose journal does not fit are suspended"
+        )
+    return "; ".join(notes)
+
+
+def _format_value(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else str(value)
+
+
+def find_orchestration_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
+    """Yield orchestrations that another application has, and instances that would be left on another host."""
+    others = {one.name: other.name for other in deployed.others for one in other.orchestrations}
+    for one in definition.orchestrations:
+        if one.name in others:
+            yield one.position.problem(
+                f"the application {others[one.name]!r} has an orchestration {one.name!r} too. Use another name."
+            )
+        known = deployed.orchestrations.get((one.name, one.version))
+        if known is None or deployed.host_name(known.host_id).lower() == one.host.lower():
+            continue
+        if running := deployed.orchestration_instances.get(known.service_id, 0):
+            yield one.position.problem(
+                f"orchestration {one.name!r} has {format_count(running, 'instance')} on host "
+                f"{deployed.host_name(known.host_id)} and cannot move. Declare a new version on the other host."
+            )
+
+
+def find_orchestration_removal_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
+    """Yield versions that are no longer declared although they have instances."""
+    declared = {(one.name, one.version) for one in definition.orchestrations}
+    for key, known in sorted(deployed.orchestrations.items()):
+        running = deployed.orchestration_instances.get(known.service_id, 0)
+        if key not in declared and running:
+            yield definition.position.problem(
+                f"orchestration {format_name(*key)!r} is no longer declared, but has "
+                f"{format_count(running, 'instance')}. Keep it until they have ended, or terminate them."
+            )

@@ -1,0 +1,130 @@
+"""Store orchestrations and change their state, in the caller's transaction and under the routing lock."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+
+from psycopg.types.json import Jsonb
+
+from postroom.application import OrchestrationDefinition
+from postroom.filters.text import format_filter, parse
+from postroom.messagebox.configuration import Host, ServiceClass, read_hosts
+from postroom.messagebox.connection import Connection, read_value
+from postroom.messagebox.orchestrations import DeployedOrchestration, OrchestrationState, read_orchestrations
+from postroom.messagebox.statements import statement
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
+from postroom.operations.properties import read_deployed_properties
+
+_BOUND, _STOPPED, _STARTED = OrchestrationState.BOUND, OrchestrationState.STOPPED, OrchestrationState.STARTED
+
+
+def store_orchestration(
+    connection: Connection,
+    declared: OrchestrationDefinition,
+    *,
+    known: DeployedOrchestration | None,
+    new_id: uuid.UUID,
+    application_id: uuid.UUID,
+    host_id: int,
+    is_newest: bool,
+) -> None:
+    """Store a declared orchestration. A new one gets its declared state. A known one keeps its state, and its
+    subscription is replaced."""
+    state = OrchestrationState[declared.state.upper()] if known is None else known.state
+    if known is not None:
+        unenlist_orchestration(connection, known)
+    connection.execute(
+        statement("queries/store_orchestration"),
+        {
+            "id": new_id if known is None else known.service_id,
+            "application_id": application_id,
+            "host_id": host_id,
+            "name": declared.name,
+            "version": declared.version,
+            "file": declared.file,
+            "code": declared.code,
+            "filter": None if declared.filter is None else format_filter(declared.filter),
+            "convoy": [prop.key for prop in declared.convoy],
+            "correlations": Jsonb([[prop.key for prop in properties] for properties in declared.correlations]),
+            "priority": declared.priority,
+            "is_newest": is_newest,
+        },
+    )
+    stored = next(
+        one
+        for one in read_orchestrations(connection, host_id=host_id)
+        if (one.name, one.version) == (declared.name, declared.version)
+    )
+    _create_correlation_types(connection, stored)
+    if state is not _BOUND:
+        stored = enlist_orchestration(connection, stored)
+    if state is _STARTED:
+        start_orchestration(connection, stored)
+
+
+def enlist_orchestration(connection: Connection, one: DeployedOrchestration) -> DeployedOrchestration:
+    """Create its activation subscription, stopped. An older version, or one that is only called, has none."""
+    subscription_id = None
+    if one.filter is not None and one.is_newest:
+        properties = read_deployed_properties(connection)
+        by_key = {prop.key: prop for prop in properties}
+        subscription_id = ServiceSubscriptions(_get_host(connection, one), ServiceClass.ORCHESTRATIONS).activate(
+            connection,
+            SubscribingService(service_id=one.service_id, name=one.name),
+            parse(one.filter, properties),
+            priority=one.priority,
+            convoy=[by_key[key] for key in one.convoy],
+        )
+    return _store_state(connection, one, _STOPPED, subscription_id)
+
+
+def start_orchestration(connection: Connection, one: DeployedOrchestration) -> DeployedOrchestration:
+    """Start its activation subscription. Messages that came while it was stopped activate instances now."""
+    _set_subscription_state(connection, one, SubscriptionState.STARTED)
+    started = _store_state(connection, one, _STARTED, one.subscription_id)
+    connection.execute("SELECT resume_stopped(%s)", (one.service_id,))
+    return started
+
+
+def stop_orchestration(connection: Connection, one: DeployedOrchestration) -> DeployedOrchestration:
+    """Stop its activation subscription. Messages that would activate it are suspended, and instances go on (ORS-03)."""
+    _set_subscription_state(connection, one, SubscriptionState.STOPPED)
+    return _store_state(connection, one, _STOPPED, one.subscription_id)
+
+
+def unenlist_orchestration(connection: Connection, one: DeployedOrchestration) -> DeployedOrchestration:
+    """Remove its activation subscription. Instances go on."""
+    if one.subscription_id is not None:
+        connection.execute("SELECT remove_subscription(%s)", (one.subscription_id,))
+    return _store_state(connection, one, _BOUND, None)
+
+
+def _create_correlation_types(connection: Connection, one: DeployedOrchestration) -> None:
+    """Create the correlation types that its instances will need: a new type changes the routing, and an instance must
+    not wait for the exclusive routing lock."""
+    for keys in one.correlations:
+        read_value(
+            connection,
+            "SELECT correlation_type(array_agg(id ORDER BY id)) FROM properties WHERE key = ANY (%s)",
+            list(keys),
+        )
+
+
+def _set_subscription_state(connection: Connection, one: DeployedOrchestration, state: SubscriptionState) -> None:
+    if one.subscription_id is not None:
+        connection.execute("SELECT start_or_stop_subscription(%s, %s::smallint)", (one.subscription_id, state))
+
+
+def _store_state(
+    connection: Connection, one: DeployedOrchestration, state: OrchestrationState, subscription_id: int | None
+) -> DeployedOrchestration:
+    connection.execute(
+        "UPDATE orchestrations SET state = %s, subscription_id = %s WHERE id = %s",
+        (state, subscription_id, one.service_id),
+    )
+    return replace(one, state=state, subscription_id=subscription_id)
+
+
+def _get_host(connection: Connection, one: DeployedOrchestration) -> Host:
+    return next(host for host in read_hosts(connection) if host.host_id == one.host_id)
