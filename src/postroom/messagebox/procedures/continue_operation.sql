@@ -58,14 +58,18 @@ BEGIN
             -- Only one operation can be pending for an instance.
             UPDATE operation_instances i SET pending = true
              WHERE i.operation_id = op.id AND NOT i.pending AND i.instance_id = ANY (wanted)
-               AND i.instance_id IN (SELECT w.instance_id FROM work_queue w WHERE w.claim_id IS NOT NULL)
+               AND i.instance_id IN (SELECT w.instance_id FROM work_queue w WHERE w.claim_id IS NOT NULL
+                                     UNION ALL
+                                     SELECT o.instance_id FROM orchestration_instances o WHERE o.claim_id IS NOT NULL)
                AND NOT EXISTS (SELECT 1 FROM operation_instances other
                                 WHERE other.instance_id = i.instance_id AND other.pending);
         END IF;
         DELETE FROM operation_instances i
          WHERE i.operation_id = op.id AND i.instance_id = ANY (wanted)
            AND (NOT i.pending
-                OR i.instance_id NOT IN (SELECT w.instance_id FROM work_queue w WHERE w.claim_id IS NOT NULL));
+                OR i.instance_id NOT IN (SELECT w.instance_id FROM work_queue w WHERE w.claim_id IS NOT NULL
+                                         UNION ALL
+                                         SELECT o.instance_id FROM orchestration_instances o WHERE o.claim_id IS NOT NULL));
         finished := NOT EXISTS (SELECT 1 FROM operation_instances i WHERE i.operation_id = op.id);
     END IF;
     UPDATE operations o

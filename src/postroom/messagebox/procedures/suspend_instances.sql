@@ -7,8 +7,17 @@ CREATE OR REPLACE FUNCTION messagebox.suspend_instances(p_instance_ids uuid[], p
 RETURNS SETOF uuid
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
     SELECT FROM work_queue WHERE instance_id = ANY (p_instance_ids) ORDER BY host_id, seq FOR UPDATE;
+    SELECT FROM orchestration_instances WHERE instance_id = ANY (p_instance_ids) ORDER BY instance_id FOR UPDATE;
     WITH active AS MATERIALIZED (
         SELECT instance_id FROM work_queue WHERE instance_id = ANY (p_instance_ids) AND claim_id IS NOT NULL
+        UNION ALL
+        SELECT instance_id FROM orchestration_instances
+         WHERE instance_id = ANY (p_instance_ids) AND claim_id IS NOT NULL
+    ), orchestrated AS (
+        UPDATE orchestration_instances
+           SET suspended_at = p_now, error_code = 'OPERATOR', error_description = 'Suspended by an operator.'
+         WHERE instance_id = ANY (p_instance_ids) AND claim_id IS NULL AND suspended_at IS NULL
+        RETURNING instance_id
     ), waiting AS (
         DELETE FROM scheduled_queue WHERE instance_id = ANY (p_instance_ids) AND instance_id NOT IN (TABLE active)
         RETURNING seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task,
@@ -19,11 +28,13 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management,
          WHERE instance_id = ANY (p_instance_ids) AND claim_id IS NULL AND instance_id NOT IN (TABLE active)
         RETURNING seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task,
                   attempt, properties, enqueued_at, counted_in, NULL::timestamptz AS valid_from
+    ), suspended AS (
+        INSERT INTO suspended_queue (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
+                                     priority, task, attempt, properties, enqueued_at, counted_in, valid_from,
+                                     suspended_at, cause, error_code, error_description)
+        SELECT t.*, p_now, 4, 'OPERATOR', 'Suspended by an operator.'
+          FROM (TABLE waiting UNION ALL TABLE ready) t
+        RETURNING instance_id
     )
-    INSERT INTO suspended_queue (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
-                                 priority, task, attempt, properties, enqueued_at, counted_in, valid_from,
-                                 suspended_at, cause, error_code, error_description)
-    SELECT t.*, p_now, 4, 'OPERATOR', 'Suspended by an operator.'
-      FROM (TABLE waiting UNION ALL TABLE ready) t
-    RETURNING instance_id;
+    TABLE suspended UNION TABLE orchestrated;
 $$;

@@ -17,10 +17,14 @@ DECLARE
 BEGIN
     -- A claim that is just being made is seen below, once it is committed; no other one comes in between.
     PERFORM 1 FROM work_queue WHERE instance_id = ANY (p_instance_ids) ORDER BY host_id, seq FOR UPDATE;
+    PERFORM 1 FROM orchestration_instances WHERE instance_id = ANY (p_instance_ids) ORDER BY instance_id FOR UPDATE;
     idle := ARRAY(SELECT unnest(p_instance_ids)
                   EXCEPT
                   SELECT w.instance_id FROM work_queue w
-                   WHERE w.instance_id = ANY (p_instance_ids) AND w.claim_id IS NOT NULL);
+                   WHERE w.instance_id = ANY (p_instance_ids) AND w.claim_id IS NOT NULL
+                  EXCEPT
+                  SELECT o.instance_id FROM orchestration_instances o
+                   WHERE o.instance_id = ANY (p_instance_ids) AND o.claim_id IS NOT NULL);
     -- Nothing more is routed to them before what was is deleted.
     FOR waiting_instance IN
         SELECT s.host_id, s.instance_id FROM subscriptions s WHERE s.instance_id = ANY (idle) AND s.removed_at IS NULL
@@ -32,7 +36,11 @@ BEGIN
         PERFORM int_remove_instance(waiting_instance.host_id, waiting_instance.instance_id, p_now);
         terminated := terminated || waiting_instance.instance_id;
     END LOOP;
-    WITH suspended AS (
+    DELETE FROM orchestration_journal WHERE instance_id = ANY (idle);
+    DELETE FROM orchestration_instances WHERE instance_id = ANY (idle);
+    WITH orchestrated AS (
+        DELETE FROM orchestration_messages WHERE instance_id = ANY (idle) RETURNING instance_id, message_id, counted_in
+    ), suspended AS (
         DELETE FROM suspended_queue WHERE instance_id = ANY (idle) RETURNING instance_id, message_id, counted_in
     ), waiting AS (
         DELETE FROM scheduled_queue WHERE instance_id = ANY (idle) RETURNING instance_id, message_id, counted_in
@@ -42,7 +50,7 @@ BEGIN
     )
     SELECT terminated || array_agg(instance_id), array_agg(message_id), array_agg(counted_in)
       INTO terminated, released, released_counts
-      FROM (TABLE suspended UNION ALL TABLE waiting UNION ALL TABLE ready) gone;
+      FROM (TABLE orchestrated UNION ALL TABLE suspended UNION ALL TABLE waiting UNION ALL TABLE ready) gone;
     IF released IS NOT NULL THEN
         PERFORM int_release(released, released_counts);
     END IF;

@@ -3,8 +3,8 @@
 -- Indexes: suspended_queue (instance_id) and scheduled_queue (instance_id) if ids are given. Otherwise all rows of the
 -- queues are read. For the other messages of an instance: these, work_queue_instance and
 -- work_queue_ordered.
-SELECT i.instance_id, i.state, h.name, i.service_class, i.service_id, coalesce(p.name, l.name, v.name, s.service_name),
-       coalesce(p.name, r.name, v.port_name, s.service_name), i.subscription_id, i.message_id, i.task, i.attempt,
+SELECT i.instance_id, i.state, h.name, i.service_class, i.service_id, coalesce(p.name, l.name, v.name, o.name, s.service_name),
+       coalesce(p.name, r.name, v.port_name, o.name, s.service_name), i.subscription_id, i.message_id, i.task, i.attempt,
        i.priority, i.seq, i.enqueued_at, i.valid_from, i.suspended_at, i.cause, i.error_code, i.error_description,
        i.adapter, i.uri, i.related_instance_id, i.last_related_instance_id,
        CASE i.task WHEN 4 THEN (SELECT count(*) FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 4)
@@ -17,13 +17,14 @@ SELECT i.instance_id, i.state, h.name, i.service_class, i.service_id, coalesce(p
   LEFT JOIN receive_locations l ON l.id = i.service_id
   LEFT JOIN receive_ports r ON r.id = l.receive_port_id
   LEFT JOIN removed_services v ON v.id = i.service_id
+  LEFT JOIN orchestrations o ON o.id = i.service_id
   LEFT JOIN subscriptions s ON s.id = i.subscription_id
  WHERE (%(ids)s::uuid[] IS NULL OR i.instance_id = ANY (%(ids)s))
    AND (%(states)s::smallint[] IS NULL OR i.state = ANY (%(states)s))
    AND (%(services)s::uuid[] IS NULL OR i.service_id = ANY (%(services)s))
    AND (%(tasks)s::smallint[] IS NULL OR i.task = ANY (%(tasks)s))
    AND (%(host)s::text IS NULL OR lower(h.name) = lower(%(host)s))
-   AND (%(port)s::text IS NULL OR %(port)s IN (p.name, l.name, r.name, v.name, v.port_name, s.service_name, s.group_name))
+   AND (%(port)s::text IS NULL OR %(port)s IN (p.name, l.name, r.name, v.name, v.port_name, o.name, s.service_name, s.group_name))
    AND (%(error)s::text IS NULL OR i.error_code = %(error)s)
    AND (%(message)s::uuid IS NULL OR i.message_id = %(message)s)
    AND (%(interchange)s::uuid IS NULL OR is_of_interchange(i.message_id, %(interchange)s))

@@ -95,6 +95,6 @@ CREATE VIEW messagebox.instances AS
     UNION ALL
     SELECT m.instance_id, i.host_id, 1::smallint, i.service_id, m.subscription_id, m.message_id, 4::smallint, 0, i.priority, m.seq,
            CASE WHEN i.suspended_at IS NOT NULL THEN 4 WHEN i.claim_id IS NOT NULL THEN 2 WHEN i.ready_seq IS NOT NULL THEN 1
-                ELSE 8 END::smallint, i.created_at, i.wake_at, i.suspended_at, CASE WHEN i.suspended_at IS NOT NULL THEN 2 END::smallint,
+                ELSE 8 END::smallint, i.created_at, i.wake_at, i.suspended_at, CASE WHEN i.error_code = 'OPERATOR' THEN 4 WHEN i.suspended_at IS NOT NULL THEN 2 END::smallint,
            i.error_code, i.error_description, NULL, NULL, NULL, NULL, m.counted_in, NULL::integer
       FROM messagebox.orchestration_instances i JOIN messagebox.orchestration_messages m USING (instance_id);

@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from postroom.errors import DefinitionRefused
 from postroom.messagebox.check import check
+from postroom.messagebox.orchestrations import read_orchestrations
+from postroom.operations.instances.changes import resume, suspend, terminate
+from postroom.operations.instances.listing import InstanceQuery, InstanceState, get_instance, list_instances
+from postroom.operations.orchestrations import start_orchestration, stop_orchestration
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
 from tests.support.orchestrations import apply_orchestrations, publish
@@ -69,4 +74,248 @@ def test_correlated_messages_reach_the_waiting_instance(
     publish(box, "reply", "a2", key="a")
     wait_until(lambda: sent(recorder) == [b"a1 a2", b"ask", b"ask", b"b1 b2"], what="both answers")
     wait_until(lambda: is_empty(box), what="the end of the instances")
+    assert check(box.connection) == []
+
+
+def test_a_timer_wakes_an_instance(box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter) -> None:
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        @app.orchestration(activate=Kind == "order", correlations=[Replies], host="Default")
+        async def wait(order: Message) -> None:
+            try:
+                async with asyncio.timeout(0.2):
+                    await Replies.of(order).receive()
+            except TimeoutError:
+                await orchestrations.send(Message.of(b"too late"), to="Out")
+        """,
+    )
+    start_host(recorder)
+    publish(box, "order", "")
+    wait_until(lambda: sent(recorder) == [b"too late"], what="the timeout")
+    wait_until(lambda: is_empty(box), what="the end of the instance")
+
+
+def test_a_convoy_collects_its_messages_and_leaves_zombies(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """ACC-60, ACC-61: the messages were published while no host ran. Each key is one instance, in order."""
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        @app.orchestration(activate=Kind == "order", convoy=[Key], host="Default")
+        async def collect(first: Message) -> None:
+            texts = [first.data]
+            while len(texts) < 3:
+                texts.append((await orchestrations.receive()).data)
+            await orchestrations.send(Message.of(b"".join(texts)), to="Out")
+        """,
+    )
+    publish(box, "order", "1", "2", key="K")
+    publish(box, "order", "a", "b", "c", key="L")
+    publish(box, "order", "3", "4", key="K")
+    start_host(recorder)
+    wait_until(lambda: sent(recorder) == [b"123", b"abc"], what="both convoys")
+    wait_until(lambda: box.count("orchestration_instances") == 0, what="the end of the instances")
+    assert box.suspended() == [("0xC0C01B4C", False)]
+    assert check(box.connection) == []
+    publish(box, "order", "x", "y", "z", key="K")
+    wait_until(lambda: sent(recorder) == [b"123", b"abc", b"xyz"], what="a new instance with the same key")
+
+
+def test_an_exception_suspends_the_instance_and_a_resume_continues_it(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    code = """
+        @app.orchestration(activate=Kind == "order", correlations=[Replies], host="Default")
+        async def divide(order: Message) -> None:
+            replies = Replies.of(order)
+            await orchestrations.send(Message.of(b"asked"), to="Out")
+            reply = await replies.receive()
+            await orchestrations.send(Message.of(b"%d" % (10 // int(reply.data))), to="Out")
+        """
+    apply_orchestrations(box, tmp_path, code)
+    start_host(recorder)
+    publish(box, "order", "")
+    wait_until(lambda: sent(recorder) == [b"asked"], what="the waiting instance")
+    publish(box, "reply", "0")
+    wait_until(lambda: box.count("orchestration_instances WHERE suspended_at IS NOT NULL") == 1, what="suspended")
+    instance = get_instance(box.connection, box.one("SELECT instance_id FROM orchestration_instances"))
+    assert (instance.state, instance.error_code) == (InstanceState.SUSPENDED, "ORCHESTRATION")
+    assert "ZeroDivisionError" in str(instance.error_description)
+    assert "line 20, in divide" in str(instance.error_description)
+    apply_orchestrations(box, tmp_path, code.replace("10 //", "10 + 0 *"))
+    resume(box.connection, instance.instance_id)
+    wait_until(lambda: sent(recorder) == [b"10", b"asked"], what="the corrected answer")
+    wait_until(lambda: is_empty(box), what="the end of the instance")
+    assert check(box.connection) == []
+
+
+def test_changed_code_that_does_not_fit_suspends_the_instance_with_the_place(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(box, tmp_path, COLLECT)
+    first = start_host(recorder)
+    publish(box, "order", "")
+    wait_until(lambda: box.count("orchestration_instances WHERE journal_length = 1 AND claim_id IS NULL") == 1)
+    first.stop()
+    apply_orchestrations(box, tmp_path, COLLECT.replace('(b"ask"), to="Out"', '(b"ask")'))
+    start_host(recorder)
+    publish(box, "reply", "1")
+    wait_until(lambda: box.count("orchestration_instances WHERE suspended_at IS NOT NULL") == 1, what="suspended")
+    code, description = box.connection.execute(
+        "SELECT error_code, error_description FROM orchestration_instances"
+    ).fetchone() or ("", "")
+    assert code == "JOURNAL"
+    assert "The journal has 'send Out' (app.py:" in description
+    apply_orchestrations(box, tmp_path, COLLECT)
+    publish(box, "reply", "2")
+    resume(box.connection, box.one("SELECT instance_id FROM orchestration_instances"))
+    wait_until(lambda: sent(recorder) == [b"1 2", b"ask"], what="the instance continues with the old code")
+
+
+def test_versions_are_declared_side_by_side(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(box, tmp_path, COLLECT)
+    start_host(recorder)
+    publish(box, "order", "", key="old")
+    wait_until(lambda: sent(recorder) == [b"ask"], what="an instance of version 1")
+    new = ECHO.replace("def echo", "def changed").replace("activate=", 'name="collect", version=2, activate=')
+    with pytest.raises(DefinitionRefused, match="has one instance"):
+        apply_orchestrations(box, tmp_path, new)
+    apply_orchestrations(box, tmp_path, COLLECT + new)
+    publish(box, "order", "new", key="new")
+    wait_until(lambda: sent(recorder) == [b"ask", b"echo new"], what="an instance of version 2")
+    publish(box, "reply", "1", "2", key="old")
+    wait_until(lambda: b"1 2" in sent(recorder), what="the end of the old instance")
+    wait_until(lambda: is_empty(box), what="no instance")
+    apply_orchestrations(box, tmp_path, new)
+    assert box.count("orchestrations") == 1
+
+
+def test_a_send_without_subscribers_raises_in_the_orchestration(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        from postroom.errors import RoutingFailure
+
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def publish(order: Message) -> None:
+            await orchestrations.send(Message.of(b"before"), to="Out")
+            try:
+                await orchestrations.send(Message.of(b"for nobody", promoted={Kind: "unknown"}))
+            except RoutingFailure:
+                await orchestrations.send(Message.of(b"handled"), to="Out")
+        """,
+    )
+    start_host(recorder)
+    publish(box, "order", "")
+    wait_until(lambda: sent(recorder) == [b"before", b"handled"], what="the end of the instance")
+    assert box.count("orchestration_instances") == 0
+
+
+def test_a_message_that_is_sent_through_a_port_reaches_other_subscribers_too(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """ACC-02: binding does not make the delivery exclusive (SUB-11)."""
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        app.send_port("Other", adapters.Null(), filter=Kind == "result", host="Default")
+
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def publish(order: Message) -> None:
+            await orchestrations.send(Message.of(b"", promoted={Kind: "result"}), to="Out")
+        """,
+    )
+    start_host(recorder)
+    publish(box, "order", "")
+    wait_until(lambda: sorted(one.port for one in recorder.sent) == ["Other", "Out"], what="both ports")
+
+
+def test_a_stopped_orchestration_is_not_activated_and_its_instances_go_on(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """ACC-25."""
+    apply_orchestrations(box, tmp_path, COLLECT)
+    start_host(recorder)
+    publish(box, "order", "", key="a")
+    wait_until(lambda: sent(recorder) == [b"ask"], what="a waiting instance")
+    with box.connection.transaction():
+        box.connection.execute("SELECT change_routing()")
+        [one] = read_orchestrations(box.connection)
+        stopped = stop_orchestration(box.connection, one)
+    publish(box, "order", "", key="b")
+    assert box.suspended() == [("PORT_STOPPED", True)]
+    publish(box, "reply", "1", "2", key="a")
+    wait_until(lambda: sent(recorder) == [b"1 2", b"ask"], what="the end of the running instance")
+    with box.connection.transaction():
+        box.connection.execute("SELECT change_routing()")
+        start_orchestration(box.connection, stopped)
+    wait_until(lambda: sent(recorder) == [b"1 2", b"ask", b"ask"], what="the activation of the other one")
+
+
+def test_an_operator_suspends_resumes_and_terminates_a_waiting_instance(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(box, tmp_path, COLLECT)
+    start_host(recorder)
+    publish(box, "order", "")
+    wait_until(lambda: box.count("orchestration_instances WHERE journal_length = 1 AND claim_id IS NULL") == 1)
+    [instance] = list_instances(box.connection, InstanceQuery(port="collect"))
+    assert (instance.state, instance.service) == (InstanceState.DEHYDRATED, "collect")
+    suspend(box.connection, instance.instance_id)
+    publish(box, "reply", "1")
+    assert get_instance(box.connection, instance.instance_id).state is InstanceState.SUSPENDED
+    resume(box.connection, instance.instance_id)
+    wait_until(lambda: box.count("orchestration_journal") == 2, what="the first reply received")
+    wait_until(lambda: box.count("orchestration_instances WHERE claim_id IS NULL") == 1, what="released")
+    terminate(box.connection, instance.instance_id)
+    wait_until(lambda: is_empty(box), what="the end of the instance")
+    assert box.count("orchestration_journal") == box.count("orchestration_messages") == 0
+    assert box.count("subscriptions WHERE instance_id IS NOT NULL AND removed_at IS NULL") == 0
+    assert check(box.connection) == []
+
+
+def test_another_host_instance_continues_after_the_first_has_lost_its_claim(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """The first one works on a step while its claim is released. Its result is discarded, and the step runs again."""
+    apply_orchestrations(
+        box,
+        tmp_path,
+        f"""
+        from pathlib import Path
+        import time
+
+        def work() -> int:
+            folder = Path({str(tmp_path)!r})
+            attempt = len(list(folder.glob("attempt*")))
+            (folder / f"attempt{{attempt}}-{{orchestrations.step_key()}}").touch()
+            while attempt == 0 and not (folder / "go").exists():
+                time.sleep(0.01)
+            return attempt
+
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def run(order: Message) -> None:
+            number = await orchestrations.step(work)
+            await orchestrations.send(Message.of(b"%d" % number), to="Out")
+        """,
+    )
+    first = start_host(recorder)
+    publish(box, "order", "")
+    wait_until(lambda: len(list(tmp_path.glob("attempt*"))) == 1, what="the first attempt")
+    box.connection.execute("SELECT release_claims_default(%s)", (first.host_instance,))
+    wait_until(lambda: sent(recorder) == [b"1"], what="the result of the second attempt")
+    (tmp_path / "go").touch()
+    wait_until(lambda: first.orchestration_counts["discarded"] == 1, what="the first result discarded")
+    assert sent(recorder) == [b"1"]
+    assert len({path.name.partition("-")[2] for path in tmp_path.glob("attempt*")}) == 1
     assert check(box.connection) == []
