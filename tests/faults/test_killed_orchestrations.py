@@ -1,0 +1,77 @@
+"""Hosts are killed while they run orchestrations. Every instance ends, and every message is published exactly once."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+
+from postroom.messagebox.check import check
+from tests.support.box import Box
+from tests.support.orchestrations import apply_orchestrations, publish
+from tests.support.waiting import wait_until
+
+INSTANCES = 40
+KILLS = 6
+
+#: Each message stays in the suspended queue, because the port is stopped: what was published can be counted.
+CODE = """
+app.send_port("Stopped", adapters.Null(), host="Default", state="stopped")
+
+@app.orchestration(activate=Kind == "order", correlations=[Replies], host="Default")
+async def work(order: Message) -> None:
+    key = order.context[Key]
+    replies = Replies.of(order)
+    await orchestrations.send(Message.of(f"ask {key}".encode()), to="Stopped")
+    first = await replies.receive()
+    await orchestrations.step(str, 1)
+    await orchestrations.delay(0.2)
+    second = await replies.receive()
+    text = f"done {key} {first.data.decode()}{second.data.decode()}"
+    await orchestrations.send(Message.of(text.encode()), to="Stopped")
+"""
+
+
+def test_every_instance_ends_and_every_message_is_published_once(box: Box, tmp_path: Path) -> None:
+    apply_orchestrations(box, tmp_path, CODE)
+    keys = [f"k{number}" for number in range(INSTANCES)]
+    chance = random.Random(7)
+    with ExitStack() as stack:
+        hosts = [_start(stack, box, tmp_path) for _ in range(2)]
+        for key in keys:
+            publish(box, "order", "", key=key)
+        for number in range(KILLS):
+            time.sleep(chance.uniform(0.2, 0.8))  # the time of the kill is random
+            if number == 2:
+                wait_until(lambda: _count(box)["ask"] == INSTANCES, what="all instances waiting")
+                for key in keys:
+                    publish(box, "reply", "1", "2", key=key)
+            hosts[number % 2].kill()
+            hosts[number % 2] = _start(stack, box, tmp_path)
+        wait_until(lambda: _count(box)["done"] >= INSTANCES, what="the end of all instances")
+        wait_until(lambda: box.count("orchestration_instances") == 0, what="no instance")
+    assert _read_bodies(box) == Counter([*(f"ask {key}" for key in keys), *(f"done {key} 12" for key in keys)])
+    assert check(box.connection) == []
+
+
+def _start(stack: ExitStack, box: Box, home: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.support.orchestration_host", box.url, "Default", str(home)]
+    process = stack.enter_context(subprocess.Popen(command))
+    stack.callback(process.kill)
+    return process
+
+
+def _read_bodies(box: Box) -> Counter[str]:
+    rows = box.connection.execute(
+        "SELECT convert_from(p.body, 'UTF8') FROM suspended_queue q JOIN spool s USING (message_id)"
+        " JOIN parts p ON p.part_id = s.body_part_id"
+    )
+    return Counter(body for (body,) in rows)
+
+
+def _count(box: Box) -> Counter[str]:
+    return Counter(body.split()[0] for body in _read_bodies(box).elements())

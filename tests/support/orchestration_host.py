@@ -1,0 +1,17 @@
+"""A host process for tests that kill it: python -m tests.support.orchestration_host URL HOST HOME."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+from postroom.hosts import HostSettings, run_host
+
+
+def main(url: str, host: str, home: str) -> None:
+    run_host(url, host, Path(home), as_role=True, settings=HostSettings(stop_within=timedelta(seconds=1)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
