@@ -76,6 +76,37 @@ def test_dequeue_does_not_scan_claimed_rows(full: Box) -> None:
             assert read.entries("default_q_service_class_priority_seq_idx") <= 6 * LIMIT
 
 
+def test_dequeue_starts_after_the_rows_that_were_claimed_before(full: Box) -> None:
+    """Index entries of rows that were claimed after the oldest snapshot still exist. Here that is this transaction."""
+    with full.connection.transaction(force_rollback=True):
+        queued = "FROM default_q WHERE claim_id IS NULL ORDER BY priority, seq LIMIT 1"
+        for _ in range(8):
+            claim(full)
+        priority, seq = full.one(f"SELECT priority {queued}"), full.one(f"SELECT seq {queued}")
+        with reads(full.connection) as read:
+            claimed = QUEUES.dequeue(
+                full.connection,
+                claim_id=uuid.uuid4(),
+                host_instance=1,
+                service_class=4,
+                limit=5,
+                starts={priority: seq} | dict.fromkeys(range(1, priority), 2**62),
+            )
+        assert (claimed[0].priority, claimed[0].seq) == (priority, seq)
+        assert len(claimed) == 5
+        assert read.whole("default_q", "spool", "parts") == 0
+        assert read.entries("default_q_service_class_priority_seq_idx") <= 10
+
+
+def test_dequeue_looks_at_all_rows_if_too_few_follow_the_start(full: Box) -> None:
+    with full.connection.transaction(force_rollback=True):
+        starts = dict.fromkeys(range(1, 11), 2**62)
+        claimed = QUEUES.dequeue(
+            full.connection, claim_id=uuid.uuid4(), host_instance=1, service_class=4, limit=LIMIT, starts=starts
+        )
+        assert len(claimed) == LIMIT
+
+
 @pytest.mark.parametrize("outcome", ["complete", "retry", "suspend", "release", "parts", "fragments"])
 def test_outcomes_find_their_rows_by_the_claim(full: Box, outcome: str) -> None:
     for _ in range(8):

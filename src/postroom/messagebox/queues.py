@@ -27,6 +27,7 @@ from postroom.messagebox.connection import Connection, call_blocking, read_value
 MAX_DESCRIPTION = 8000
 #: The maximum number of messages of one ordered send port that one claim takes.
 MAX_AHEAD = 25
+PRIORITIES = range(1, 11)
 
 
 class ClaimedMessage(NamedTuple):
@@ -62,6 +63,7 @@ class ClaimedMessage(NamedTuple):
     primary_attempts: int | None = None
     properties: str | None = None
     age: float = 0.0
+    priority: int = 5
 
     @property
     def originator(self) -> tuple[str, str] | None:
@@ -137,8 +139,9 @@ class HostQueues:
 
     def __init__(self, name: str) -> None:
         host = name.lower()
-        self._dequeue = f"SELECT * FROM dequeue_messages_{host}($1, $2, $3, $4, coalesce($5, now()), $6, $7)".encode()
-        self._in_order = f"SELECT * FROM dequeue_in_order_{host}($1, $2, $3, $4, coalesce($5, now()), $6)".encode()
+        arguments = "$1, $2, $3, $4, coalesce($5, now()), $6"
+        self._dequeue = f"SELECT * FROM dequeue_messages_{host}({arguments}, $7, $8)".encode()
+        self._in_order = f"SELECT * FROM dequeue_in_order_{host}({arguments})".encode()
         self._complete = f"complete_messages_{host}"
         self._retry = _format_call(f"retry_messages_{host}", "%s, %s, %s, %s, %s::jsonb[]")
         self._postpone = _format_call(f"postpone_messages_{host}", "%s, %s")
@@ -165,20 +168,23 @@ class HostQueues:
         in_order: bool = False,
         excluded: Iterable[bytes] = (),
         ahead: int = MAX_AHEAD,
+        starts: Mapping[int, int] | None = None,
         now: datetime | None = None,
     ) -> list[ClaimedMessage]:
         """Claim up to ``limit`` messages, highest priority first. Scheduled messages that are due are included.
 
         Messages of ordered send ports are claimed in addition, by port in the order of their numbers: up to ``limit``,
         and up to ``ahead`` of each port. ``in_order`` skips the messages of an instance that has an earlier unfinished
-        message. ``excluded`` are the ids of services whose messages are skipped.
+        message. ``excluded`` are the ids of services whose messages are skipped. ``starts`` are the numbers to start
+        at, by priority. If there are fewer than ``limit`` messages from there on, all are looked at.
         """
         skipped = f"{{{','.join(service.hex() for service in excluded)}}}"
         arguments = (claim_id, host_instance, service_class, limit, now, skipped)
         if in_order:
             result = call_blocking(connection, self._in_order, *arguments)
         else:
-            result = call_blocking(connection, self._dequeue, *arguments, ahead)
+            from_each = None if starts is None else _format_array(starts.get(priority, 0) for priority in PRIORITIES)
+            result = call_blocking(connection, self._dequeue, *arguments, ahead, from_each)
         rows = Transformer(connection)
         rows.set_pgresult(result)
         return rows.load_rows(0, result.ntuples, lambda row: ClaimedMessage(claim_id, *row))

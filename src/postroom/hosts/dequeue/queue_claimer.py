@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import uuid
+from collections.abc import Sequence
 
 from postroom.clock import Clock
 from postroom.hosts.dequeue.service import Service
@@ -10,6 +12,9 @@ from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
+from postroom.messagebox.storage.copy_rows import QueueTask
+
+_START_SECONDS = 1.0
 
 
 class QueueClaimer:
@@ -39,6 +44,10 @@ class QueueClaimer:
         self._in_order = in_order
         self._clock = clock
         self._unconfirmed_claim: uuid.UUID | None = None
+        # By priority, the number after the last message of a full claim: the next claim starts there. Messages with
+        # lower numbers may be released or become due, so these are forgotten now and then.
+        self._starts: dict[int, int] = {}
+        self._starts_until = 0.0
 
     def claim(self, capacity: int, generation: int, *, limit: int) -> int:
         """Claim up to ``limit`` messages. Return their number. The caller has reserved ``capacity``, which is not less,
@@ -60,6 +69,10 @@ class QueueClaimer:
             # No thread got its messages.
             self._queues.release(connection, self._unconfirmed_claim)
         self._unconfirmed_claim = uuid.uuid4()
+        if time.monotonic() >= self._starts_until:
+            self._starts = {}
+            self._starts_until = time.monotonic() + _START_SECONDS
+        excluded = self._buffer.excluded_services
         claimed = self._queues.dequeue(
             connection,
             claim_id=self._unconfirmed_claim,
@@ -67,10 +80,20 @@ class QueueClaimer:
             service_class=self._service_class,
             limit=limit,
             in_order=self._in_order,
-            excluded=self._buffer.excluded_services,
+            excluded=excluded,
             ahead=self._buffer.ahead,
+            starts=self._starts or None,
             now=self._clock() if self._clock else None,
         )
+        self._set_starts(claimed, limit, is_complete=not excluded)
         if claimed:
             self._service.prepare(connection, claimed)
         return claimed
+
+    def _set_starts(self, claimed: Sequence[ClaimedMessage], limit: int, *, is_complete: bool) -> None:
+        unordered = [message for message in claimed if message.task != QueueTask.DELIVER_IN_ORDER]
+        if not is_complete or len(unordered) < limit:
+            self._starts = {}
+            return
+        for message in unordered:
+            self._starts[message.priority] = message.seq + 1

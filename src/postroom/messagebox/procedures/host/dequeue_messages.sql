@@ -9,24 +9,32 @@
 -- scans and sorts are off: with a statistic from when the queue was empty all of a long queue would be read and sorted.
 -- So are all joins but nested loops, which leaves one plan; it is made once and kept (by default a LIMIT that is a
 -- parameter is planned at every call, which takes a sixth of the time of a claim).
+-- The index still has the rows that were claimed since the oldest snapshot, for example that of a backup, and a walk from its
+-- start reads them all. So a caller gives p_starts, for each priority the number to start at: that after the last row of
+-- its last claim. If fewer rows than p_limit are found, the walk starts at the start of the index.
 -- Rows of the services p_excluded are skipped. The walk reads them, so a claim with exclusions reads a long queue of an
 -- excluded service whole; hosts exclude only services that occupy all of their threads.
 -- A response is claimed only by the host instance that holds its caller.
 -- Messages of ordered send ports are claimed in addition, at most p_ahead of each port (see claim_ordered_messages).
 -- Locks: the claimed rows, for the moment of the claim; see also claim_ordered_messages.
 DROP FUNCTION IF EXISTS messagebox.dequeue_messages___HOST__(uuid, integer, smallint, integer, timestamptz, uuid[]);
+DROP FUNCTION IF EXISTS messagebox.dequeue_messages___HOST__(
+    uuid, integer, smallint, integer, timestamptz, uuid[], integer);
 CREATE OR REPLACE FUNCTION messagebox.dequeue_messages___HOST__(
     p_claim_id uuid, p_host_instance integer, p_service_class smallint, p_limit integer,
-    p_now timestamptz DEFAULT now(), p_excluded uuid[] DEFAULT '{}', p_ahead integer DEFAULT 25
+    p_now timestamptz DEFAULT now(), p_excluded uuid[] DEFAULT '{}', p_ahead integer DEFAULT 25,
+    p_starts bigint[] DEFAULT NULL
 ) RETURNS TABLE (
     routing_version bigint, seq bigint, message_id uuid, service bytea, instance_id uuid, task smallint,
     attempt integer, context text, part_count integer, body_part_id uuid, body_part_name text, content_type text,
     charset text, body bytea, originator_sid text, originator_pid text, group_name text,
-    primary_attempts integer, properties text, age double precision)
+    primary_attempts integer, properties text, age double precision, priority smallint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    row_ids tid[] := '{}';
 BEGIN
     PERFORM release_due___HOST__(10 * p_limit, p_now);
     IF p_service_class = 4 AND EXISTS (SELECT 1 FROM __HOST___q w WHERE w.task = 6) THEN
@@ -35,7 +43,8 @@ BEGIN
         SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task, c.attempt,
                s.context::text, cardinality(s.part_ids), s.body_part_id, s.body_part_name, p.content_type, p.charset,
                p.body, coalesce(s.originator_sid, s.published_by), coalesce(s.originator_pid, 'Guest'), u.group_name,
-               c.primary_attempts, c.properties::text, extract(epoch FROM p_now - c.enqueued_at)::double precision
+               c.primary_attempts, c.properties::text, extract(epoch FROM p_now - c.enqueued_at)::double precision,
+               c.priority
           FROM __HOST___q c
          CROSS JOIN routing_version v
           LEFT JOIN spool s ON s.message_id = c.message_id
@@ -44,22 +53,42 @@ BEGIN
          WHERE c.claim_id = p_claim_id
          ORDER BY c.seq;
     END IF;
+    IF p_starts IS NOT NULL THEN
+        row_ids := ARRAY(
+            SELECT f.row_id
+              FROM unnest(p_starts) WITH ORDINALITY AS s (seq, priority)
+             CROSS JOIN LATERAL (
+                   SELECT w.ctid AS row_id FROM __HOST___q w
+                    WHERE w.claim_id IS NULL AND w.task <> 6 AND w.service_class = p_service_class
+                      AND w.priority = s.priority::smallint AND w.seq >= s.seq
+                      AND (w.service_id = ANY (p_excluded)) IS NOT TRUE
+                      AND (w.for_host_instance = p_host_instance) IS NOT FALSE
+                    ORDER BY w.seq LIMIT p_limit FOR UPDATE SKIP LOCKED) f
+             LIMIT p_limit);
+    END IF;
+    IF cardinality(row_ids) < p_limit THEN
+        row_ids := ARRAY(
+            SELECT w.ctid FROM __HOST___q w
+             WHERE w.claim_id IS NULL AND w.task <> 6 AND w.service_class = p_service_class
+               AND (w.service_id = ANY (p_excluded)) IS NOT TRUE
+               AND (w.for_host_instance = p_host_instance) IS NOT FALSE
+             ORDER BY w.priority, w.seq LIMIT p_limit FOR UPDATE SKIP LOCKED);
+    END IF;
+    IF cardinality(row_ids) = 0 THEN
+        RETURN;
+    END IF;
     RETURN QUERY
     WITH claimed AS (
         UPDATE __HOST___q q SET claim_id = p_claim_id, claimed_by = p_host_instance
-         WHERE q.ctid = ANY (ARRAY(
-               SELECT w.ctid FROM __HOST___q w
-                WHERE w.claim_id IS NULL AND w.task <> 6 AND w.service_class = p_service_class
-                  AND (w.service_id = ANY (p_excluded)) IS NOT TRUE
-                  AND (w.for_host_instance = p_host_instance) IS NOT FALSE
-                ORDER BY w.priority, w.seq LIMIT p_limit FOR UPDATE SKIP LOCKED))
+         WHERE q.ctid = ANY (row_ids)
      RETURNING q.seq, q.message_id, q.subscription_id, q.service_id, q.instance_id, q.task, q.attempt, q.priority,
                q.primary_attempts, q.properties, q.enqueued_at
     )
     SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task, c.attempt, s.context::text,
            cardinality(s.part_ids), s.body_part_id, s.body_part_name, p.content_type, p.charset, p.body,
            coalesce(s.originator_sid, s.published_by), coalesce(s.originator_pid, 'Guest'), u.group_name,
-           c.primary_attempts, c.properties::text, extract(epoch FROM p_now - c.enqueued_at)::double precision
+           c.primary_attempts, c.properties::text, extract(epoch FROM p_now - c.enqueued_at)::double precision,
+           c.priority
       FROM claimed c
      CROSS JOIN routing_version v
       LEFT JOIN spool s ON s.message_id = c.message_id
