@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         PublishFailed,
         ResponseTimeout,
         StateError,
+        Throttled,
         Unavailable,
     )
     from postroom.message import Context, Message, Part
@@ -70,6 +71,7 @@ __all__ = [
     "Secret",
     "StateError",
     "Subscription",
+    "Throttled",
     "Throttling",
     "Unavailable",
     "__version__",
@@ -116,6 +118,7 @@ _HOMES = {
     "Secret": "postroom.secrets.references",
     "StateError": "postroom.errors",
     "Subscription": "postroom.consumer",
+    "Throttled": "postroom.errors",
     "Throttling": "postroom.application",
     "Unavailable": "postroom.errors",
     "connect": "postroom.client",

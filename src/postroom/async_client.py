@@ -24,6 +24,7 @@ from postroom.client import Client, Content, connect
 from postroom.consumer import Received, Subscription, SubscriptionSettings
 from postroom.filters.expression import Filter
 from postroom.message import Body, Message
+from postroom.processes.steps import Steps, run_steps_in_threads
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,10 +35,15 @@ _RECEIVE_SECONDS = 0.5
 
 
 async def connect_async(
-    database: str | None = None, *, home: str | os.PathLike[str] | None = None, host: str | None = None
+    database: str | None = None,
+    *,
+    home: str | os.PathLike[str] | None = None,
+    host: str | None = None,
+    throttle_wait: float = 30.0,
 ) -> AsyncClient:
     """Connect to a MessageBox, as ``postroom.connect`` does."""
-    return AsyncClient(await asyncio.to_thread(connect, database, home=home, host=host))
+    connecting = functools.partial(connect, database, home=home, host=host, throttle_wait=throttle_wait)
+    return AsyncClient(await asyncio.to_thread(connecting))
 
 
 class _Wrapper(Generic[T]):
@@ -56,6 +62,19 @@ def _in_thread(
     async def call(self: _Wrapper[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
         bound: Callable[P, R] = getattr(self._wrapped, method.__name__)
         return await asyncio.to_thread(bound, *args, **kwargs)
+
+    return call
+
+
+def _in_steps(
+    method: Callable[Concatenate[T, P], R], steps: Callable[Concatenate[T, P], Steps[R]]
+) -> Callable[Concatenate[_Wrapper[T], P], Coroutine[Any, Any, R]]:
+    """Return a coroutine method that runs the steps of a method in threads. It holds no thread while it waits."""
+
+    @functools.wraps(method)
+    async def call(self: _Wrapper[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        bound: Callable[P, Steps[R]] = getattr(self._wrapped, steps.__name__)
+        return await run_steps_in_threads(bound(*args, **kwargs))
 
     return call
 
@@ -132,8 +151,8 @@ class AsyncClient(_Wrapper[Client]):
     def __init__(self, client: Client) -> None:
         super().__init__(client)
 
-    publish = _in_thread(Client.publish)
-    publish_many = _in_thread(Client.publish_many)
+    publish = _in_steps(Client.publish, Client.publish_in_steps)
+    publish_many = _in_steps(Client.publish_many, Client.publish_many_in_steps)
     directed_to = _in_thread(Client.directed_to)
     close = _in_thread(Client.close)
 
@@ -146,9 +165,10 @@ class AsyncClient(_Wrapper[Client]):
     ) -> Message:
         """Publish a request, and return its response, as ``Client.request`` does. It holds no thread while it waits."""
         response: Future[Message] = Future()
-        start = functools.partial(self._wrapped.start_request, body, timeout=timeout, response=response, **content)
         try:
-            await asyncio.to_thread(start)
+            await run_steps_in_threads(
+                self._wrapped.start_request_in_steps(body, timeout=timeout, response=response, **content)
+            )
             return await asyncio.wrap_future(response)
         finally:
             response.cancel()  # the task may be cancelled before the request is published

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -35,12 +36,19 @@ from postroom.message import Body, Context, Message, Part
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import connect_to_messagebox
+from postroom.messagebox.throttling.load import ThrottleWatch
+from postroom.messagebox.throttling.pace import find_pauses
+from postroom.messagebox.throttling.states import Throttle
 from postroom.operations.hosts import get_publishing_host
 from postroom.operations.properties import find_property, read_deployed_properties
+from postroom.processes.steps import Steps, run_steps
 from postroom.properties import Property, dotted_name, split_key
 from postroom.responses import Responses, WaitingRequest
+from postroom.system_properties import BTS
 
 _NAME = "postroom client"
+#: How long a publish waits while programs are throttled, in seconds.
+_THROTTLE_WAIT = 30.0
 
 #: Values by property, or by the name of a property.
 Values = Mapping[Property, object] | Mapping[str, object]
@@ -67,17 +75,22 @@ class Content(_Parts, total=False):
 
 
 def connect(
-    database: str | None = None, *, home: str | os.PathLike[str] | None = None, host: str | None = None
+    database: str | None = None,
+    *,
+    home: str | os.PathLike[str] | None = None,
+    host: str | None = None,
+    throttle_wait: float = _THROTTLE_WAIT,
 ) -> Client:
     """Connect to a MessageBox: the one at the URL ``database``, or at the URL in POSTROOM_DATABASE, or the embedded one
     in the folder ``home`` (by default the current folder). The embedded server runs at least as long as the client.
 
     Messages are published on behalf of ``host``, by default the default host. They are suspended there if they ask to
-    be suspended.
+    be suspended. While the programs of the host are throttled, a publish waits for up to ``throttle_wait`` seconds and
+    then raises Throttled.
     """
     url = database or os.environ.get("POSTROOM_DATABASE") or None
     if url is not None:
-        return Client(url, host=host)
+        return Client(url, host=host, throttle_wait=throttle_wait)
     folder = server_folder(Path(home or ".").absolute())
     if not folder.exists():
         raise NotFound(
@@ -88,7 +101,7 @@ def connect(
     server = EmbeddedServer(folder)
     server.start()
     try:
-        return Client(server.url(), host=host, server=server)
+        return Client(server.url(), host=host, server=server, throttle_wait=throttle_wait)
     except BaseException:
         server.stop()
         raise
@@ -101,7 +114,16 @@ class Client:
     parallel. A client cannot be used after a fork.
     """
 
-    def __init__(self, url: str, *, host: str | None = None, server: EmbeddedServer | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        host: str | None = None,
+        server: EmbeddedServer | None = None,
+        throttle_wait: float = _THROTTLE_WAIT,
+    ) -> None:
+        self._throttle_wait = throttle_wait
+        self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
         self._url = url
         self._server = server
         self._lock = threading.Lock()
@@ -115,6 +137,7 @@ class Client:
             self._connection.close()
             raise
         self._agent = MessageAgent(self._connection, self._host, self._routing)
+        self._throttle = ThrottleWatch(self._host.host_id)
         self._closed = False
 
     def publish(
@@ -128,7 +151,17 @@ class Client:
 
         ``content`` is described at Content. A Message has its properties and parts already. For ``key`` see
         ``publish_many``."""
-        (published,) = self.publish_many([self._build_message(body, **content)], key=key)
+        return run_steps(self.publish_in_steps(body, key=key, **content))
+
+    def publish_in_steps(
+        self,
+        body: bytes | bytearray | memoryview | Body | Message | None = None,
+        *,
+        key: str | None = None,
+        **content: Unpack[Content],
+    ) -> Steps[Published]:
+        """Publish one message, as ``publish`` does, for a caller that waits by other means."""
+        (published,) = yield from self.publish_many_in_steps([self._build_message(body, **content)], key=key)
         return published
 
     def request(
@@ -158,7 +191,19 @@ class Client:
     ) -> Future[Message]:
         """Publish a request, and return the future of its response without waiting: ``response``, or a new one. Cancel
         the future to stop waiting."""
+        return run_steps(self.start_request_in_steps(body, timeout=timeout, response=response, **content))
+
+    def start_request_in_steps(
+        self,
+        body: bytes | bytearray | memoryview | Body | Message | None = None,
+        *,
+        timeout: float = 60.0,
+        response: Future[Message] | None = None,
+        **content: Unpack[Content],
+    ) -> Steps[Future[Message]]:
+        """Publish a request, as ``start_request`` does, for a caller that waits by other means."""
         message = self._build_message(body, **content)
+        yield from self._find_pauses([message])
         with self._open_connection():
             self._check_properties([message])
             if self._responses is None:
@@ -178,7 +223,15 @@ class Client:
         ``key`` is an idempotency key. As long as receipts are kept (seven days), a second publish under the same key
         publishes nothing and returns the first result. It raises KeyReused if its messages differ: bodies, properties
         or order. After a lost connection the client repeats the publish once.
-        Without a key it raises Unavailable instead, because the messages may or may not have been published."""
+        Without a key it raises Unavailable instead, because the messages may or may not have been published.
+
+        While the programs of the host are throttled, it waits and then raises Throttled (see ``connect``). What
+        finishes work does not wait: responses, and what a program publishes while it processes a received message."""
+        return run_steps(self.publish_many_in_steps(messages, key=key))
+
+    def publish_many_in_steps(self, messages: Sequence[Message], *, key: str | None = None) -> Steps[list[Published]]:
+        """Publish these messages, as ``publish_many`` does, for a caller that waits by other means."""
+        yield from self._find_pauses(messages)
         with self._open_connection():
             try:
                 return self._publish(messages, key)
@@ -199,7 +252,9 @@ class Client:
         with self._open_connection():
             properties = read_deployed_properties(self._connection) if isinstance(filter, str) else []
         parsed = parse(filter, properties) if isinstance(filter, str) else filter
-        return Subscription(self._connect, self._host, name, parsed, **settings)
+        subscription = Subscription(self._connect, self._host, name, parsed, **settings)
+        self._subscriptions.add(subscription)
+        return subscription
 
     def close(self) -> None:
         """Close the connection and release the embedded server. Requests that wait raise StateError. May be called
@@ -213,6 +268,20 @@ class Client:
             self._connection.close()
             if self._server is not None:
                 self._server.stop()
+
+    def _find_pauses(self, messages: Sequence[Message]) -> Iterator[float]:
+        """Yield the seconds to wait while programs are throttled. Neither the connection nor a transaction is used
+        meanwhile. What finishes work reduces the load, so it does not wait."""
+        if all(message.context.promoted.get(BTS.RouteDirectToTP.key) for message in messages):
+            return
+        if not any(subscription.has_unfinished for subscription in list(self._subscriptions)):
+            yield from find_pauses(self._get_throttle, self._throttle_wait)
+
+    def _get_throttle(self) -> Throttle | None:
+        # The publish decides what a lost connection means.
+        with self._open_connection(), suppress(MessageBoxUnavailable):
+            return self._throttle.current(self._connection, None)
+        return None
 
     @contextmanager
     def _open_connection(self) -> Iterator[None]:

@@ -108,7 +108,9 @@ class Received:
 
     def end(self, change_row: Callable[[HostQueues, Connection, ClaimedMessage], int]) -> None:
         """Call a procedure that ends the claim of one row. Raise ClaimLost if the lease has expired."""
-        if self._subscription.call(lambda queues, connection: change_row(queues, connection, self._claimed)) != 1:
+        ended = self._subscription.call(lambda queues, connection: change_row(queues, connection, self._claimed))
+        self._subscription.forget(self._claimed)
+        if ended != 1:
             raise lease_expired(self._claimed.message_id)
 
 
@@ -155,6 +157,8 @@ class Subscription:
         self._lease = lease
         self._prefetch = prefetch
         self._fetched: deque[tuple[ClaimedMessage, _Lease]] = deque()
+        # The leases of messages that the program has received and not ended, by their numbers.
+        self._received: dict[int, _Lease] = {}
         self._claiming = LazyConnection(lambda: self._listen(connect()))
         self._ending = LazyConnection(connect)
         self._lock = threading.Lock()
@@ -193,6 +197,12 @@ class Subscription:
     @property
     def is_closed(self) -> bool:
         return self._closed.is_set()
+
+    @property
+    def has_unfinished(self) -> bool:
+        """True if the program has received a message that it has not ended, and whose lease is valid."""
+        now = time.monotonic()
+        return any(now < lease.deadline for lease in self._received.copy().values())
 
     def __iter__(self) -> Iterator[Received]:
         while (received := self.receive()) is not None:
@@ -240,6 +250,10 @@ class Subscription:
             if self._closed.is_set():
                 raise StateError("The subscription is closed.", hint="End messages before you close it.")
             return call(self._queues, self._ending.get())
+
+    def forget(self, claimed: ClaimedMessage) -> None:
+        """Note that the program has ended a message."""
+        self._received.pop(claimed.seq, None)
 
     def extend(self, lease: _Lease, length: timedelta) -> None:
         """Extend the lease of a claim."""
@@ -301,9 +315,13 @@ class Subscription:
             )
             lease = _Lease(claim_id=claim_id, length=self._lease, deadline=started + self._lease.total_seconds())
             self._fetched.extend((message, lease) for message in claimed)
+            for seq, other in list(self._received.items()):
+                if other.deadline <= started:  # it was never ended
+                    self._received.pop(seq, None)
         while self._fetched:
             message, lease = self._fetched.popleft()
             if time.monotonic() < lease.deadline:
+                self._received[message.seq] = lease
                 return Received(self, message, lease, build_message(message, self))
         return None
 

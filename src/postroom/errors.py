@@ -31,22 +31,21 @@
     ├── DatabaseError          PostgreSQL rejected a statement; a retry does not help
     └── Unavailable            something that is needed (Java, Spark, a file) is not available now; a retry may help
         ├── SecretUnavailable      the environment variable or file of a secret is missing here
+        ├── Throttled              the MessageBox has too much load for more messages of programs
         └── MessageBoxUnavailable  the MessageBox did not answer, or cannot process the request now
             ├── TransactionConflict    a conflict with another transaction (deadlock, serialization failure)
             ├── LockTimeout            another session held a lock for too long
             ├── StaleRouting           the subscriptions changed between matching and writing
             └── ReadInterrupted        the connection was lost while a message was read
 
-An error describes what happened with which value, why, and what to do. Its type declares three things, and nothing else
-decides them:
+An error describes what happened with which value, why, and what to do. Its type alone declares three things:
 
 - ``code``: its stable code (docs/reference/errors.md).
 - ``fault``: what caused it. A fault of the message suspends the message. A fault of the environment suspends nothing:
   the work is retried by its policy. The caller has to correct any other fault.
 - ``transient``: whether a retry may help.
 
-Exceptions of other libraries are translated where they enter: psycopg's in messagebox/postgres_errors.py, Spark's in
-spark/error_reasons.py, those of files where the file is opened.
+Exceptions of other libraries are translated where they enter, such as psycopg's in messagebox/postgres_errors.py.
 """
 
 from __future__ import annotations
@@ -152,16 +151,12 @@ class NotFound(DefinitionError):
 
 
 def nearest(name: str, names: Iterable[str], there_are: str, *, none: str = "none", most: int = 20) -> str:
-    """Return a hint for an unknown name: similar names, or else a list of the known names, ``most`` at most.
-
-    >>> nearest("Europ", ["Europe", "Audit"], "The send ports are")
-    'Did you mean Europe?'"""
-    import difflib  # imported only for an unknown name
+    """Return a hint for an unknown name: similar names, or else a list of the known names, ``most`` at most."""
+    import difflib  # slow to import, and needed for an unknown name only
 
     known = sorted(set(names))
     by_lower = {each.lower(): each for each in known}
-    near = [by_lower[each] for each in difflib.get_close_matches(name.lower(), by_lower, cutoff=0.7)]
-    if near:
+    if near := [by_lower[each] for each in difflib.get_close_matches(name.lower(), by_lower, cutoff=0.7)]:
         return f"Did you mean {' or '.join(near)}?"
     more = f" and {len(known) - most:,} more" if len(known) > most else ""
     return f"{there_are}: {', '.join(known[:most]) or none}{more}."
@@ -361,6 +356,12 @@ class SecretUnavailable(Unavailable):
     code = "SECRET"
 
 
+class Throttled(Unavailable):
+    """The MessageBox has too much load for more messages of programs. Nothing was published."""
+
+    code = "THROTTLED"
+
+
 class MessageBoxUnavailable(Unavailable):
     """The MessageBox did not answer, or cannot process the request now."""
 
@@ -390,9 +391,8 @@ MACHINE_ERRNOS = frozenset(
 
 
 def is_environment_error(error: BaseException) -> bool:
-    """Return True if the environment caused the error, not the message that was being processed.
-
-    The one place that judges exceptions without a ``fault``, such as those of a user's component."""
+    """Return True if the environment caused the error, not the message. The one place that judges exceptions without a
+    ``fault``, such as those of a user's component."""
     if isinstance(error, PostroomError):
         return error.fault is Fault.ENVIRONMENT
     if isinstance(error, OSError):

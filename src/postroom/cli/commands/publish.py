@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import click
@@ -10,6 +11,9 @@ from postroom.cli.connection import open_messagebox
 from postroom.cli.input_files import open_body
 from postroom.cli.options import CommandOptions, common_options, pass_options, property_options
 from postroom.cli.rendering.output import show_rows
+
+#: How long the command waits while the host is throttled, in seconds.
+_THROTTLE_WAIT = 30.0
 
 
 @click.command()
@@ -37,7 +41,7 @@ def publish(
     No receive pipeline reads the files: name the properties for routing with --promoted. A message that is directed
     with --to also goes to all other subscribers whose filter matches. If a message has no subscriber, nothing is
     published, and a routing failure report is stored. Promote BTS.SuspendMessageOnRoutingFailure=true to suspend such
-    messages instead.
+    messages instead. While the host is throttled, the command waits for up to 30 seconds.
 
     \b
     Example:
@@ -50,6 +54,8 @@ def publish(
     from postroom.agent.direct.message_agent import MessageAgent
     from postroom.errors import PublishFailed
     from postroom.message import Body, Bytes, Message, Part
+    from postroom.messagebox.throttling.load import read_throttle
+    from postroom.messagebox.throttling.pace import find_pauses
     from postroom.operations.hosts import get_publishing_host
     from postroom.operations.properties import parse_context, read_deployed_properties
 
@@ -74,7 +80,10 @@ def publish(
             )
             for file in files
         ]
-        agent = MessageAgent(connection, get_publishing_host(connection, host))
+        publishing = get_publishing_host(connection, host)
+        for pause in find_pauses(lambda: read_throttle(connection, publishing.host_id, None), _THROTTLE_WAIT):
+            time.sleep(pause)
+        agent = MessageAgent(connection, publishing)
         try:
             published = agent.publish(messages, key=key)
         except PublishFailed as error:

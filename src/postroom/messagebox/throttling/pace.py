@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from postroom.errors import Throttled
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.throttling.load import CHECK_INTERVAL, ThrottleWatch
+from postroom.messagebox.throttling.states import Throttle
 
 #: Maximum time that a task waits, in seconds. After that it ends and is run again.
 MAX_WAIT = 5.0
@@ -37,14 +39,31 @@ class Pace:
 
     def __call__(self) -> bool:
         """Wait while the location is throttled, up to its delay. Return False if the maximum wait is used up."""
-        waited = 0.0
-        while (
-            throttle := self._watch.current(self._connection, self._location_id)
-        ) is not None and waited < throttle.delay:
-            pause = min(throttle.delay - waited, self._remaining_wait, CHECK_INTERVAL)
-            if pause <= 0:
-                return False
-            self._sleep(pause)
-            waited += pause
-            self._remaining_wait -= pause
+        try:
+            for pause in find_pauses(self._get_throttle, self._remaining_wait):
+                self._sleep(pause)
+                self._remaining_wait -= pause
+        except Throttled:
+            return False
         return True
+
+    def _get_throttle(self) -> Throttle | None:
+        return self._watch.current(self._connection, self._location_id)
+
+
+def find_pauses(get_throttle: Callable[[], Throttle | None], max_wait: float) -> Iterator[float]:
+    """Yield the seconds to wait before a publish: the delay of the throttle, in pieces, as long as it is throttled.
+
+    Raise Throttled after ``max_wait`` seconds."""
+    waited = 0.0
+    while (throttle := get_throttle()) is not None and waited < throttle.delay:
+        pause = min(throttle.delay - waited, max_wait - waited, CHECK_INTERVAL)
+        if pause <= 0:
+            raise Throttled(
+                f"The MessageBox takes no more messages now: {throttle.reason}.",
+                why=f"It was throttled for {waited:.0f} s, and nothing was published.",
+                hint=f"Publish again in {throttle.delay:.0f} s. 'postroom queue list' shows what waits, and "
+                "'postroom throttling list' the thresholds that are exceeded.",
+            )
+        yield pause
+        waited += pause
