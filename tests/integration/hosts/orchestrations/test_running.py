@@ -100,7 +100,7 @@ def test_a_timer_wakes_an_instance(box: Box, tmp_path: Path, start_host: StartHo
 def test_a_convoy_collects_its_messages_and_leaves_zombies(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
-    """ACC-60, ACC-61: the messages were published while no host ran. Each key is one instance, in order."""
+    """ORC-21: the messages were published while no host ran. Each key is one instance, in order."""
     apply_orchestrations(
         box,
         tmp_path,
@@ -223,7 +223,7 @@ def test_a_send_without_subscribers_raises_in_the_orchestration(
 def test_a_message_that_is_sent_through_a_port_reaches_other_subscribers_too(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
-    """ACC-02: binding does not make the delivery exclusive (SUB-11)."""
+    """Binding does not make the delivery exclusive (SUB-11)."""
     apply_orchestrations(
         box,
         tmp_path,
@@ -243,7 +243,6 @@ def test_a_message_that_is_sent_through_a_port_reaches_other_subscribers_too(
 def test_a_stopped_orchestration_is_not_activated_and_its_instances_go_on(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
-    """ACC-25."""
     apply_orchestrations(box, tmp_path, COLLECT)
     start_host(recorder)
     publish(box, "order", "", key="a")
