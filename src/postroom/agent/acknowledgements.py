@@ -1,4 +1,5 @@
-"""Acknowledgements of send ports: an ACK after a message was sent, a NACK when it is suspended or routed as a failure.
+"""Acknowledgements: an ACK after a send port has sent a message, a NACK when a send port or a receive location suspends
+a message or routes it as a failure.
 
 A publisher requests an ACK with ``BTS.AckRequired``. A NACK needs no request (ACK-01). There are none about
 acknowledgements.
@@ -8,7 +9,10 @@ from __future__ import annotations
 
 import re
 import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 from xml.sax.saxutils import escape
 
 from postroom.agent.error_messages import to_failure_code
@@ -26,6 +30,9 @@ PROMOTED: tuple[Property, ...] = (
     BTS.AckSendPortID,
     BTS.AckSendPortName,
     BTS.AckOutboundTransportLocation,
+    BTS.AckReceivePortID,
+    BTS.AckReceivePortName,
+    BTS.AckInboundTransportLocation,
     BTS.AckFailureCode,
     BTS.AckFailureCategory,
     BTS.CorrelationToken,
@@ -37,7 +44,7 @@ _NACK = """<?xml version="1.0" encoding="utf-8"?>
   <SOAP:Body>
     <SOAP:Fault>
       <faultcode>Negative acknowledgement</faultcode>
-      <faultstring>The message could not be sent. The detail has the reason.</faultstring>
+      <faultstring>The message could not be {done}. The detail has the reason.</faultstring>
       <faultactor>{uri}</faultactor>
       <detail>
         <ns0:NACK Type="NACK" xmlns:ns0="http://schema.microsoft.com/BizTalk/2003/NACKMessage.xsd">
@@ -70,8 +77,8 @@ def is_waiting(request: Context) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SentMessage:
-    """A message that a send port has sent, or has failed to send."""
+class AcknowledgedMessage(ABC):
+    """A message that a port has processed, or has failed to process."""
 
     message_id: uuid.UUID
     instance_id: uuid.UUID
@@ -79,53 +86,100 @@ class SentMessage:
     port_id: uuid.UUID
     port_name: str
     uri: str | None
-    is_two_way: bool = False
+
+    #: What a port does with its messages.
+    done: ClassVar[str]
 
     @property
     def has_caller(self) -> bool:
         """True if a caller waits for the response of the port. A NACK goes to the caller (RR-11)."""
-        return self.is_two_way and is_waiting(self.context)
+        return False
 
-    def build_ack(self) -> Message:
-        """Return the ACK. It has no content."""
-        return Message(context=self._build_context("ACK", {}, {}))
+    @property
+    @abstractmethod
+    def port_properties(self) -> Mapping[Property, str | None]:
+        """The properties of an acknowledgement that name the port."""
 
     def build_nack(self, failure: Suspension) -> Message:
         """Return the NACK with the reason of the failure."""
-        code = to_failure_code(failure.code)
         document = _NACK.format(
-            uri=_to_xml(self.uri or ""), message_id=self.message_id, code=code, description=_to_xml(failure.description)
-        )
-        context = self._build_context(
-            "NACK",
-            {BTS.AckFailureCode: code, BTS.AckFailureCategory: 0},
-            {BTS.AckDescription.key: to_storable_text(failure.description)},
+            uri=_to_xml(self.uri or ""),
+            done=self.done,
+            message_id=self.message_id,
+            code=to_failure_code(failure.code),
+            description=_to_xml(failure.description),
         )
         body = Message.of(document.encode(), content_type="text/xml")
+        written: dict[str, Value] = {BTS.AckDescription.key: to_storable_text(failure.description)}
+        context = self._build_context(self.build_nack_properties(failure.code), written)
         return Message(context=context, parts=body.parts, body_part_name=body.body_part_name)
 
-    def _build_context(self, ack_type: str, promoted: dict[Property, str | int], written: dict[str, Value]) -> Context:
-        original = self.context
-        values: dict[Property, str | int | None] = {
+    def build_nack_properties(self, code: str) -> dict[str, Value]:
+        """Return the promoted properties of the NACK, by key."""
+        promoted: dict[Property, Value] = {BTS.AckFailureCode: to_failure_code(code), BTS.AckFailureCategory: 0}
+        if self.has_caller:
+            token = self.context[BTS.EpmRRCorrelationToken]
+            promoted |= {BTS.EpmRRCorrelationToken: token, BTS.RouteDirectToTP: True}
+        return self._build_properties("NACK", promoted)
+
+    def _build_properties(self, ack_type: str, more: Mapping[Property, Value]) -> dict[str, Value]:
+        values: dict[Property, Value | None] = {
             BTS.AckType: ack_type,
             BTS.AckID: str(self.message_id),
             BTS.AckOwnerID: str(self.instance_id),
-            BTS.AckSendPortID: str(self.port_id),
-            BTS.AckSendPortName: self.port_name,
-            BTS.AckOutboundTransportLocation: self.uri[:MAX_PROMOTED_LENGTH] if self.uri else None,
-            BTS.CorrelationToken: original.get(BTS.CorrelationToken),
-            **promoted,
+            BTS.CorrelationToken: self.context.get(BTS.CorrelationToken),
+            **self.port_properties,
+            **more,
         }
-        if self.has_caller and ack_type == "NACK":
-            values |= {BTS.EpmRRCorrelationToken: original[BTS.EpmRRCorrelationToken], BTS.RouteDirectToTP: True}
-        keys = {prop.key: value for prop, value in values.items() if value is not None}
+        return {prop.key: value for prop, value in values.items() if value is not None}
+
+    def _build_context(self, promoted: Mapping[str, Value], written: Mapping[str, Value]) -> Context:
         # An acknowledgement is not acknowledged itself.
         demoted = {
             key: value
-            for key, value in original.demote_all().written.items()
-            if key != BTS.AckRequired.key and key not in keys
+            for key, value in self.context.demote_all().written.items()
+            if key != BTS.AckRequired.key and key not in promoted
         }
-        return Context(keys, {**demoted, **written}, original.predicates)
+        return Context(promoted, {**demoted, **written}, self.context.predicates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentMessage(AcknowledgedMessage):
+    """A message that a send port has sent, or has failed to send."""
+
+    is_two_way: bool = False
+    done = "sent"
+
+    @property
+    def has_caller(self) -> bool:
+        return self.is_two_way and is_waiting(self.context)
+
+    @property
+    def port_properties(self) -> Mapping[Property, str | None]:
+        return {
+            BTS.AckSendPortID: str(self.port_id),
+            BTS.AckSendPortName: self.port_name,
+            BTS.AckOutboundTransportLocation: self.uri[:MAX_PROMOTED_LENGTH] if self.uri else None,
+        }
+
+    def build_ack(self) -> Message:
+        """Return the ACK. It has no content."""
+        return Message(context=self._build_context(self._build_properties("ACK", {}), {}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReceivedMessage(AcknowledgedMessage):
+    """An interchange or a document that a receive location could not publish."""
+
+    done = "received"
+
+    @property
+    def port_properties(self) -> Mapping[Property, str | None]:
+        return {
+            BTS.AckReceivePortID: str(self.port_id),
+            BTS.AckReceivePortName: self.port_name,
+            BTS.AckInboundTransportLocation: self.uri[:MAX_PROMOTED_LENGTH] if self.uri else None,
+        }
 
 
 def _to_xml(text: str) -> str:

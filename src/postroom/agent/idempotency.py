@@ -121,6 +121,11 @@ def unit_for_failure(instance_id: uuid.UUID) -> uuid.UUID:
     return _derive_unit("failure", instance_id.bytes)
 
 
+def unit_for_nack(instance_id: uuid.UUID) -> uuid.UUID:
+    """Return the unit of the negative acknowledgement about a failed instance."""
+    return _derive_unit("nack", instance_id.bytes)
+
+
 def _derive_unit(purpose: str, name: bytes) -> uuid.UUID:
     person = f"postroom-{purpose}".encode()
     return uuid.UUID(bytes=hashlib.blake2b(name, digest_size=16, person=person).digest())

@@ -1,7 +1,8 @@
 """The failures of a batch: suspended instances, or error messages.
 
 A failure is an interchange that cannot be read as a whole, a document that cannot be read, or a document that has no
-subscriber. At a receive port that routes failures, a failure becomes an error message if that has a subscriber.
+subscriber. At a receive port that routes failures, a failure becomes an error message if that has a subscriber. A
+negative acknowledgement is published in addition, if somebody subscribes to it (ACK-01, ACK-02).
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from postroom.agent.acknowledgements import ReceivedMessage
 from postroom.agent.error_messages import Failure, get_message_type
 from postroom.agent.failure_properties import has_routing_failure_report, is_suspended_as_non_resumable
-from postroom.agent.idempotency import IdKind, derive_id, unit_for_failure
+from postroom.agent.idempotency import IdKind, derive_id, unit_for_failure, unit_for_nack
 from postroom.agent.originator import resolve_originator, to_stored_originator
 from postroom.agent.publish import RoutedMessages, RoutingLock
 from postroom.agent.receiving.documents import Documents
 from postroom.agent.receiving.suspended_documents import LastPublished, build_suspended_context
 from postroom.agent.routes import OrderedRoutes
-from postroom.agent.routing.batch_matches import match_batch
+from postroom.agent.routing.batch_matches import MatchResult, Predicates, match_batch
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.routing_failure_reports import RoutingFailureReport, Unroutable, write_suspensions
 from postroom.clock import Clock
@@ -30,10 +32,12 @@ from postroom.filters.columns import build_columns
 from postroom.message import Body, Bytes, Context, Message
 from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.queues import Suspension
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask, SuspendedRow, write_messages
 from postroom.pipelines.documents.disassembled_batch import BadDocument
 from postroom.pipelines.receive.suspended_document import can_resume
 from postroom.system_properties import BTS
+from postroom.values import Value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +100,7 @@ class BatchFailures:
             *self._find_unroutable_documents(unroutable),
         ]
         self._routed = self._match_errors(connection, failed if self._location.route_failures else [])
+        self._nacks = self._match_nacks(connection, failed)
         routed = {one.instance_id for one in self._routed}
         self._suspended = [one for one in failed if one.instance_id not in routed]
         self._originals = [
@@ -190,17 +195,55 @@ class BatchFailures:
     def _match_errors(self, connection: Connection, failed: Sequence[_FailedInstance]) -> list[_FailedInstance]:
         """Build the error messages that have subscribers, and return the failures that they are about."""
         contexts = [self._build_error_context(one) for one in failed]
-        columns = build_columns([context.promoted for context in contexts])
-        predicates = [context.predicates for context in contexts]
-        matches = match_batch(connection, self._routing, columns, len(contexts), predicates)
-        rows = np.unique(matches.rows)
-        units = [unit_for_failure(failed[row].instance_id) for row in rows.tolist()]
+        matches, rows = self._match(connection, [(context.promoted, context.predicates) for context in contexts])
+        units = [unit_for_failure(failed[row].instance_id) for row in rows]
         messages = [
             self._build_message(failed[row], derive_id(unit, IdKind.MESSAGE, 0), contexts[row])
-            for row, unit in zip(rows.tolist(), units, strict=True)
+            for row, unit in zip(rows, units, strict=True)
         ]
-        self._errors = RoutedMessages(messages, replace(matches, rows=np.searchsorted(rows, matches.rows)), units)
-        return [failed[row] for row in rows.tolist()]
+        self._errors = RoutedMessages(messages, matches, units)
+        return [failed[row] for row in rows]
+
+    def _match_nacks(self, connection: Connection, failed: Sequence[_FailedInstance]) -> RoutedMessages:
+        """Return the negative acknowledgements that have subscribers. The others are not built (ACK-02)."""
+        received = [self._describe_received(one) for one in failed]
+        promoted = [
+            (each.build_nack_properties(one.failure.code), each.context.predicates)
+            for each, one in zip(received, failed, strict=True)
+        ]
+        matches, rows = self._match(connection, promoted)
+        units = [unit_for_nack(failed[row].instance_id) for row in rows]
+        messages = [
+            replace(
+                received[row].build_nack(
+                    Suspension(code=failed[row].failure.code, description=str(failed[row].failure))
+                ),
+                message_id=derive_id(unit, IdKind.MESSAGE, 0),
+            )
+            for row, unit in zip(rows, units, strict=True)
+        ]
+        return RoutedMessages(messages, matches, units)
+
+    def _describe_received(self, one: _FailedInstance) -> ReceivedMessage:
+        return ReceivedMessage(
+            message_id=self._message_id(one),
+            instance_id=one.instance_id,
+            context=one.context,
+            port_id=self._location.port_id,
+            port_name=self._location.port_name,
+            uri=self._location.uri,
+        )
+
+    def _match(
+        self, connection: Connection, messages: Sequence[tuple[Mapping[str, Value], Predicates]]
+    ) -> tuple[MatchResult, list[int]]:
+        """Match messages, given by promoted values and predicates. Return the matches of those that have subscribers,
+        and their rows."""
+        columns = build_columns([promoted for promoted, _ in messages])
+        predicates = [each for _, each in messages]
+        matches = match_batch(connection, self._routing, columns, len(messages), predicates)
+        rows = np.unique(matches.rows)
+        return replace(matches, rows=np.searchsorted(rows, matches.rows)), rows.tolist()
 
     def _build_error_context(self, one: _FailedInstance) -> Context:
         unroutable = one.unroutable
@@ -295,8 +338,8 @@ class BatchFailures:
 
     @property
     def hosts(self) -> set[str]:
-        """The hosts whose work queues get error messages."""
-        return self._errors.routes.hosts
+        """The hosts whose work queues get error messages or negative acknowledgements."""
+        return self._errors.routes.hosts | self._nacks.routes.hosts
 
     def count_per_chunk(self) -> Iterator[npt.NDArray[np.int64]]:
         """Yield the number of suspended instances of each chunk, then the number of error messages."""
@@ -305,8 +348,9 @@ class BatchFailures:
             yield np.bincount(chunks, minlength=len(self._documents.chunks))
 
     def write_messages(self, connection: Connection) -> None:
-        """Copy suspended originals, error messages and reports."""
-        messages = [*self._originals, *self._errors.messages, *(report.message for report in self._reports)]
+        """Copy suspended originals, error messages, negative acknowledgements and reports."""
+        reports = [report.message for report in self._reports]
+        messages = [*self._originals, *self._errors.messages, *self._nacks.messages, *reports]
         originators = [to_stored_originator(message.context, self._routing.login) for message in messages]
         contexts = [(message, message.context.to_json()) for message in messages]
         write_messages(connection, contexts, originators=originators)
@@ -317,3 +361,4 @@ class BatchFailures:
         rows = [self._build_suspended_row(one) for one in self._suspended]
         write_suspensions(connection, host, lock, rows=rows, reports=self._reports, messages=self._originals)
         self._errors.write(connection, lock, ordered)
+        self._nacks.write(connection, lock, ordered)

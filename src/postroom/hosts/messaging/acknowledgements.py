@@ -1,11 +1,17 @@
-"""Publishes the acknowledgements of send ports, in the transaction that completes or suspends the message."""
+"""Publishes the acknowledgements of ports, in the transaction that completes or suspends the message."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection
 
-from postroom.agent.acknowledgements import PROMOTED, SentMessage, is_ack_required, is_acknowledgement
+from postroom.agent.acknowledgements import (
+    PROMOTED,
+    AcknowledgedMessage,
+    SentMessage,
+    is_ack_required,
+    is_acknowledgement,
+)
 from postroom.agent.direct.direct_batch import DirectBatch
 from postroom.agent.direct.message_agent import MessageAgent, Outbox
 from postroom.agent.publish import publish
@@ -35,9 +41,9 @@ class Acknowledgements:
         """Return True if the publisher has asked for an ACK and somebody may receive it."""
         return is_ack_required(sent.context) and self._has_subscribers(connection)
 
-    def is_nack_wanted(self, connection: Connection, sent: SentMessage) -> bool:
+    def is_nack_wanted(self, connection: Connection, failed: AcknowledgedMessage) -> bool:
         """Return True if somebody may receive a NACK about the message."""
-        return not is_acknowledgement(sent.context) and (sent.has_caller or self._has_subscribers(connection))
+        return not is_acknowledgement(failed.context) and (failed.has_caller or self._has_subscribers(connection))
 
     def complete(self, connection: Connection, claimed: ClaimedMessage, sent: SentMessage) -> None:
         """Complete a message and publish its ACK. Raise ClaimLost if another host instance has the claim."""

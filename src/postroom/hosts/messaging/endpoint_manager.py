@@ -17,7 +17,7 @@ from postroom.errors import ClaimLost, PostroomError, ReadInterrupted, Unavailab
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
 from postroom.hosts.messaging.acknowledgements import Acknowledgements
 from postroom.hosts.messaging.circuit_breakers import CircuitBreakers
-from postroom.hosts.messaging.failures import MessagingFailures, describe_sent
+from postroom.hosts.messaging.failures import MessagingFailures, describe_removed, describe_sent
 from postroom.hosts.messaging.open_send_ports import OpenSendPort, OpenSendPorts, OpenTransport
 from postroom.hosts.messaging.responses import ResponseDelivery
 from postroom.hosts.messaging.sent_messages import retry_while_unavailable
@@ -27,7 +27,7 @@ from postroom.message import Message
 from postroom.messagebox.configuration import Host, SendPort
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.notifications import OwnHost
-from postroom.messagebox.queues import ClaimedMessage, HostQueues, Postponement, Suspension
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, Suspension
 from postroom.messagebox.storage.copy_rows import DELIVERIES, QueueTask
 from postroom.messagebox.storage.stored_messages import build_message
 from postroom.system_properties import BTS
@@ -94,7 +94,7 @@ class EndpointManager:
     def _deliver(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         port = self._ports.borrow(claimed.service)
         if port is None:
-            return _suspend_for_removed_port(claimed, connections)
+            return self._suspend_for_removed_port(claimed, connections)
         try:
             prepared = self._prepare_send(port, claimed, connections)
             if not isinstance(prepared, _PreparedSend):
@@ -139,12 +139,15 @@ class EndpointManager:
 
     def _prepare_send(
         self, port: OpenSendPort, claimed: ClaimedMessage, connections: ThreadConnections
-    ) -> _PreparedSend | Postponement | Suspension:
+    ) -> _PreparedSend | Outcome:
         """Return the message as its adapter sends it, or an outcome if it is not sent now."""
         transport = port.choose_transport(claimed)
         now = self._clock()
         check_expiration(port.port, claimed, now)
-        if (waiting := wait_for_service_window(port.port, claimed, now)) is not None:
+        waiting = wait_for_service_window(port.port, claimed, now)
+        if isinstance(waiting, Suspension):
+            return self._failures.suspend_unsendable(claimed, connections, waiting, describe_sent(port.port, claimed))
+        if waiting is not None:
             return waiting
         if port.port.circuit_breaker is not None and self._circuits.is_paused(claimed):
             return wait_for_receiver(port.port, claimed, now)
@@ -204,6 +207,19 @@ class EndpointManager:
 
         return retry_while_unavailable(complete)
 
+    def _suspend_for_removed_port(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
+        removed = None
+        with suppress(PostroomError):
+            removed = _read_removed_port(connections.get_writing(), claimed.service_id)
+        port = repr(removed[0]) if removed is not None else f"with the id {claimed.service_id}"
+        suspension = Suspension(
+            code="PORT_GONE",
+            description=f"The send port {port} was removed after the message was queued for it.\n"
+            "Reroute the instance, terminate it, or apply an application that has the port again and resume it.",
+        )
+        sent = None if removed is None else describe_removed(claimed, *removed)
+        return self._failures.suspend_unsendable(claimed, connections, suspension, sent)
+
     def _publish_resumed(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         """Publish a received message that was resumed, or a message that is rerouted."""
 
@@ -218,18 +234,6 @@ class EndpointManager:
         except Exception as error:
             return self._failures.handle_resume_failure(claimed, connections, error)
         return Disposition.FINISHED
-
-
-def _suspend_for_removed_port(claimed: ClaimedMessage, connections: ThreadConnections) -> Suspension:
-    name = None
-    with suppress(PostroomError):
-        name = _read_removed_name(connections.get_writing(), claimed.service_id)
-    port = repr(name) if name is not None else f"with the id {claimed.service_id}"
-    return Suspension(
-        code="PORT_GONE",
-        description=f"The send port {port} was removed after the message was queued for it.\n"
-        "Reroute the instance, terminate it, or apply an application that has the port again and resume it.",
-    )
 
 
 class _PreparedSend(NamedTuple):
@@ -265,7 +269,7 @@ def _send_prepared(prepared: Mapping[int, _PreparedSend]) -> dict[int, Exception
     return errors
 
 
-def _read_removed_name(connection: Connection, service_id: uuid.UUID | None) -> str | None:
-    """Return the name of a removed send port or receive location. Return None if there was none with this id."""
-    row = connection.execute("SELECT name FROM removed_services WHERE id = %s", (service_id,)).fetchone()
-    return None if row is None else str(row[0])
+def _read_removed_port(connection: Connection, service_id: uuid.UUID | None) -> tuple[str, bool] | None:
+    """Return the name of a removed send port, and whether it was two-way. Return None if there was none with this
+    id."""
+    return connection.execute("SELECT name, two_way FROM removed_services WHERE id = %s", (service_id,)).fetchone()

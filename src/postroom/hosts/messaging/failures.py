@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 from postroom.adapters.dynamic.addresses import Endpoint, get_endpoint
-from postroom.agent.acknowledgements import SentMessage
+from postroom.agent.acknowledgements import AcknowledgedMessage, ReceivedMessage, SentMessage
 from postroom.agent.error_messages import Failure, get_message_type
 from postroom.agent.failed_messages import FailedMessages
 from postroom.agent.failure_properties import is_suspended_as_non_resumable
@@ -22,7 +21,6 @@ from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnectio
 from postroom.hosts.messaging.acknowledgements import Acknowledgements
 from postroom.hosts.messaging.transports import choose_transport, count_remaining_retries, limit_to_expiration
 from postroom.messagebox.configuration import ReceiveLocation, SendPort, Transport, read_receive_locations
-from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, ScheduledRetry, Suspension
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.messagebox.storage.stored_messages import StoredContext
@@ -48,38 +46,26 @@ class MessagingFailures:
         outcome = _retry_or_suspend(port, claimed, error, self._clock())
         if not isinstance(outcome, Suspension):
             return outcome
-        return self._publish_failure(
-            claimed, lambda: self._suspend_or_route(port, claimed, connections.get_writing(), outcome), outcome
-        )
-
-    def _suspend_or_route(
-        self, port: SendPort, claimed: ClaimedMessage, connection: Connection, suspension: Suspension
-    ) -> Outcome:
-        sent = describe_sent(port, claimed)
-        nack = None
-        if sent is not None and self._acknowledgements.is_nack_wanted(connection, sent):
-            nack = sent.build_nack(suspension)
+        failure = None
         if port.route_failures:
             failure = Failure(
-                code=suspension.code,
-                description=suspension.description,
+                code=outcome.code,
+                description=outcome.description,
                 message_id=claimed.message_id,
                 instance_id=claimed.delivery_id,
                 failed_at=self._clock(),
-                adapter=suspension.adapter,
-                uri=suspension.uri,
+                adapter=outcome.adapter,
+                uri=outcome.uri,
                 send_port=port.name,
                 message_type=_get_message_type(claimed),
             )
-            publish_nack = None
-            if nack is not None:
-                publish_nack = partial(self._acknowledgements.publish_in_transaction, message=nack)
-            if self._failed_messages.route(connection, claimed, failure, and_publish=publish_nack):
-                return Disposition.FINISHED
-        if nack is None:
-            return suspension
-        self._acknowledgements.suspend(connection, claimed, suspension, nack)
-        return Disposition.SUSPENDED
+        return self._suspend_or_route(claimed, connections, outcome, describe_sent(port, claimed), failure)
+
+    def suspend_unsendable(
+        self, claimed: ClaimedMessage, connections: ThreadConnections, suspension: Suspension, sent: SentMessage | None
+    ) -> Outcome:
+        """Suspend a message that cannot be sent now, without an attempt. A NACK goes with it."""
+        return self._suspend_or_route(claimed, connections, suspension, sent, None)
 
     def handle_resume_failure(
         self, claimed: ClaimedMessage, connections: ThreadConnections, error: Exception
@@ -95,8 +81,6 @@ class MessagingFailures:
         suspension = Suspension(
             code=code, description=description, adapter=adapter, uri=location.uri, resumable=_is_resumable(claimed)
         )
-        if not location.route_failures:
-            return suspension
         unroutable = error if isinstance(error, Unroutable) else None
         failure = Failure(
             code=code,
@@ -111,19 +95,34 @@ class MessagingFailures:
             report_id=unroutable.report_id if unroutable else None,
         )
 
-        def route() -> Outcome:
-            """Publish an error message. Suspend the message if that has no subscriber (FMR-09)."""
-            routed = self._failed_messages.route(connections.get_writing(), claimed, failure)
-            return Disposition.FINISHED if routed else suspension
+        routed = failure if location.route_failures else None
+        return self._suspend_or_route(claimed, connections, suspension, _describe_received(location, claimed), routed)
 
-        return self._publish_failure(claimed, route, suspension)
-
-    def _publish_failure(
-        self, claimed: ClaimedMessage, publish: Callable[[], Outcome], suspension: Suspension
+    def _suspend_or_route(
+        self,
+        claimed: ClaimedMessage,
+        connections: ThreadConnections,
+        suspension: Suspension,
+        failed: AcknowledgedMessage | None,
+        failure: Failure | None,
     ) -> Outcome:
-        """Call ``publish`` and return its outcome. Return ``suspension`` if a defect prevents it."""
+        """Publish an error message about ``failure``, or suspend the message if that has no subscriber (FMR-09). A NACK
+        goes with both (FMR-07). Return ``suspension`` if a defect prevents it."""
         try:
-            return publish()
+            connection = connections.get_writing()
+            nack = None
+            if failed is not None and self._acknowledgements.is_nack_wanted(connection, failed):
+                nack = failed.build_nack(suspension)
+            if failure is not None:
+                publish_nack = None
+                if nack is not None:
+                    publish_nack = partial(self._acknowledgements.publish_in_transaction, message=nack)
+                if self._failed_messages.route(connection, claimed, failure, and_publish=publish_nack):
+                    return Disposition.FINISHED
+            if nack is None:
+                return suspension
+            self._acknowledgements.suspend(connection, claimed, suspension, nack)
+            return Disposition.SUSPENDED
         except ClaimLost:
             return Disposition.DISCARD
         except Exception as error:
@@ -149,6 +148,34 @@ def describe_sent(port: SendPort, claimed: ClaimedMessage) -> SentMessage | None
         port_name=port.name,
         is_two_way=port.is_two_way,
         uri=_get_endpoint(choose_transport(port, claimed), claimed.context).uri,
+    )
+
+
+def describe_removed(claimed: ClaimedMessage, port_name: str, is_two_way: bool) -> SentMessage | None:
+    """Return what a NACK says about a message of a send port that was removed. None if the message is gone."""
+    if claimed.context is None or claimed.service_id is None:
+        return None
+    return SentMessage(
+        message_id=claimed.message_id,
+        instance_id=claimed.delivery_id,
+        context=StoredContext(claimed.context, {}, claimed.originator),
+        port_id=claimed.service_id,
+        port_name=port_name,
+        is_two_way=is_two_way,
+        uri=None,
+    )
+
+
+def _describe_received(location: ReceiveLocation, claimed: ClaimedMessage) -> ReceivedMessage | None:
+    if claimed.context is None:
+        return None
+    return ReceivedMessage(
+        message_id=claimed.message_id,
+        instance_id=claimed.instance_id,
+        context=StoredContext(claimed.context, {}, claimed.originator),
+        port_id=location.port_id,
+        port_name=location.port_name,
+        uri=location.uri,
     )
 
 

@@ -202,6 +202,7 @@ CREATE TABLE management.removed_services (
     application  text NOT NULL,
     name         text NOT NULL,
     port_name    text NOT NULL,                                     -- the receive port of a location; the name of a send port
+    two_way      boolean NOT NULL DEFAULT false,                    -- of a send port: callers may wait for its responses
     removed_at   timestamptz NOT NULL DEFAULT now(),
     -- What is still to be done with its instances. A command that dies half-way leaves it, and the next one continues.
     backlog      text NOT NULL DEFAULT 'keep' CHECK (backlog IN ('keep', 'reroute', 'terminate'))

@@ -164,13 +164,13 @@ class Deployment:
                 unenlist_port(self._connection, port)
             self._connection.execute("DELETE FROM send_ports WHERE id = %s", (port.port_id,))
             self._connection.execute("SELECT release_postponed(%s)", (port.port_id,))
-            self._keep_name(port.port_id, step, port_name=port.name)
+            self._keep_name(port.port_id, step, port_name=port.name, is_two_way=port.is_two_way)
         for step in self._plan.select(ChangeKind.LOCATION, Action.REMOVE):
             location = self._deployed.locations[step.name]
             self._connection.execute(statement("queries/remove_receive_location"), {"name": step.name})
             self._keep_name(location.location_id, step, port_name=location.port_name)
 
-    def _keep_name(self, service_id: uuid.UUID, step: PlanStep, *, port_name: str) -> None:
+    def _keep_name(self, service_id: uuid.UUID, step: PlanStep, *, port_name: str, is_two_way: bool = False) -> None:
         """Keep the name of a removed port or location, and the decision about its instances if it has any."""
         self._connection.execute(
             statement("queries/remove_service"),
@@ -180,6 +180,7 @@ class Deployment:
                 "application": self._definition.name,
                 "name": step.name,
                 "port_name": port_name,
+                "two_way": is_two_way,
                 "backlog": self._backlog if service_id in self._deployed.backlog else Backlog.KEEP,
             },
         )

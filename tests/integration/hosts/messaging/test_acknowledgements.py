@@ -1,10 +1,14 @@
-"""Delivery notifications of send ports: ACK-01 … 05, 08, FMR-07."""
+"""Delivery notifications of send ports and receive locations: ACK-01 … 05, 08, FMR-07."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
 
 import pytest
 from lxml import etree
 
+from postroom import Client, NoResponse, pipelines
+from postroom.application import Schedule
 from postroom.errors import MessageBoxUnavailable
 from postroom.hosts.messaging.acknowledgements import Acknowledgements
 from postroom.message import Message
@@ -12,14 +16,28 @@ from postroom.messagebox.check import check
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.jobs import run_all_jobs_once
 from postroom.operations.instances.changes import resume
+from postroom.operations.ports import send_ports
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.integration.hosts.messaging.test_failed_message_routing import fail_at
-from tests.support.box import Box, Region
-from tests.support.recording_adapter import RecordingAdapter
-from tests.support.waiting import wait_until
+from tests.support.box import PROMOTE, Box, Region
+from tests.support.recording_adapter import RecordedSend, RecordingAdapter
+from tests.support.two_way import make_two_way
+from tests.support.waiting import PATIENCE, wait_until
 
 ORDERS = "Orders.Region == 'EU'"
+
+
+def remove_port(box: Box, name: str, *, two_way: bool = False) -> None:
+    """Remove a send port that has messages, as a deployment does."""
+    port_id = box.one("SELECT id FROM send_ports WHERE name = %s", name)
+    send_ports.unenlist(box.connection, name)
+    box.connection.execute("DELETE FROM send_ports WHERE id = %s", (port_id,))
+    box.connection.execute(
+        "INSERT INTO removed_services (id, kind, application, name, port_name, two_way)"
+        " VALUES (%s, 'send port', 't', %s, %s, %s)",
+        (port_id, name, name, two_way),
+    )
 
 
 def order(*, wants_ack: bool = True) -> Message:
@@ -150,3 +168,98 @@ def test_an_interrupted_ack_is_published_without_sending_the_message_again(
     start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: [done.port for done in recorder.sent] == ["Web", "Acks"])
+
+
+def read_nack(done: RecordedSend) -> dict[str, str | None]:
+    """Return the texts of the elements in the detail of a NACK."""
+    return {element.tag: element.text for element in etree.fromstring(done.body).findall(".//detail//*")}
+
+
+def test_a_message_of_a_removed_port_has_a_nack(box: Box, start_host: StartHost) -> None:
+    box.add_port("Web", ORDERS)
+    box.add_port("Monitor", "BTS.AckType == 'NACK' and BTS.AckSendPortName == 'Web'")
+    box.agent().publish([order()])
+    remove_port(box, "Web")
+    recorder = RecordingAdapter()
+    start_host(recorder)
+    wait_until(lambda: recorder.bodies)
+    assert "was removed after the message was queued" in str(read_nack(recorder.sent[0])["ErrorDescription"])
+    assert box.suspended() == [("PORT_GONE", True)]
+    assert check(box.connection) == []
+
+
+def test_a_message_whose_service_window_never_opens_again_has_a_nack(box: Box, start_host: StartHost) -> None:
+    over = Schedule(start=datetime(2020, 1, 1, tzinfo=UTC), stop=datetime(2020, 1, 2, tzinfo=UTC))
+    box.add_port("Web", ORDERS, service_window=over)
+    box.add_port("Monitor", "BTS.AckType == 'NACK' and BTS.AckSendPortName == 'Web'")
+    recorder = RecordingAdapter()
+    start_host(recorder)
+    box.agent().publish([order()])
+    wait_until(lambda: recorder.bodies)
+    assert box.suspended() == [("SERVICE_WINDOW", True)]
+
+
+@pytest.mark.parametrize("two_way", [False, True])
+def test_the_caller_of_a_removed_port_is_told_if_the_port_was_two_way(
+    box: Box, start_host: StartHost, two_way: bool
+) -> None:
+    """A port that only gets a copy of the request does not answer the caller, and cannot fail for it either."""
+    box.add_port("Web", ORDERS)
+    if two_way:
+        make_two_way(box, "Web")
+    with Client(box.url) as client:
+        response = client.start_request(b"an order", promoted={Region: "EU"}, timeout=PATIENCE)
+        remove_port(box, "Web", two_way=two_way)
+        start_host(RecordingAdapter())
+        wait_until(box.suspended)
+        if two_way:
+            with pytest.raises(NoResponse, match="was removed"):
+                response.result(PATIENCE)
+        assert response.done() is two_way
+
+
+@pytest.mark.parametrize("route_failures", [False, True])
+def test_a_message_that_cannot_be_received_has_a_nack(box: Box, start_host: StartHost, route_failures: bool) -> None:
+    """ACK-01, ACK-03, FMR-07: an interchange that cannot be read, and a document without a subscriber."""
+    location = box.add_location(pipelines.JsonLines(promote=PROMOTE, recoverable=True), route_failures=route_failures)
+    box.add_port("Monitor", "BTS.AckType == 'NACK' and BTS.AckReceivePortName == 'OrdersIn'")
+    if route_failures:
+        box.add_port("Errors", "ErrorReport.ReceivePortName == 'OrdersIn'")
+    box.receive(location, b'no JSON\n{"region": "MARS"}')
+    codes = ["0xc0c01680", "0xe0000001"]
+    recorder = RecordingAdapter()
+    start_host(recorder)
+    wait_until(lambda: len(recorder.sent) == 2 + 2 * route_failures)
+    nacks = [done for done in recorder.sent if done.port == "Monitor"]
+    assert sorted(str(read_nack(nack)["ErrorCode"]) for nack in nacks) == codes
+    for nack in nacks:
+        context = nack.message.context
+        assert context[BTS.AckInboundTransportLocation] == location.uri
+        assert context[BTS.AckReceivePortID] == str(location.port_id)
+        assert BTS.AckSendPortName not in context
+        assert not context.is_promoted(BTS.ReceivePortName)
+    if not route_failures:
+        suspended = box.connection.execute("SELECT instance_id::text FROM suspended_queue WHERE cause = 2")
+        owners = {nack.message.context[BTS.AckOwnerID] for nack in nacks}
+        assert {instance_id for (instance_id,) in suspended} == owners
+    run_all_jobs_once(box.connection)
+    assert check(box.connection) == []
+
+
+def test_a_received_message_that_fails_again_after_resume_has_another_nack(box: Box, start_host: StartHost) -> None:
+    location = box.add_location(pipelines.Json(promote=PROMOTE))
+    box.add_port("Monitor", "BTS.AckType == 'NACK' and BTS.AckReceivePortName == 'OrdersIn'")
+    recorder = RecordingAdapter()
+    start_host(recorder)
+    box.receive(location, b"no JSON")
+    wait_until(lambda: len(recorder.sent) == 1)
+    resume(box.connection, box.one("SELECT instance_id FROM suspended_queue"))
+    wait_until(lambda: len(recorder.sent) == 2)
+    assert len({done.message.context[BTS.AckOwnerID] for done in recorder.sent}) == 1
+
+
+def test_no_nack_of_a_receive_location_is_stored_without_a_subscriber(box: Box) -> None:
+    """ACK-02."""
+    location = box.add_location(pipelines.Json(promote=PROMOTE))
+    box.receive(location, b"no JSON")
+    assert (box.count("spool"), box.count("work_queue")) == (1, 0)

@@ -46,3 +46,11 @@ def test_a_port_can_become_two_way_and_one_way_again(connection: Connection) -> 
     deploy(connection, quotes(two_way=False))
     assert connection.execute(row).fetchall() == [(False,)]
     assert not any(found.is_two_way for found in (*read_send_ports(connection), *read_receive_locations(connection)))
+
+
+def test_a_removed_port_is_remembered_as_two_way(connection: Connection) -> None:
+    """Its callers are told when a host finds their requests."""
+    deploy(connection, quotes())
+    deploy(connection, Application("quotes"))
+    removed = connection.execute("SELECT name, two_way FROM removed_services ORDER BY name").fetchall()
+    assert removed == [("Pricing", True), ("quotes", False)]
