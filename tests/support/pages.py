@@ -156,6 +156,8 @@ SET_BY = {
     "BTS.AckSendPortID": "every acknowledgement of a send port, promoted",
     "BTS.AckSendPortName": "every acknowledgement of a send port, promoted",
     "BTS.AckType": "every acknowledgement, promoted: `ACK` or `NACK`. Without a subscriber it is dropped",
+    "BTS.ActionOnFailure": "a receive [adapter of your own](../how-to/write-an-adapter.md#receive), which "
+    "decides about interchanges that the pipeline rejects: 0",
     "BTS.CorrelationToken": "a publisher, or a [request](../how-to/two-way-http.md); its acknowledgements and its"
     " response have it too, promoted",
     "BTS.EpmRRCorrelationToken": "every [request](../how-to/two-way-http.md) of a two-way receive port, and its"

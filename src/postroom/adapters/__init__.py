@@ -8,7 +8,15 @@ adapters.SparkSink("parquet", "out/lake", partition_by=[Region])
 
 from __future__ import annotations
 
-from postroom.adapters.contract import AdapterDefinition, Attempt, Committed, Incoming, ReceiveAdapter, SendAdapter
+from postroom.adapters.contract import (
+    AdapterDefinition,
+    Attempt,
+    Committed,
+    Incoming,
+    ReceiveAdapter,
+    Refused,
+    SendAdapter,
+)
 from postroom.adapters.file.definition import File
 from postroom.adapters.http.definition import Http
 from postroom.adapters.http.receive_definition import HttpReceive
@@ -29,6 +37,7 @@ __all__ = [
     "Incoming",
     "Null",
     "ReceiveAdapter",
+    "Refused",
     "SendAdapter",
     "SparkReader",
     "SparkSink",

@@ -30,7 +30,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from postroom.clock import Clock, system_clock
-from postroom.errors import DefinitionError, DeliveryRefused
+from postroom.errors import DefinitionError, DeliveryRefused, MessageFailure
 from postroom.message import Body, Context, Message, Part
 from postroom.stored_definitions import wrong_fields
 
@@ -137,6 +137,15 @@ class Committed:
     suspended: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """An interchange that the receive pipeline rejected, and whose context has BTS.ActionOnFailure 0: it is not stored
+    in the MessageBox."""
+
+    incoming: Incoming
+    failure: MessageFailure
+
+
 class ReceiveAdapter(Protocol):
     """Receives the interchanges of a receive location.
 
@@ -169,6 +178,14 @@ class ReceiveAdapter(Protocol):
 
     def release(self, batch: Sequence[Incoming]) -> None:
         """Leave these interchanges of the last batch at the source, for a later poll: they are not stored."""
+        return
+
+    def refuse(self, refused: Sequence[Refused]) -> None:
+        """Decide about interchanges of the last batch that the receive pipeline rejected: return an error to the
+        sender, or move them at the source. They are polled again as long as they stay there.
+
+        Only for an adapter that writes BTS.ActionOnFailure 0 to the context of its interchanges. Otherwise an
+        interchange that is rejected is suspended in the MessageBox, and cleaned up."""
         return
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from postroom.agent.failure_properties import is_returned_to_adapter
 from postroom.agent.idempotency import Progress, read_progress
 from postroom.agent.publish import Publisher
 from postroom.agent.receiving.document_batch import ConcurrentAttempt, DocumentBatch, ReceiveResult, TooManyFailures
@@ -55,12 +56,14 @@ class Receiver:
         interchanges: Sequence[Interchange],
         *,
         pace: Callable[[], bool] = lambda: True,
+        can_refuse: bool = False,
     ) -> list[ReceiveResult]:
         """Publish the interchanges, except for the chunks that are published already.
 
         Afterwards every interchange is completely published, by this run or another, and can be deleted at its source,
         unless it is ``unfinished``. ``pace`` is called between two transactions. It may block, and returns False to
-        stop. Raises only if the MessageBox does not answer."""
+        stop. With ``can_refuse`` an interchange that its pipeline rejects is ``refused`` if its adapter wants to decide
+        about it, and not suspended. Raises only if the MessageBox does not answer."""
         self._routing.catch_up(self._connection)
         pipeline = _get_pipeline(location)
         unfinished = {interchange.interchange_id: interchange for interchange in interchanges}
@@ -75,6 +78,11 @@ class Receiver:
                         return [replace(result, unfinished=unit in unfinished) for unit, result in results.items()]
                     # One chunk is read ahead. Its interchange may have been rejected since then.
                     chunks = [chunk for chunk in group if chunk.interchange.interchange_id in unfinished]
+                    for chunk in [chunk for chunk in chunks if can_refuse and _is_refused(chunk)]:
+                        unit = chunk.interchange.interchange_id
+                        results[unit] = replace(results[unit], refused=chunk.rejection)
+                        chunks.remove(chunk)
+                        del unfinished[unit]
                     if not chunks:
                         continue
                     published, batch = self._publish_or_reject(location, pipeline.content_type, chunks, unroutable)
@@ -195,6 +203,12 @@ def _read_unfinished(
             if unit not in unfinished:
                 break
             yield chunk
+
+
+def _is_refused(chunk: Chunk) -> bool:
+    """Return True if the pipeline has rejected a whole interchange, and its adapter decides what happens with it."""
+    is_whole = chunk.rejection is not None and not chunk.number
+    return is_whole and is_returned_to_adapter(chunk.interchange.context)
 
 
 def _replace_rest(chunks: Sequence[Chunk], first: Chunk, rejection: Chunk) -> list[Chunk]:

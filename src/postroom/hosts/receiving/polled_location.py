@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from postroom.adapters.contract import Committed, Incoming, ReceiveAdapter
+from postroom.adapters.contract import Committed, Incoming, ReceiveAdapter, Refused
 from postroom.agent.idempotency import interchange_for_key
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.receiver import Receiver
@@ -123,10 +123,10 @@ class PolledLocation:
         return 0.0 if batch else self.location.adapter.polling_interval
 
     def _publish_and_clean_up(self, connection: Connection, batch: Sequence[Incoming]) -> None:
-        committed: list[Committed] = []
+        done: list[Committed | Refused] = []
         failure: Exception | None = None
         try:
-            committed += self._publish(connection, batch)
+            done += self._publish(connection, batch)
         except MessageBoxUnavailable:
             self.adapter.release(batch)
             raise
@@ -135,22 +135,24 @@ class PolledLocation:
             # One interchange that cannot be read does not stop the others.
             for incoming in batch if len(batch) > 1 else ():
                 try:
-                    committed += self._publish(connection, [incoming])
+                    done += self._publish(connection, [incoming])
                 except MessageBoxUnavailable:
                     self.adapter.release(batch)
                     raise
                 except Exception as unreadable:
                     failure = unreadable
-        keys = {one.incoming.key for one in committed}
+        keys = {one.incoming.key for one in done}
         if left := [incoming for incoming in batch if incoming.key not in keys]:
             self.adapter.release(left)
-        if committed:
+        if committed := [one for one in done if isinstance(one, Committed)]:
             self.adapter.clean_up(committed)
+        if refused := [one for one in done if isinstance(one, Refused)]:
+            self.adapter.refuse(refused)
         if left and failure is not None:
             raise failure
 
-    def _publish(self, connection: Connection, batch: Sequence[Incoming]) -> list[Committed]:
-        """Publish a batch. Return what is in the MessageBox now, or was before."""
+    def _publish(self, connection: Connection, batch: Sequence[Incoming]) -> list[Committed | Refused]:
+        """Publish a batch. Return what is in the MessageBox now, or was before, and what its adapter decides about."""
         location = self.location
         by_unit = {interchange_for_key(location.location_id, incoming.key): incoming for incoming in batch}
         interchanges = [
@@ -158,13 +160,16 @@ class PolledLocation:
             for unit, incoming in by_unit.items()
         ]
         pace = Pace(connection, location.host_id, location.location_id)
-        results = Receiver(connection, self._routing, clock=self._clock).receive(location, interchanges, pace=pace)
+        receiver = Receiver(connection, self._routing, clock=self._clock)
+        results = receiver.receive(location, interchanges, pace=pace, can_refuse=True)
         for result in results:
             self.counts["published"] += result.published
             self.counts["suspended"] += result.suspended
             self._rate.add(result.published)
         return [
             Committed(incoming=by_unit[result.interchange_id], suspended=result.suspended > 0)
+            if result.refused is None
+            else Refused(incoming=by_unit[result.interchange_id], failure=result.refused)
             for result in results
             if not result.unfinished
         ]
