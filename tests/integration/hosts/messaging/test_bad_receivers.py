@@ -1,4 +1,4 @@
-"""Receivers that hang, answer garbage or close half-way: a clear error, nothing lost, nothing stuck."""
+"""Receivers that hang, answer garbage, close half-way or fail for a while: a clear error, nothing lost or stuck."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from psycopg.types.json import Jsonb
 
-from postroom import adapters
+from postroom import Client, NoResponse, adapters
 from postroom.hosts import HostInstance
 from postroom.message import Message
 from postroom.messagebox.check import check
@@ -18,7 +18,8 @@ from postroom.operations.instances.listing import InstanceQuery, list_instances
 from tests.integration.hosts.conftest import SETTINGS
 from tests.support.box import Box, Region
 from tests.support.http_receiver import Handler, http_receiver
-from tests.support.waiting import wait_until
+from tests.support.two_way import make_two_way
+from tests.support.waiting import PATIENCE, wait_until
 
 
 def hang(handler: Handler) -> None:
@@ -32,6 +33,13 @@ def close_half_way(handler: Handler) -> None:
 def answer_garbage(handler: Handler) -> None:
     handler.take()
     handler.wfile.write(b"\x00\x01 this is not HTTP\r\n\r\n")
+    handler.close_connection = True
+
+
+def answer_half_way(handler: Handler) -> None:
+    """Announce a longer response than is sent."""
+    handler.take()
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[1,")
     handler.close_connection = True
 
 
@@ -79,3 +87,42 @@ def test_the_backup_transport_delivers_while_the_receiver_hangs(box: Box, tmp_pa
             wait_until(lambda: instance.counts["completed"] == 10)
         assert {path.stat().st_size for path in (tmp_path / "late").iterdir()} == {10_000}
         assert len(list((tmp_path / "late").iterdir())) == 10
+
+
+@pytest.mark.parametrize(
+    ("behave", "text"),
+    [
+        (hang, "Read timed out"),
+        (close_half_way, "closed connection"),
+        (answer_garbage, "this is not HTTP"),
+        (answer_half_way, "IncompleteRead"),
+    ],
+    ids=["hangs", "closes half-way", "answers garbage", "answers half-way"],
+)
+def test_the_caller_of_a_two_way_port_is_told(
+    box: Box, tmp_path: Path, behave: Callable[[Handler], None], text: str
+) -> None:
+    with http_receiver() as server, Client(box.url) as client:
+        server.behave = behave
+        definition = adapters.Http(server.url, timeout=0.5).model_dump(mode="json")
+        box.add_port("Pricing", "Orders.Region == 'EU'", adapter=definition, retry_count=1, retry_seconds=0)
+        make_two_way(box, "Pricing")
+        with HostInstance(box.url, "Default", tmp_path, as_role=True, settings=SETTINGS):
+            with pytest.raises(NoResponse, match=text):
+                client.request(b"x" * 10_000, promoted={Region: "EU"}, timeout=PATIENCE)
+            assert box.suspended() == [("DELIVERY", True)]
+    assert check(box.connection) == []
+
+
+def test_the_caller_of_a_two_way_port_gets_its_response_when_the_receiver_has_recovered(
+    box: Box, tmp_path: Path
+) -> None:
+    with http_receiver() as server, Client(box.url) as client:
+        server.fail(times=2, status=500)
+        definition = adapters.Http(server.url).model_dump(mode="json")
+        box.add_port("Pricing", "Orders.Region == 'EU'", adapter=definition, retry_count=3, retry_seconds=0)
+        make_two_way(box, "Pricing")
+        with HostInstance(box.url, "Default", tmp_path, as_role=True, settings=SETTINGS):
+            assert client.request(b"price?", promoted={Region: "EU"}, timeout=PATIENCE).data == b"thanks"
+        assert len(server.requests) == 3
+    assert box.suspended() == []
