@@ -100,6 +100,7 @@ class HttpConnection:
         self._is_head_request = False
         self._is_idle = True
         self._is_stopping = False
+        self._is_cancelling = False
         self._awaited: asyncio.Future[Response] | None = None
         # A drained transport has sent everything, so that the timeout applies to all of a response. With a limit of 0,
         # a TLS transport would not continue.
@@ -151,13 +152,14 @@ class HttpConnection:
         )
 
     async def wait_for_response(self, awaited: Awaitable[Response]) -> Response | None:
-        """Return the awaited response, or None if the client has disconnected. It is cancelled then, and by ``stop``.
+        """Return the awaited response, or None if the client has disconnected. It is cancelled then, and by
+        ``cancel_response``.
 
         A client that closes its side of the connection while it waits counts as disconnected.
         """
         self._awaited = asyncio.ensure_future(awaited)
         self._callbacks.on_end = self._awaited.cancel
-        if self._is_stopping or self._callbacks.has_ended:
+        if self._is_cancelling or self._callbacks.has_ended:
             self._awaited.cancel()
         try:
             return await self._awaited
@@ -172,11 +174,14 @@ class HttpConnection:
         return build_retry_response("The host is stopping.", _STOPPED_RETRY_SECONDS)
 
     def stop(self) -> None:
-        """Close the connection if it is idle, and cancel an awaited response. Otherwise the connection ends after the
-        response of the request in progress."""
+        """Close the connection if it is idle. Otherwise it ends after the response of the request in progress."""
         self._is_stopping = True
         if self._is_idle:
             self._writer.close()
+
+    def cancel_response(self) -> None:
+        """Respond with 503 instead of an awaited response, now and later."""
+        self._is_cancelling = True
         if self._awaited is not None:
             self._awaited.cancel()
 

@@ -10,7 +10,8 @@ The handler is a coroutine function that runs on the event loop:
         return Response(status=202)                         # or: return asyncio.wrap_future(future)
 
 A handler that returns an awaitable lets the client wait for the response. A waiting client holds no thread. The
-awaitable is cancelled when the client disconnects, and when the server stops; the client gets a 503 then. Another
+awaitable is cancelled when the client disconnects, and some time after the server was stopped; the client gets a 503
+then. Another
 thread resolves it with ``set_result`` of a ``concurrent.futures.Future``, or with ``call_soon_threadsafe`` of the loop.
 """
 
@@ -90,8 +91,8 @@ class HttpServer:
         self._loop.run(self._start())
 
     def stop(self, within: float = 10.0) -> None:
-        """Accept no more requests, and answer the waiting clients. Wait up to ``within`` seconds for requests in
-        progress."""
+        """Accept no more requests, and wait up to ``within`` seconds for requests in progress. Clients that still wait
+        for their response after a fifth of that time get a 503."""
         self._loop.run(self._stop(within))
 
     async def _start(self) -> None:
@@ -105,7 +106,11 @@ class HttpServer:
         for connection in self._connections:
             connection.stop()
         if self._tasks:
-            _, unfinished = await asyncio.wait(self._tasks, timeout=within)
+            await asyncio.wait(self._tasks, timeout=within / 5)
+        for connection in self._connections:
+            connection.cancel_response()
+        if self._tasks:
+            _, unfinished = await asyncio.wait(self._tasks, timeout=within * 4 / 5)
             for task in unfinished:
                 task.cancel()
             if unfinished:
