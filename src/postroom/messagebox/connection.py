@@ -231,5 +231,9 @@ def call_blocking(connection: Connection, command: bytes, *arguments: object) ->
         with connection.lock:
             result = connection.pgconn.exec_params(command, encoded, result_format=Format.BINARY)
         if result.status != ExecStatus.TUPLES_OK:
-            raise error_from_result(result, encoding=connection.info.encoding)
+            error = error_from_result(result, encoding=connection.info.encoding)
+            if error.sqlstate is None:  # an error of libpq: the connection was lost, and libpq may not have noticed yet
+                connection.close()
+                raise psycopg.OperationalError(str(error))
+            raise error
     return result

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -75,6 +77,21 @@ def test_a_lost_connection_is_unavailable_now_and_at_the_next_call(box: Box) -> 
         ):
             with pytest.raises(MessageBoxUnavailable):
                 call()
+
+
+@pytest.mark.parametrize(
+    "work", [lambda c: c.execute("SELECT 1"), lambda c: call_blocking(c, b"SELECT 1")], ids=["execute", "blocking call"]
+)
+def test_a_connection_that_is_cut_without_a_message_is_unavailable(
+    box: Box, work: Callable[[Connection], object]
+) -> None:
+    """PostgreSQL crashes, or a network fails: the server says nothing."""
+    with connect(box.url) as connection:
+        with socket.socket(fileno=os.dup(connection.fileno())) as client:
+            client.shutdown(socket.SHUT_RDWR)
+        with pytest.raises(MessageBoxUnavailable):
+            work(connection)
+        assert connection.closed
 
 
 def test_the_server_detects_a_client_machine_that_is_gone(box: Box) -> None:
