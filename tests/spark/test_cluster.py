@@ -74,7 +74,7 @@ def _words(process: psutil.Process) -> list[str]:
 def test_nothing_is_lost_or_repeated_when_an_executor_is_killed_during_a_batch(
     box: Box, folder: Path, tmp_path: Path
 ) -> None:
-    """Both tasks are at the last step of their transactions when one of the executors is killed."""
+    """Both tasks are at the last step of their transactions when all executors but one are killed."""
     box.add_port("Europe", "Region == 'EU'")
     add_file_location(box, folder, pipeline=JsonLines(promote=PROMOTE))
     for number in range(_FILES):
@@ -89,10 +89,13 @@ def test_nothing_is_lost_or_repeated_when_an_executor_is_killed_during_a_batch(
             return bool(box.one(_WAITING) >= count)
 
         wait_until(lambda: tasks_wait(2), what="both tasks at their last step")
-        first, second = executors(process)
-        first.kill()
+        # On a busy machine Spark may have replaced an executor that was slow to register, and list both.
+        *others, survivor = executors(process)
+        assert others
+        for executor in others:
+            executor.kill()
         wait_until(lambda: tasks_wait(3), what="another attempt of the task")
-        assert second.is_running()
+        assert survivor.is_running()
         box.one("SELECT pg_advisory_unlock(7001, 0)")
         assert process.wait(PATIENCE) == 0, (tmp_path / "submit.log").read_text()
     assert box.count("spool") == _MESSAGES

@@ -58,6 +58,11 @@ def is_ended(box: Box, session: int) -> bool:
     return bool(box.one("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s)", session))
 
 
+def wait_for_end(box: Box, session: int) -> None:
+    """Wait for the end of a session. Its locks are released before it is no longer listed."""
+    wait_until(lambda: is_ended(box, session), what="the end of the session")
+
+
 def publish(box: Box) -> None:
     box.agent().publish([Message.of(b"1", promoted={Region: "EU"})])
 
@@ -68,7 +73,7 @@ def test_a_client_that_is_frozen_with_the_routing_lock_is_ended_by_postgresql(bo
         session = frozen.info.backend_pid
         lock_routing(frozen)
         send_ports.stop(box.connection, "Europe")
-        assert is_ended(box, session)
+        wait_for_end(box, session)
         publish(box)
 
 
@@ -80,7 +85,7 @@ def test_a_client_that_is_frozen_in_a_copy_is_ended_by_the_watchdog(box: Box, wa
         lock_routing(frozen)
         begin_copy(frozen.cursor())
         send_ports.stop(box.connection, "Europe")
-        assert is_ended(box, session)
+        wait_for_end(box, session)
         publish(box)
 
 
@@ -97,7 +102,7 @@ def test_a_client_that_is_frozen_with_locked_rows_is_ended_when_another_session_
         frozen.execute("BEGIN")
         frozen.execute("SELECT complete_messages_default(%s, ARRAY[%s::bigint])", (claim, seq))
         assert box.one("SELECT dead_processes_cleanup()") == 1, "the completion was rolled back"
-        assert is_ended(box, session)
+        wait_for_end(box, session)
 
 
 def test_a_client_that_blocks_nobody_is_not_ended(box: Box, watchdog: SessionWatchdog) -> None:
@@ -106,7 +111,7 @@ def test_a_client_that_blocks_nobody_is_not_ended(box: Box, watchdog: SessionWat
         idle.execute("SELECT 1")
         lock_routing(frozen)
         begin_copy(frozen.cursor())
-        wait_until(lambda: is_ended(box, frozen.info.backend_pid), what="the end of the blocking session")
+        wait_for_end(box, frozen.info.backend_pid)
         assert idle.execute("SELECT 1").fetchone() == (1,)
 
 
@@ -133,6 +138,6 @@ def test_a_host_session_cannot_end_a_session_that_is_not_stalled(box: Box) -> No
 def test_a_frozen_publisher_reports_that_the_messagebox_is_unavailable(box: Box) -> None:
     with open_session(box) as frozen:
         lock_routing(frozen)
-        wait_until(lambda: is_ended(box, frozen.info.backend_pid), what="the end of the session")
+        wait_for_end(box, frozen.info.backend_pid)
         with pytest.raises(MessageBoxUnavailable):
             frozen.execute("COMMIT")

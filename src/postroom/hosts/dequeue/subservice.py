@@ -172,9 +172,9 @@ class Subservice:
     def stop(self, deadline: float) -> None:
         """Stop claiming, and wait until the messages in progress are finished, at most until the deadline."""
         self.poller.stop()
+        self._buffer.pause()
         self._watcher.loop.stop()
         self._watcher.loop.join(max(1.0, deadline - time.monotonic()))
-        self._buffer.pause()
         self._buffer.close()
         threads = (*self._threads, *self._watcher.started_threads)
         ended = [thread.join(max(0.0, deadline - time.monotonic())) for thread in threads]

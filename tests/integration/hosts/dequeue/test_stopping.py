@@ -33,7 +33,8 @@ def test_stop_finishes_messages_in_progress_and_releases_the_others(box: Box, st
     wait_until(lambda: len(recorder.attempts) == 5)
     stopping = threading.Thread(target=instance.stop)
     stopping.start()
-    wait_until(lambda: next(iter(instance._subservices.values())).poller.stopping)
+    # The messages that no thread has taken are dropped with the same step.
+    wait_until(lambda: next(iter(instance._subservices.values()))._buffer._paused, what="the buffer to be paused")
     blocked.released.set()
     stopping.join(PATIENCE)
     assert not stopping.is_alive()
