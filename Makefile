@@ -21,7 +21,7 @@ DIR ?= orders-home
 GROUP ?=
 TESTS ?= tests
 SEED ?=
-SECONDS ?= 60
+SECONDS ?=
 TARGET ?=
 INPUTS ?=
 ORDERS ?=
@@ -40,7 +40,8 @@ test: check  ## Run what CI runs: check, then all tests (TESTS=tests/unit for so
 	@$(PY) -m pytest -n 2 --dist loadgroup $(TESTS)
 
 .PHONY: chaos
-chaos: $(INSTALLED)  ## Kill, freeze and restart everything while orders pass, and count them (ORDERS=2000, SEED=7 to repeat a run)
+chaos: $(INSTALLED)  ## Kill, freeze and restart everything while messages pass, and count them (SECONDS=120, ORDERS=2000, SEED=7 to repeat a run)
+	@$(PY) -m tests.support.delivery_chaos.run $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS))
 	@exec $(PY) -m tests.support.chaos $(if $(SEED),--seed $(SEED)) $(if $(ORDERS),--orders $(ORDERS))
 
 .PHONY: faults
@@ -49,7 +50,7 @@ faults: $(INSTALLED)  ## Kill and freeze each kind of process at every step of i
 
 .PHONY: fuzz
 fuzz: $(INSTALLED)  ## Try damaged inputs on every parser (SECONDS=60 for each, TARGET=json for one, SEED=7 to repeat a run)
-	@exec $(PY) -m tests.support.fuzzing --seconds $(SECONDS) \
+	@exec $(PY) -m tests.support.fuzzing --seconds $(or $(SECONDS),60) \
 	    $(if $(TARGET),--target $(TARGET)) $(if $(SEED),--seed $(SEED)) $(if $(INPUTS),--inputs $(INPUTS))
 
 .PHONY: check

@@ -1,0 +1,88 @@
+"""Compare what arrived with what was published."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tests.support.delivery_chaos.record import Arrival, Fault, Order, Record
+
+#: A claim is lost some seconds after its host instance was killed or cut off, while the message is being sent.
+_EFFECT_SECONDS = 15.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Subscriber:
+    """Who receives the orders that match, as the application declares it. A program has no host."""
+
+    matches: Callable[[Order], bool]
+    host: str | None = None
+
+
+_SUBSCRIBERS = {
+    "europe": _Subscriber(host="Main", matches=lambda order: order.region == "EU"),
+    "front": _Subscriber(host="Front", matches=lambda order: order.total >= 50),
+    "ordered": _Subscriber(host="Main", matches=lambda order: order.priority == 1),
+    "program": _Subscriber(matches=lambda order: order.total < 50),
+}
+
+
+def find_problems(record: Record) -> list[str]:
+    """Describe what was lost, sent to the wrong subscriber, repeated without a reason, or out of order."""
+    problems = list(record.problems)
+    for name, subscriber in _SUBSCRIBERS.items():
+        expected = {order.number for order in record.orders if subscriber.matches(order)}
+        arrivals = record.arrivals[name]
+        arrived = {arrival.number for arrival in arrivals}
+        accepted = {arrival.number for arrival in arrivals if arrival.is_accepted}
+        faults = [fault for fault in record.faults if fault.host in (subscriber.host, None)]
+        problems += _describe(f"did not arrive at {name}", expected - accepted)
+        problems += _describe(f"arrived at {name}, which does not subscribe to them", arrived - expected)
+        problems += _describe(f"were repeated at {name} without a fault", find_unexplained(arrivals, faults))
+    return problems + find_disorder(record)
+
+
+def find_unexplained(arrivals: Sequence[Arrival], faults: Sequence[Fault]) -> set[int]:
+    """Return the numbers that arrived again after they were accepted, although nothing had failed."""
+    accepted: dict[int, float] = {}
+    unexplained = set()
+    for arrival in arrivals:
+        first = accepted.get(arrival.number)
+        if first is not None and not any(
+            fault.started < arrival.at and fault.ended + _EFFECT_SECONDS > first for fault in faults
+        ):
+            unexplained.add(arrival.number)
+        if arrival.is_accepted:
+            accepted.setdefault(arrival.number, arrival.at)
+    return unexplained
+
+
+def find_disorder(record: Record) -> list[str]:
+    """Describe orders that arrived at the ordered port after a later order of the same publisher."""
+    publishers = {order.number: order.publisher for order in record.orders}
+    seen: set[int] = set()
+    last: dict[int, int] = {}
+    late = set()
+    for arrival in record.arrivals["ordered"]:
+        if arrival.number in seen or arrival.number not in publishers:
+            continue
+        seen.add(arrival.number)
+        publisher = publishers[arrival.number]
+        if arrival.number < last.get(publisher, -1):
+            late.add(arrival.number)
+        last[publisher] = max(arrival.number, last.get(publisher, -1))
+    return _describe("arrived at the ordered port after a later order", late)
+
+
+def count_repeats(record: Record) -> int:
+    """Return how many arrivals were repeats."""
+    return sum(
+        times - 1
+        for arrivals in record.arrivals.values()
+        for times in Counter(arrival.number for arrival in arrivals).values()
+    )
+
+
+def _describe(what: str, numbers: set[int]) -> list[str]:
+    return [f"{len(numbers):,} orders {what}, such as {sorted(numbers)[:5]}"] if numbers else []

@@ -1,0 +1,159 @@
+"""PostgreSQL and the host instances of a run, and the faults that they suffer."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import psycopg
+
+from postroom.messagebox.embedded import EmbeddedServer
+from tests.support.delivery_chaos.record import Record
+from tests.support.installation import Installation, Process
+from tests.support.waiting import wait_until
+
+#: The host instances: three of two hosts. Only Front has a listener.
+HOSTS = ("Main", "Main", "Front")
+#: What is done, and how often it is chosen relative to the others.
+FAULTS = {
+    "a host is killed": 4,
+    "a host is frozen": 3,
+    "a host is stopped": 1,
+    "connections are dropped": 3,
+    "PostgreSQL crashes": 1,
+    "PostgreSQL restarts": 1,
+}
+#: PostgreSQL ends the session of a process that is frozen for more than 8 s.
+_FROZEN_SECONDS = (5.0, 5.0, 12.0)
+_NO_MESSAGEBOX = "Error: The MessageBox cannot be reached."
+_OTHER_SESSIONS = """
+    SELECT pid FROM pg_stat_activity
+     WHERE backend_type = 'client backend' AND datname = current_database() AND pid <> pg_backend_pid() ORDER BY pid
+"""
+
+
+@dataclass(kw_only=True)
+class _Instance:
+    """A host instance. It is frozen until ``resume_at``."""
+
+    host: str
+    process: Process
+    resume_at: float | None = None
+    frozen_at: float = 0.0
+
+
+@dataclass(kw_only=True)
+class Processes:
+    """Kills, freezes and cuts off. ``keep_running`` does what a supervisor does."""
+
+    server: EmbeddedServer
+    installation: Installation
+    record: Record
+    instances: list[_Instance] = field(default_factory=list)
+
+    def start(self) -> None:
+        self.instances = [
+            _Instance(host=host, process=self.installation.start("host", "run", host, "--log-format", "json"))
+            for host in HOSTS
+        ]
+
+    def act(self, what: str, generator: random.Random) -> None:
+        """Do one of FAULTS. The generator makes all choices."""
+        instance = generator.choice(self.instances)
+        match what:
+            case "a host is killed":
+                self._kill(instance)
+            case "a host is frozen":
+                self._freeze(instance, generator.choice(_FROZEN_SECONDS))
+            case "a host is stopped":
+                self._stop_host(instance)
+            case "connections are dropped":
+                self._drop_connections(generator)
+            case "PostgreSQL crashes":
+                self._end_postgres(signal.SIGQUIT, generator.uniform(0, 1))
+            case "PostgreSQL restarts":
+                self._end_postgres(signal.SIGINT, generator.uniform(0, 1))
+
+    def keep_running(self) -> None:
+        """Continue hosts that were frozen long enough, and start hosts that have ended."""
+        for instance in self.instances:
+            if instance.resume_at is not None and time.monotonic() >= instance.resume_at:
+                self._resume(instance)
+            if not instance.process.is_running:
+                started = time.monotonic()
+                # A host does not start without a MessageBox. A supervisor starts it again.
+                if _NO_MESSAGEBOX not in (output := instance.process.output()):
+                    self.record.add_problem(f"host {instance.host} ended by itself:\n{output[-2000:]}")
+                self._start_again(instance)
+                self.record.add_fault(instance.host, started)
+
+    def resume_all(self) -> None:
+        for instance in self.instances:
+            if instance.resume_at is not None:
+                self._resume(instance)
+
+    def stop(self) -> None:
+        """Stop all hosts with SIGTERM."""
+        for instance in self.instances:
+            if (code := instance.process.stop()) != 0:
+                self.record.add_problem(f"host {instance.host} ended with {code}")
+
+    # -- faults --------------------------------------------------------------------------------------------------
+
+    def _kill(self, instance: _Instance) -> None:
+        started = time.monotonic()
+        instance.process.kill()
+        self._start_again(instance)
+        self.record.add_fault(instance.host, started)
+
+    def _stop_host(self, instance: _Instance) -> None:
+        """Stop a host and start it again, as in a rolling restart."""
+        if instance.resume_at is not None:
+            self._resume(instance)
+        started = time.monotonic()
+        # A host that is just starting is ended by the signal itself.
+        if (code := instance.process.stop()) not in (0, -signal.SIGTERM):
+            self.record.add_problem(f"host {instance.host} ended with {code}:\n{instance.process.output()[-2000:]}")
+        self._start_again(instance)
+        self.record.add_fault(instance.host, started)
+
+    def _freeze(self, instance: _Instance, seconds: float) -> None:
+        if instance.resume_at is None:
+            os.kill(instance.process.pid, signal.SIGSTOP)
+            instance.frozen_at = time.monotonic()
+            instance.resume_at = instance.frozen_at + seconds
+
+    def _drop_connections(self, generator: random.Random) -> None:
+        """End about half of the sessions of hosts, publishers and consumers."""
+        started = time.monotonic()
+        with suppress(psycopg.OperationalError), psycopg.connect(self.server.url(), autocommit=True) as connection:
+            sessions = [pid for (pid,) in connection.execute(_OTHER_SESSIONS)]
+            chosen = [pid for pid in sessions if generator.random() < 0.5]
+            connection.execute("SELECT pg_terminate_backend(pid) FROM unnest(%s::integer[]) pid", (chosen,))
+        self.record.add_fault(None, started)
+
+    def _end_postgres(self, how: signal.Signals, seconds: float) -> None:
+        """End PostgreSQL, and start it after some seconds."""
+        started = time.monotonic()
+        pid = self.server.pid
+        assert pid is not None
+        os.kill(pid, how)
+        wait_until(lambda: self.server.pid is None, what="the end of PostgreSQL")
+        time.sleep(seconds)
+        self.server.start()
+        self.record.add_fault(None, started)
+
+    def _resume(self, instance: _Instance) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(instance.process.pid, signal.SIGCONT)
+        instance.resume_at = None
+        self.record.add_fault(instance.host, instance.frozen_at)
+
+    def _start_again(self, instance: _Instance) -> None:
+        if instance.resume_at is not None:
+            self._resume(instance)
+        instance.process = self.installation.start("host", "run", instance.host, "--log-format", "json")

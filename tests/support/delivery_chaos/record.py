@@ -1,0 +1,75 @@
+"""What happened during a run: orders that were published, messages that arrived, and faults. Thread-safe."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """A published order. Numbers are unique, and each publisher publishes its orders one after the other."""
+
+    number: int
+    publisher: int
+    region: str
+    priority: int
+    total: int
+
+
+@dataclass(kw_only=True)
+class Arrival:
+    """A message that a receiver has read to its end."""
+
+    number: int
+    at: float
+    is_accepted: bool = False
+    """True if the receiver has written a positive response."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """A time during which something was killed, frozen or cut off."""
+
+    host: str | None
+    """The affected host, or None if all programs are affected."""
+    started: float
+    ended: float
+
+
+@dataclass(kw_only=True)
+class Record:
+    orders: list[Order] = field(default_factory=list)
+    arrivals: dict[str, list[Arrival]] = field(default_factory=lambda: defaultdict(list))
+    """By subscriber, in the order in which they were read."""
+    answers: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """How many callers got which kind of answer."""
+    faults: list[Fault] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add_orders(self, orders: list[Order]) -> None:
+        with self._lock:
+            self.orders += orders
+
+    def add_arrival(self, subscriber: str, number: int) -> Arrival:
+        """Record an arrival. The time is taken under the lock, so that the list is in the order of the times."""
+        with self._lock:
+            arrival = Arrival(number=number, at=time.monotonic())
+            self.arrivals[subscriber].append(arrival)
+            return arrival
+
+    def add_answer(self, kind: str) -> None:
+        with self._lock:
+            self.answers[kind] += 1
+
+    def add_fault(self, host: str | None, started: float) -> None:
+        """Record a fault that ends now."""
+        with self._lock:
+            self.faults.append(Fault(host=host, started=started, ended=time.monotonic()))
+
+    def add_problem(self, text: str) -> None:
+        with self._lock:
+            self.problems.append(text)

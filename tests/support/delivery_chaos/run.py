@@ -1,0 +1,192 @@
+"""Run hosts, publishers, callers and a consumer while everything fails at random times, then count.
+
+python -m tests.support.delivery_chaos.run [--seed N] [--seconds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import random
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import psycopg
+
+from postroom.messagebox.embedded import EmbeddedServer
+from postroom.messagebox.migrate import migrate
+from tests.support.delivery_chaos.findings import count_repeats, find_problems
+from tests.support.delivery_chaos.processes import FAULTS, Processes
+from tests.support.delivery_chaos.receiver import UnreliableReceiver
+from tests.support.delivery_chaos.record import Record
+from tests.support.delivery_chaos.traffic import Traffic
+from tests.support.folders import open_folder
+from tests.support.http_receiver import HttpReceiver, http_receiver
+from tests.support.installation import Installation
+from tests.support.waiting import wait_until
+
+_PAUSE_SECONDS = (0.5, 3.0)
+#: How long messages pass without faults at the end.
+_CALM_SECONDS = 3.0
+_PATIENCE = 120.0
+_APPLICATION = """
+app.host("Front")
+retry = Retry(count=1000, interval=0.2)
+
+def http(path):
+    return adapters.Http("{receiver}/" + path, timeout=2)
+
+app.send_port("Europe", http("europe"), filter=Region == "EU", retry=retry)
+app.send_port("Front", http("front"), filter=Total >= 50, retry=retry, host="Front")
+app.send_port("Ordered", http("ordered"), filter=Priority == 1, retry=retry, ordered=True)
+app.receive_port("Quotes", two_way=True).location(
+    "quotes",
+    adapters.HttpReceive("/quotes", port={port}, response_timeout=30),
+    pipeline=pipelines.Json(),
+    host="Front",
+)
+app.send_port(
+    "Pricing",
+    http("price"),
+    two_way=True,
+    filter=BTS.ReceivePortName == "Quotes",
+    receive_pipeline=pipelines.Json(),
+    retry=retry,
+)
+app.send_port("Prices", adapters.File("prices"), filter=BTS.SPName == "Pricing", retry=retry)
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="make chaos", description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="Seed of the random choices.")
+    parser.add_argument("--seconds", type=float, default=600, help="How long faults happen.")
+    chosen = parser.parse_args(arguments)
+    logging.disable(logging.WARNING)
+    with open_folder() as folder:
+        problems = run(folder, seed=chosen.seed, seconds=chosen.seconds)
+    return 1 if problems else 0
+
+
+def run(home: Path, *, seed: int, seconds: float) -> list[str]:
+    """Run everything in this folder. Return the problems that were found."""
+    server = EmbeddedServer(home / "postgres")
+    with http_receiver() as receiver:
+        try:
+            server.start()
+            migrate(server.url())
+            with Installation(home, server.url()) as installation:
+                return _Run(server, installation, receiver, seed=seed).run(seconds)
+        finally:
+            server.destroy()
+
+
+class _Run:
+    def __init__(
+        self, server: EmbeddedServer, installation: Installation, receiver: HttpReceiver, *, seed: int
+    ) -> None:
+        self._started = time.monotonic()
+        self._seed = seed
+        self._record = Record()
+        self._done: Counter[str] = Counter()
+        self._url = server.url()
+        self._installation = installation
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        address = receiver.url.rpartition("/")[0]
+        installation.apply(_APPLICATION.replace("{receiver}", address).replace("{port}", str(port)))
+        self._receiver = UnreliableReceiver(self._record, receiver, random.Random(seed))
+        self._traffic = Traffic(self._record, url=self._url, port=port, seed=seed)
+        self._processes = Processes(server=server, installation=installation, record=self._record)
+
+    def run(self, seconds: float) -> list[str]:
+        self._print(f"seed {self._seed}, {seconds:g} s of faults")
+        self._processes.start()
+        self._traffic.start()
+        try:
+            self._fail_until(time.monotonic() + seconds)
+            self._print("no more faults")
+            self._receiver.become_reliable()
+            self._processes.resume_all()
+            time.sleep(_CALM_SECONDS)
+            self._traffic.stop_sending()
+            self._print("every caller has an answer")
+            self._wait_for_end()
+            self._processes.stop()
+            self._installation.run("check")
+        except AssertionError as error:
+            self._record.add_problem(str(error))
+        finally:
+            self._processes.resume_all()
+            self._traffic.stop()
+        problems = find_problems(self._record)
+        self._report(problems)
+        return problems
+
+    def _fail_until(self, end: float) -> None:
+        number = 0
+        while time.monotonic() < end:
+            # A generator for each fault, so that a seed chooses the same faults whatever happens meanwhile.
+            generator = random.Random(f"{self._seed} {number}")
+            number += 1
+            pause_until = time.monotonic() + generator.uniform(*_PAUSE_SECONDS)
+            while time.monotonic() < pause_until:
+                self._processes.keep_running()
+                time.sleep(0.05)
+            (fault,) = generator.choices(list(FAULTS), weights=list(FAULTS.values()))
+            self._print(fault)
+            self._processes.act(fault, generator)
+            self._done[fault] += 1
+
+    def _wait_for_end(self) -> None:
+        """Wait until all messages are delivered and deleted. Responses without a caller are terminated."""
+        for queue in ("work_queue", "scheduled_queue"):
+            self._wait_for_no_rows(queue)
+        self._print("the queues are empty")
+        left = self._installation.run_json("instance", "list", "--state", "suspended", "--limit", "100000")
+        for code, count in Counter(instance["error_code"] for instance in left).items():
+            # The caller of a response can be killed with its host, or disconnect.
+            if code != "CORRELATION":
+                self._record.add_problem(f"{count} messages are suspended with {code}")
+        if left:
+            self._installation.run("instance", "terminate", "--all", "--state", "suspended", "--yes")
+        self._record.add_answer(f"responses without a caller: {len(left)}")
+        for table in ("spool", "parts"):
+            self._wait_for_no_rows(table)
+        waiting = [found for found in self._installation.run_json("subscription", "list") if found["instance_id"]]
+        if waiting:
+            self._record.add_problem(f"{len(waiting)} subscriptions of callers are left")
+
+    def _wait_for_no_rows(self, table: str) -> None:
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            count = f"SELECT count(*) FROM messagebox.{table}"
+            wait_until(
+                lambda: connection.execute(count.encode()).fetchone() == (0,), _PATIENCE, what=f"an empty {table}"
+            )
+
+    def _report(self, problems: list[str]) -> None:
+        arrivals = sum(map(len, self._record.arrivals.values()))
+        self._print(
+            f"done with seed {self._seed}: "
+            + ", ".join(f"{count} times {fault}" for fault, count in self._done.items())
+        )
+        self._print(
+            f"  {len(self._record.orders):,} orders, {arrivals:,} arrivals, {count_repeats(self._record):,} repeats;"
+            f" answers to callers: {dict(sorted(self._record.answers.items()))}"
+        )
+        for problem in problems:
+            self._print(f"  found: {problem}")
+        if not problems:
+            self._print("  found: nothing lost, every repeat explained, order kept, every caller answered or told")
+
+    def _print(self, text: str) -> None:
+        sys.stdout.write(f"{time.monotonic() - self._started:6.1f} s  {text}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
