@@ -78,12 +78,7 @@ class Receiver:
                         return [replace(result, unfinished=unit in unfinished) for unit, result in results.items()]
                     # One chunk is read ahead. Its interchange may have been rejected since then.
                     chunks = [chunk for chunk in group if chunk.interchange.interchange_id in unfinished]
-                    for chunk in [chunk for chunk in chunks if can_refuse and _is_refused(chunk)]:
-                        unit = chunk.interchange.interchange_id
-                        results[unit] = replace(results[unit], refused=chunk.rejection)
-                        chunks.remove(chunk)
-                        del unfinished[unit]
-                    if not chunks:
+                    if can_refuse and not (chunks := _take_refused(chunks, unfinished, results)):
                         continue
                     published, batch = self._publish_or_reject(location, pipeline.content_type, chunks, unroutable)
                     for chunk, result, count in zip(published, batch.chunk_results, batch.unroutable, strict=True):
@@ -203,6 +198,17 @@ def _read_unfinished(
             if unit not in unfinished:
                 break
             yield chunk
+
+
+def _take_refused(
+    chunks: Sequence[Chunk], unfinished: dict[uuid.UUID, Interchange], results: dict[uuid.UUID, ReceiveResult]
+) -> list[Chunk]:
+    """Finish the interchanges that their adapter decides about. Return the chunks of the others."""
+    for chunk in filter(_is_refused, chunks):
+        unit = chunk.interchange.interchange_id
+        results[unit] = replace(results[unit], refused=chunk.rejection)
+        del unfinished[unit]
+    return [chunk for chunk in chunks if chunk.interchange.interchange_id in unfinished]
 
 
 def _is_refused(chunk: Chunk) -> bool:

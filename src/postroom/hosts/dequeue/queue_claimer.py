@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from postroom.clock import Clock
 from postroom.hosts.dequeue.service import Service
@@ -69,9 +69,6 @@ class QueueClaimer:
             # No thread got its messages.
             self._queues.release(connection, self._unconfirmed_claim)
         self._unconfirmed_claim = uuid.uuid4()
-        if time.monotonic() >= self._starts_until:
-            self._starts = {}
-            self._starts_until = time.monotonic() + _START_SECONDS
         excluded = self._buffer.excluded_services
         claimed = self._queues.dequeue(
             connection,
@@ -82,13 +79,19 @@ class QueueClaimer:
             in_order=self._in_order,
             excluded=excluded,
             ahead=self._buffer.ahead,
-            starts=self._starts or None,
+            starts=self._get_starts(),
             now=self._clock() if self._clock else None,
         )
         self._set_starts(claimed, limit, is_complete=not excluded)
         if claimed:
             self._service.prepare(connection, claimed)
         return claimed
+
+    def _get_starts(self) -> Mapping[int, int] | None:
+        if time.monotonic() >= self._starts_until:
+            self._starts = {}
+            self._starts_until = time.monotonic() + _START_SECONDS
+        return self._starts or None
 
     def _set_starts(self, claimed: Sequence[ClaimedMessage], limit: int, *, is_complete: bool) -> None:
         unordered = [message for message in claimed if message.task != QueueTask.DELIVER_IN_ORDER]

@@ -17,9 +17,6 @@
 -- A response is claimed only by the host instance that holds its caller.
 -- Messages of ordered send ports are claimed in addition, at most p_ahead of each port (see claim_ordered_messages).
 -- Locks: the claimed rows, for the moment of the claim; see also claim_ordered_messages.
-DROP FUNCTION IF EXISTS messagebox.dequeue_messages___HOST__(uuid, integer, smallint, integer, timestamptz, uuid[]);
-DROP FUNCTION IF EXISTS messagebox.dequeue_messages___HOST__(
-    uuid, integer, smallint, integer, timestamptz, uuid[], integer);
 CREATE OR REPLACE FUNCTION messagebox.dequeue_messages___HOST__(
     p_claim_id uuid, p_host_instance integer, p_service_class smallint, p_limit integer,
     p_now timestamptz DEFAULT now(), p_excluded uuid[] DEFAULT '{}', p_ahead integer DEFAULT 25,
