@@ -105,9 +105,10 @@ class Run:
         if self._execution.error is not None:
             self.error = self._execution.format_error()
         elif self._crashes and not self.has_ended:
-            self._execution.close()
+            dropped = self._execution
+            dropped.close()
             self._execution = replay_turns(
-                self._execution.orchestration, self._execution.instance_id, self.read_journal()
+                dropped.orchestration, dropped.instance_id, self.read_journal(), dropped.carried
             )
 
     # -- the store that the driver uses ------------------------------------------------------------------------
@@ -137,6 +138,9 @@ class Run:
         self.journal += json.loads(json.dumps([turn.to_json() for turn in point.turns]))
         self.sent += [Sent(message=send.message, port=send.port) for send in sends]
         self.has_ended = point.has_ended
+        if point.continuation is not None:
+            self.journal.clear()
+            self._messages = {1: next(iter(self._known.values())), **self._messages}
         return {}
 
     def read_journal(self) -> Iterable[Turn]:

@@ -54,6 +54,9 @@ class ClaimedInstance:
     instance_id: uuid.UUID
     service_id: uuid.UUID
     journal_length: int
+    journals: int
+    carried: Any
+    """What it has carried over from the last of its ``journals`` before, as JSON values."""
 
 
 def read_orchestrations(connection: Connection, *, host_id: int | None = None) -> list[DeployedOrchestration]:
@@ -106,8 +109,15 @@ class HostOrchestrations:
             (claim_id, host_instance, limit, now),
         )
         return [
-            ClaimedInstance(claim_id=claim_id, instance_id=instance_id, service_id=service_id, journal_length=length)
-            for instance_id, service_id, length in rows
+            ClaimedInstance(
+                claim_id=claim_id,
+                instance_id=instance_id,
+                service_id=service_id,
+                journal_length=length,
+                journals=journals,
+                carried=None if carried is None else json.loads(carried),
+            )
+            for instance_id, service_id, length, journals, carried in rows
         ]
 
     def read_messages(
@@ -154,6 +164,28 @@ class HostOrchestrations:
             release,
         )
         if not stored:
+            raise _make_claim_lost(claimed)
+
+    def restart(
+        self,
+        connection: Connection,
+        claimed: ClaimedInstance,
+        *,
+        journal_length: int,
+        consumed: Sequence[int],
+        carried: Any,
+    ) -> None:
+        """Let an instance go on with a fresh journal. Raise ClaimLost if another host instance has the instance."""
+        restarted = read_value(
+            connection,
+            f"SELECT restart_orchestration_{self._host}(%s, %s, %s, %s::bigint[], %s::jsonb)",
+            claimed.instance_id,
+            claimed.claim_id,
+            journal_length,
+            list(consumed),
+            json.dumps(carried),
+        )
+        if not restarted:
             raise _make_claim_lost(claimed)
 
     def end(

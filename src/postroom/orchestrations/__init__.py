@@ -17,6 +17,8 @@ Use asyncio for everything that has a name there: ``asyncio.timeout``, ``asyncio
 from postroom.orchestrations.actions import (
     RetryTransaction,
     atomic,
+    carried,
+    continue_with,
     delay,
     instance_id,
     new_id,
@@ -41,6 +43,8 @@ __all__ = [
     "Scope",
     "StepFailed",
     "atomic",
+    "carried",
+    "continue_with",
     "delay",
     "instance_id",
     "new_id",

@@ -9,13 +9,14 @@ import uuid
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from datetime import datetime, timedelta
-from typing import Any, ParamSpec, Protocol, TypeVar, TypeVarTuple, overload
+from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, TypeVarTuple, overload
 
 from postroom.errors import StateError
 from postroom.message import Message
-from postroom.orchestrations.execution import CONVOY, get_execution
+from postroom.orchestrations.execution import CONVOY, ContinueExecution, get_execution
 from postroom.orchestrations.failures import StepFailed
 from postroom.orchestrations.journal import Command
+from postroom.orchestrations.recorded_values import to_recorded
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -139,6 +140,22 @@ async def atomic(function: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs
             execution.issue(command)
         return result
     raise StateError(f"The atomic function {function!r} was run 21 times and never succeeded.")
+
+
+async def continue_with(state: object) -> NoReturn:
+    """Start the orchestration again with a fresh journal, the message that activated it, and ``carried() == state``.
+
+    Call it now and then in a loop over many messages: a restart of the host replays only the last journal. Messages
+    that were not received stay. Correlation sets have to be initialised again. ``state`` is data, as the results of
+    steps."""
+    to_recorded(state)
+    get_execution()
+    raise ContinueExecution(state)
+
+
+def carried() -> Any:
+    """Return what the last ``continue_with`` has passed on. None at the start of an instance."""
+    return get_execution().carried.state
 
 
 def now() -> datetime:

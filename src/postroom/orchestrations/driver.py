@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from postroom.orchestrations.execution import Execution
+from postroom.orchestrations.execution import Carried, Execution
 from postroom.orchestrations.journal import (
     Command,
     Event,
@@ -45,6 +45,8 @@ class PersistencePoint:
     """True if there is nothing more to do now, so that the instance need not stay claimed."""
     wake_at: datetime | None
     """When the next timer is due."""
+    continuation: Carried | None = None
+    """Not None: the journal is deleted, and the instance starts again with its first message and this."""
 
 
 class InstanceStore(Protocol):
@@ -85,6 +87,9 @@ class Driver:
         If the orchestration raises, the turn in which it did so is not stored, and ``execution.error`` is set."""
         while True:
             has_more = self._advance()
+            if self.execution.continuation is not None:
+                self._continue()
+                continue
             step = None if self.execution.has_ended else next(iter(self.execution.steps.values()), None)
             if not self._persist(is_waiting=not has_more and step is None):
                 continue
@@ -132,15 +137,17 @@ class Driver:
         if not self._turns and not is_waiting:
             return True
         has_failed = execution.error is not None
+        continuation = execution.continuation
         timers = execution.list_timers()
         unroutable = self._store.persist(
             PersistencePoint(
                 turns=tuple(self._turns),
                 commands=tuple(self._commands),
                 consumed=tuple(self._taken),
-                has_ended=execution.has_ended and not has_failed,
+                has_ended=execution.has_ended and not has_failed and continuation is None,
                 is_waiting=is_waiting and not has_failed,
                 wake_at=timers[0][0] if timers else None,
+                continuation=continuation,
             )
         )
         turns = list(self._turns)
@@ -150,6 +157,12 @@ class Driver:
             self._go_back(turns, unroutable)
         return not unroutable
 
+    def _continue(self) -> None:
+        """Store what the instance did, and start it again with a fresh journal."""
+        before = self.execution
+        if self._persist(is_waiting=False):
+            self.execution = Execution(before.orchestration, before.instance_id, before.continuation)
+
     def _go_back(self, turns: Sequence[Turn], unroutable: Mapping[int, str]) -> None:
         """Replay the journal, and handle the pending events again, up to the first send that nobody subscribes to.
 
@@ -158,7 +171,7 @@ class Driver:
         failed.close()
         commands = [command for turn in turns for command in turn.commands if command.number in unroutable]
         first = commands[0].number
-        self.execution = replay(failed.orchestration, failed.instance_id, self._store.read_journal())
+        self.execution = replay(failed.orchestration, failed.instance_id, self._store.read_journal(), failed.carried)
         self.execution.unroutable |= failed.unroutable | {first: unroutable[first]}
         for turn in turns:
             self._handle(turn.event)

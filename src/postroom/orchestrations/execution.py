@@ -16,8 +16,8 @@ import sys
 import traceback
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -46,18 +46,40 @@ from postroom.orchestrations.journal import (
 CONVOY = 0
 
 
-class Execution:
-    """One instance in memory. ``unroutable`` has the reasons of sends without subscribers, by command number."""
+@dataclass(frozen=True, kw_only=True)
+class Carried:
+    """What an instance has carried over from its last journal: the number of its journals before, and a value."""
 
-    def __init__(
-        self, orchestration: Orchestration, instance_id: uuid.UUID, *, unroutable: Mapping[int, str] | None = None
-    ) -> None:
+    journal: int = 0
+    state: object = None
+
+    def derive_namespace(self, instance_id: uuid.UUID) -> uuid.UUID:
+        """Return the id that the ids of messages and steps are derived from."""
+        return instance_id if self.journal == 0 else uuid.uuid5(instance_id, f"journal {self.journal}")
+
+
+class ContinueExecution(BaseException):
+    """Ends a coroutine that goes on with a fresh journal. Not an Exception, so that ``except Exception`` keeps it."""
+
+    def __init__(self, state: object) -> None:
+        super().__init__(state)
+        self.state = state
+
+
+class Execution:
+    """One instance in memory. ``unroutable`` has the reasons of sends without subscribers, by command number.
+    ``carried`` is what it continues with."""
+
+    def __init__(self, orchestration: Orchestration, instance_id: uuid.UUID, carried: Carried | None = None) -> None:
         self.orchestration = orchestration
         self.instance_id = instance_id
-        self.random = random.Random(instance_id.int)
+        self.carried = carried or Carried()
+        # The commands of each journal are numbered from 1, and their ids must differ.
+        self._namespace = self.carried.derive_namespace(instance_id)
+        self.random = random.Random(self._namespace.int)
         #: The steps that are to be run, by number.
         self.steps: dict[int, RunStep] = {}
-        self.unroutable = dict(unroutable or {})
+        self.unroutable: dict[int, str] = {}
         self._loop: InstanceLoop | None = None
         self._main: asyncio.Task[None] | None = None
         self._commands: list[Command] = []
@@ -120,8 +142,20 @@ class Execution:
         return self._main is not None and self._main.done()
 
     @property
+    def continuation(self) -> Carried | None:
+        """What the instance continues with, if it goes on with a fresh journal."""
+        if self._main is None or not self._main.done() or self._main.cancelled():
+            return None
+        ended_with = self._main.exception()
+        if not isinstance(ended_with, ContinueExecution):
+            return None
+        return Carried(journal=self.carried.journal + 1, state=ended_with.state)
+
+    @property
     def error(self) -> BaseException | None:
         """The exception that ended the instance, if any."""
+        if self.continuation is not None:
+            return None
         if self._loop is not None and self._loop.errors:
             return self._loop.errors[0]
         if self._main is None or not self._main.done():
@@ -178,12 +212,12 @@ class Execution:
 
     def make_id(self) -> uuid.UUID:
         self._last_id += 1
-        return uuid.uuid5(self.instance_id, f"id {self._last_id}")
+        return uuid.uuid5(self._namespace, f"id {self._last_id}")
 
     def send(self, message: Message, port: str | None, record: Callable[[Command], None] | None = None) -> uuid.UUID:
         """Issue a send. Raise RoutingFailure if it is known that the message has no subscribers."""
         number = self._next_number()
-        message = _with_derived_ids(message, uuid.uuid5(self.instance_id, f"send {number}"))
+        message = _with_derived_ids(message, uuid.uuid5(self._namespace, f"send {number}"))
         reason = self.unroutable.get(number)
         command = Send(number=number, place=_find_place(), message=message, port=port, unroutable=reason)
         (record or self.issue)(command)
@@ -215,7 +249,7 @@ class Execution:
 
     async def run_step(self, name: str, call: Callable[[uuid.UUID], object], timeout: float | None) -> Any:
         number = self._next_number()
-        key = uuid.uuid5(self.instance_id, f"step {number}")
+        key = uuid.uuid5(self._namespace, f"step {number}")
         step = RunStep(number=number, place=_find_place(), step_name=name, call=lambda: call(key), timeout=timeout)
         self.issue(step)
         self.steps[number] = step

@@ -6,16 +6,18 @@ import uuid
 from collections.abc import Iterable, Sequence
 
 from postroom.orchestrations.definition import Orchestration
-from postroom.orchestrations.execution import Execution
+from postroom.orchestrations.execution import Carried, Execution
 from postroom.orchestrations.failures import JournalMismatch
 from postroom.orchestrations.journal import Command, RecordedCommand, Turn
 
 
-def replay(orchestration: Orchestration, instance_id: uuid.UUID, turns: Iterable[Turn]) -> Execution:
+def replay(
+    orchestration: Orchestration, instance_id: uuid.UUID, turns: Iterable[Turn], carried: Carried | None = None
+) -> Execution:
     """Return an execution that has handled the events of the journal.
 
     Raise JournalMismatch, with the place, if the code does something else than the journal has."""
-    execution = Execution(orchestration, instance_id)
+    execution = Execution(orchestration, instance_id, carried)
     for number, turn in enumerate(turns, 1):
         execution.unroutable |= {
             command.number: command.unroutable for command in turn.commands if command.unroutable is not None

@@ -8,6 +8,8 @@ from functools import partial
 from types import TracebackType
 from typing import ParamSpec, Self
 
+from postroom.orchestrations.execution import ContinueExecution
+
 _P = ParamSpec("_P")
 
 _enclosing: ContextVar[Scope | None] = ContextVar("enclosing_scope", default=None)
@@ -42,7 +44,7 @@ class Scope:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         assert self._token is not None
-        if kind is GeneratorExit:  # the coroutine is dropped, and continues from its journal elsewhere
+        if kind in (GeneratorExit, ContinueExecution):  # the coroutine is dropped, and the instance goes on
             return
         _enclosing.reset(self._token)
         if error is not None:

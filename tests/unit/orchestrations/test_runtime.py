@@ -260,6 +260,27 @@ def test_an_atomic_function_sends_everything_or_nothing_and_can_be_retried(crash
     assert bodies(run) == [b"take", b"give"]
 
 
+def test_an_instance_continues_with_a_fresh_journal(crashes: bool) -> None:
+    async def add_up(first: Message) -> None:
+        total = orchestrations.carried() or 0
+        offers = Offers.of(first)
+        async with orchestrations.scope() as scope:
+            scope.compensate_with(orchestrations.send, Message.of(b"never"))
+            for _ in range(2):
+                total += int((await offers.receive()).data)
+            await orchestrations.send(Message.of(str(total).encode()))
+            if total < 10:
+                await orchestrations.continue_with(total)
+
+    run = testing.start(declare(add_up), message("order"), crashes=crashes)
+    for number in range(1, 5):
+        run.publish(message("offer", str(number).encode()))
+    assert run.has_ended
+    assert bodies(run) == [b"3", b"10"]
+    assert len({sent.message.message_id for sent in run.sent}) == 2
+    assert len(run.journal) == 3
+
+
 def test_an_orchestration_can_call_another_one() -> None:
     async def ship(order: Message) -> None:
         await orchestrations.send(Message.of(b"shipped"))

@@ -19,6 +19,7 @@ from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingS
 from postroom.orchestrations.driver import PersistencePoint
 from postroom.orchestrations.execution import Execution
 from postroom.orchestrations.journal import Correlate, Event, MessageReceived, Send, Started, Turn
+from postroom.orchestrations.recorded_values import to_recorded
 
 
 class InstanceConnection:
@@ -101,6 +102,8 @@ class MessageBoxStore:
         self.has_ended = point.has_ended
         for seq in point.consumed:
             del self._messages[seq]
+        if point.continuation is not None:
+            self._restore_first_message()
         return {}
 
     def read_journal(self) -> Iterable[Turn]:
@@ -112,6 +115,12 @@ class MessageBoxStore:
             for stored in thread.procedures.read_journal(thread.connection, self._claimed)
         ]
 
+    def _restore_first_message(self) -> None:
+        """Read the messages again: the first one starts the instance again."""
+        thread = self._thread
+        rows = thread.procedures.read_messages(thread.connection, self._claimed.claim_id, self._claimed.instance_id)
+        self._messages = {row.seq: build_message(row, thread.reader) for row in rows}
+
     def _direct(self, send: Send) -> Message:
         return send.message if send.port is None else self._thread.direct(send.message, send.port)
 
@@ -120,6 +129,15 @@ class MessageBoxStore:
         if point.has_ended:
             self.unconsumed = procedures.end(
                 connection, self._claimed, journal_length=self.journal_length, consumed=point.consumed
+            )
+            return
+        if point.continuation is not None:
+            procedures.restart(
+                connection,
+                self._claimed,
+                journal_length=self.journal_length,
+                consumed=point.consumed,
+                carried=to_recorded(point.continuation.state),
             )
             return
         procedures.persist(

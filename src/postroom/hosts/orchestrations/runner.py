@@ -24,8 +24,9 @@ from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestratio
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.orchestrations.driver import Driver
-from postroom.orchestrations.execution import Execution
+from postroom.orchestrations.execution import Carried, Execution
 from postroom.orchestrations.failures import JournalMismatch
+from postroom.orchestrations.recorded_values import from_recorded
 from postroom.orchestrations.replay import replay
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
@@ -191,7 +192,8 @@ class OrchestrationRunner:
         try:
             if execution is None:
                 if claimed.journal_length:
-                    execution = replay(orchestration, claimed.instance_id, store.read_journal())
+                    carried = Carried(journal=claimed.journals, state=from_recorded(claimed.carried))
+                    execution = replay(orchestration, claimed.instance_id, store.read_journal(), carried)
                 else:
                     execution = Execution(orchestration, claimed.instance_id)
             driver = Driver(execution, store)

@@ -29,6 +29,8 @@ CREATE TABLE messagebox.orchestration_instances (
     priority           smallint NOT NULL,                -- of the message that made it ready
     created_at         timestamptz NOT NULL,
     journal_length     integer NOT NULL DEFAULT 0,       -- a persistence point compares it, and increases it
+    journals           integer NOT NULL DEFAULT 0,       -- how often it has started again with a fresh journal
+    carried            jsonb,                            -- what it has carried over from its last journal
     wake_at            timestamptz,                      -- when its next timer is due; null: it has none
     ready_seq          bigint,                           -- there is something to do since this number; null: it waits
     claim_id           uuid,                             -- null: not claimed
@@ -64,7 +66,7 @@ CREATE TABLE messagebox.orchestration_messages (
 -- The journals of instances: the turns of each persistence point.
 CREATE TABLE messagebox.orchestration_journal (
     instance_id  uuid NOT NULL,
-    number       integer NOT NULL,                       -- from 1, without gaps
+    number       integer NOT NULL,                       -- the length of the journal with it
     stored_at    timestamptz NOT NULL DEFAULT now(),
     turns        jsonb NOT NULL,
     PRIMARY KEY (instance_id, number)

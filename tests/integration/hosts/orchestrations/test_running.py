@@ -318,3 +318,37 @@ def test_another_host_instance_continues_after_the_first_has_lost_its_claim(
     assert sent(recorder) == [b"1"]
     assert len({path.name.partition("-")[2] for path in tmp_path.glob("attempt*")}) == 1
     assert check(box.connection) == []
+
+
+def test_a_long_convoy_goes_on_with_fresh_journals(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """Another host instance continues it in the middle, with what the first one has carried over."""
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        @app.orchestration(activate=Kind == "order", convoy=[Key], correlations=[Replies], host="Default")
+        async def add_up(first: Message) -> None:
+            total = orchestrations.carried() or 0
+            replies = Replies.of(first)
+            for _ in range(10):
+                total += int((await orchestrations.receive()).data)
+            if total < 30:
+                await orchestrations.continue_with(total)
+            await orchestrations.send(Message.of(b"%d" % total), to="Out")
+            await replies.receive()
+        """,
+    )
+    first = start_host(recorder)
+    publish(box, "order", *("1" for _ in range(13)))
+    wait_until(lambda: box.count("orchestration_messages WHERE consumed_in IS NOT NULL") == 3, what="12 received")
+    assert box.count("orchestration_instances WHERE journals = 1 AND carried = '10'") == 1
+    assert box.count("subscriptions WHERE instance_id IS NOT NULL AND removed_at IS NULL") == 1
+    first.stop()
+    start_host(recorder)
+    publish(box, "order", *("1" for _ in range(18)))
+    wait_until(lambda: sent(recorder) == [b"30"], what="the total of all messages")
+    publish(box, "reply", "")
+    wait_until(lambda: is_empty(box), what="the end of the instance")
+    assert check(box.connection) == []

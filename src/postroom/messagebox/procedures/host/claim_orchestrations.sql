@@ -3,9 +3,10 @@
 -- suspended are taken too: they wait at the instance. A first message creates its instance.
 -- Indexes: work_queue_unclaimed, orchestration_instances_due, orchestration_instances_ready.
 -- Locks: the taken rows; the instances, in the order of their ids, so that it waits for persistence points of these.
+DROP FUNCTION IF EXISTS messagebox.claim_orchestrations___HOST__(uuid, integer, integer, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.claim_orchestrations___HOST__(
     p_claim_id uuid, p_host_instance integer, p_limit integer, p_now timestamptz DEFAULT now()
-) RETURNS TABLE (instance_id uuid, service_id uuid, journal_length integer)
+) RETURNS TABLE (instance_id uuid, service_id uuid, journal_length integer, journals integer, carried text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -39,5 +40,5 @@ BEGIN
            SELECT w.instance_id FROM orchestration_instances w
             WHERE w.host_id = __HOST_ID__ AND w.ready_seq IS NOT NULL AND w.claim_id IS NULL AND w.suspended_at IS NULL
             ORDER BY w.priority, w.ready_seq LIMIT p_limit FOR UPDATE SKIP LOCKED))
-    RETURNING i.instance_id, i.service_id, i.journal_length;
+    RETURNING i.instance_id, i.service_id, i.journal_length, i.journals, i.carried::text;
 END $$;
