@@ -22,6 +22,8 @@ from postroom.adapters.http.definition import Http
 from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.adapters.kinds import AnySink, build
 from postroom.adapters.null import Null
+from postroom.adapters.postgres.definition import Postgres
+from postroom.adapters.postgres.receive_definition import PostgresReceive
 from postroom.adapters.sink.definition import SparkSink, SparkTable
 from postroom.adapters.spark_reader.definition import SparkReader
 from postroom.secrets.credentials import password_hash
@@ -36,6 +38,8 @@ __all__ = [
     "HttpReceive",
     "Incoming",
     "Null",
+    "Postgres",
+    "PostgresReceive",
     "ReceiveAdapter",
     "Refused",
     "SendAdapter",

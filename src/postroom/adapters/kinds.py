@@ -22,6 +22,8 @@ from postroom.adapters.file.definition import File
 from postroom.adapters.http.definition import Http
 from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.adapters.null import Null
+from postroom.adapters.postgres.definition import Postgres
+from postroom.adapters.postgres.receive_definition import PostgresReceive
 from postroom.adapters.sink.definition import SparkSink, SparkTable
 from postroom.adapters.spark_reader.definition import SparkReader
 from postroom.errors import DefinitionError
@@ -36,7 +38,18 @@ AnySink = SparkSink | SparkTable
 #: The adapters of Postroom by kind.
 ADAPTERS: Mapping[str, type[AdapterDefinition]] = {
     adapter.model_fields["kind"].default: adapter
-    for adapter in (Dynamic, File, Http, HttpReceive, Null, SparkReader, SparkSink, SparkTable)
+    for adapter in (
+        Dynamic,
+        File,
+        Http,
+        HttpReceive,
+        Null,
+        Postgres,
+        PostgresReceive,
+        SparkReader,
+        SparkSink,
+        SparkTable,
+    )
 }
 
 

@@ -124,8 +124,10 @@ class PolledReceiving:
     def receive_all(self) -> None:
         polled = self._open()
         try:
-            while polled.step() == 0.0:
-                pass
+            # A batch that only has to be cleaned up is followed by a pause, too.
+            pauses = 0
+            while pauses < 2:
+                pauses += polled.step() > 0.0
         finally:
             polled.close()
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from postroom.adapters.contract import AdapterDefinition, SendAdapter
 from postroom.adapters.file.definition import find_path_problems
+from postroom.adapters.postgres_server import PASSWORD_IN_URL, find_libpq_problems
 from postroom.adapters.sink.columns import (
     BATCH_COLUMN,
     BODY_COLUMN,
@@ -43,9 +44,6 @@ _MERGING = ("db2", "derby", "h2", "mysql", "oracle", "postgresql", "sqlserver")
 #: The columns of Postroom's staging tables in addition to those of the rows.
 _STAGED = ("postroom_task", "postroom_seq")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_PASSWORD_IN_URL = (
-    "contains a password, which would be stored; write options={'password': postroom.secret(env='NAME')} instead."
-)
 
 
 class SinkDefinition(AdapterDefinition):
@@ -199,7 +197,7 @@ class SparkSink(SinkDefinition):
             found.append(f"the format {self.format!r} can store only text; use body='text' or 'none'.")
         found += [f"option {name!r} is set by Postroom." for name in self.options if name.lower() == "path"]
         if has_password(self._jdbc_url):
-            found.append(f"option 'url' {_PASSWORD_IN_URL}")
+            found.append(f"option 'url' {PASSWORD_IN_URL}")
         return found + find_secret_problems("option", self.options)
 
     def target(self, home: Path) -> str:
@@ -277,7 +275,7 @@ class SparkTable(SinkDefinition):
     def problems(self) -> list[str]:
         found = super().problems()
         if has_password(self.url):
-            found.append(f"url {_PASSWORD_IN_URL}")
+            found.append(f"url {PASSWORD_IN_URL}")
         found += find_secret_problems("option", self.options)
         found += self._jdbc_problems() if self.is_jdbc else self._postgresql_problems()
         if not _TABLE.fullmatch(self.table):
@@ -301,18 +299,7 @@ class SparkTable(SinkDefinition):
     def _postgresql_problems(self) -> list[str]:
         if not re.match(r"postgres(ql)?://", self.url):
             return ["url must start with postgresql:// or jdbc:."]
-        import psycopg  # imported only where it is needed
-        from psycopg.pq import Conninfo
-
-        known = {setting.keyword.decode() for setting in Conninfo.get_defaults()}
-        found = [f"option {name!r} is not a setting of libpq." for name in self.options if name not in known]
-        try:
-            Conninfo.parse(self.url.encode())
-        except psycopg.Error as error:
-            # A quoted text may be a password.
-            reason = re.sub('"[^"]*"', '"…"', str(error).strip())
-            found.append(f"url is not valid: {reason}.")
-        return found
+        return find_libpq_problems(self.url, self.options)
 
     def address(self, home: Path) -> str:
         # Without the login, and without the settings, which may contain a password.

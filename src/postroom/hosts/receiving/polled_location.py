@@ -116,11 +116,13 @@ class PolledLocation:
             self._store_progress(connection, LocationState.THROTTLED, throttle.reason)
             return throttle.delay
         batch = self.adapter.poll(self.location.adapter.poll_limit)
+        before = self.counts["interchanges"]
         if batch:
             self._publish_and_clean_up(connection, batch)
             self._last_batch_at = self._clock()
         self._store_progress(connection, LocationState.RECEIVING)
-        return 0.0 if batch else self.location.adapter.polling_interval
+        # A source that returns only what it returned before is not polled without a pause.
+        return 0.0 if self.counts["interchanges"] > before else self.location.adapter.polling_interval
 
     def _publish_and_clean_up(self, connection: Connection, batch: Sequence[Incoming]) -> None:
         done: list[Committed | Refused] = []
@@ -163,6 +165,7 @@ class PolledLocation:
         receiver = Receiver(connection, self._routing, clock=self._clock)
         results = receiver.receive(location, interchanges, pace=pace, can_refuse=True)
         for result in results:
+            self.counts["interchanges"] += result.published + result.suspended + result.routed + result.dropped > 0
             self.counts["published"] += result.published
             self.counts["suspended"] += result.suspended
             self._rate.add(result.published)

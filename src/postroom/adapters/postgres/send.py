@@ -1,0 +1,180 @@
+"""Sends messages as rows of a PostgreSQL table. A batch is one transaction, and each message a savepoint of it."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from postroom.adapters.contract import Attempt, Outgoing, get_body
+from postroom.adapters.postgres.definition import Postgres
+from postroom.adapters.postgres.documents import Row, format_value, read_rows
+from postroom.adapters.postgres_server import first_line, format_address, open_connection
+from postroom.errors import DeliveryFailure, DeliveryRefused
+from postroom.message import Message, Part
+
+#: Errors that the same row causes again.
+_REFUSED = (psycopg.DataError, psycopg.errors.NotNullViolation, psycopg.errors.CheckViolation)
+
+_Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+class PostgresSender:
+    """Inserts or updates the rows of messages. Each thread uses a connection of its own."""
+
+    def __init__(self, definition: Postgres) -> None:
+        self._definition = definition
+        self._table = sql.Identifier(*definition.table.split("."))
+        self._lock = threading.Lock()
+        self._idle: list[_Connection] = []
+        self._has_binary_body: bool | None = None
+
+    def open(self) -> None:
+        pass
+
+    def send(self, message: Message, attempt: Attempt) -> None:
+        (error,) = self.send_batch([(message, attempt)])
+        if error is not None:
+            raise error
+
+    def send_batch(self, batch: Sequence[Outgoing]) -> list[Exception | None]:
+        """Write the rows of all messages in one transaction. A message that fails leaves no row."""
+        with self._translate_errors(), self._borrow() as connection, connection.transaction():
+            return [self._send_one(connection, message, attempt) for message, attempt in batch]
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _send_one(self, connection: _Connection, message: Message, attempt: Attempt) -> Exception | None:
+        try:
+            rows = self._read_rows(connection, message, attempt)
+            with connection.transaction():
+                if not self._was_delivered(connection, message, attempt):
+                    for row in rows:
+                        connection.execute(self._build_statement(list(row)), list(row.values()))
+        except psycopg.OperationalError:
+            raise  # the connection is lost, and the batch with it
+        except psycopg.Error as error:
+            return self._to_failure(error)
+        except Exception as error:
+            return error
+        return None
+
+    def _read_rows(
+        self, connection: _Connection, message: Message, attempt: Attempt
+    ) -> list[dict[str, str | bytes | None]]:
+        definition = self._definition
+        content = _read(get_body(message))
+        rows: list[Row] = (
+            [{}] if definition.format is None else read_rows(content, definition.format, definition.fields)
+        )
+        shared: dict[str, str | bytes | None] = {
+            column.name: format_value(message.context.get(column.as_property())) for column in definition.columns
+        }
+        if definition.body is not None:
+            shared[definition.body] = content if self._has_bytes(connection) else _decode(content)
+        if definition.delivery_id is not None:
+            shared[definition.delivery_id] = str(_delivery_id(message, attempt))
+        complete = [{**row, **shared} for row in rows]
+        if not all(complete):
+            raise DeliveryRefused("The document has a row without fields, and no other column is written.")
+        return complete
+
+    def _was_delivered(self, connection: _Connection, message: Message, attempt: Attempt) -> bool:
+        """Return True if an earlier attempt has inserted the rows."""
+        if self._definition.delivery_id is None:
+            return False
+        delivery_id = str(_delivery_id(message, attempt))
+        # Another host may repeat the message while this one still sends it.
+        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (delivery_id,))
+        query = sql.SQL("SELECT 1 FROM {} WHERE {} = {} LIMIT 1").format(
+            self._table, sql.Identifier(self._definition.delivery_id), sql.Literal(delivery_id)
+        )
+        return connection.execute(query).fetchone() is not None
+
+    def _build_statement(self, columns: Sequence[str]) -> sql.Composed:
+        statement = sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(
+            self._table,
+            sql.SQL(", ").join(map(sql.Identifier, columns)),
+            sql.SQL(", ").join([sql.Placeholder()] * len(columns)),
+        )
+        if self._definition.mode == "insert":
+            return statement
+        key = self._definition.key
+        changes = [sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in columns if name not in key]
+        action = sql.SQL("DO UPDATE SET {}").format(sql.SQL(", ").join(changes)) if changes else sql.SQL("DO NOTHING")
+        return sql.SQL("{} ON CONFLICT ({}) {}").format(statement, sql.SQL(", ").join(map(sql.Identifier, key)), action)
+
+    def _has_bytes(self, connection: _Connection) -> bool:
+        """Return True if the column of the body has the type bytea."""
+        if self._has_binary_body is None:
+            found = connection.execute(
+                "SELECT atttypid = 'bytea'::regtype FROM pg_attribute"
+                " WHERE attrelid = to_regclass(%s) AND attname = %s",
+                (self._table.as_string(connection), self._definition.body),
+            ).fetchone()
+            if found is None:
+                return False
+            self._has_binary_body = bool(found[0])
+        return self._has_binary_body
+
+    def _to_failure(self, error: psycopg.Error) -> DeliveryFailure | DeliveryRefused:
+        what, why = f"The table {self._definition.table} rejects the row.", first_line(error)
+        failure = DeliveryRefused(what, why=why) if isinstance(error, _REFUSED) else DeliveryFailure(what, why=why)
+        failure.__cause__ = error
+        return failure
+
+    @contextmanager
+    def _borrow(self) -> Iterator[_Connection]:
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
+        if connection is None or connection.closed:
+            connection = open_connection(self._definition.url, self._definition.options)
+        try:
+            yield connection
+        except BaseException:
+            with suppress(psycopg.Error):
+                connection.close()
+            raise
+        with self._lock:
+            self._idle.append(connection)
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            database = format_address(self._definition.url)
+            raise DeliveryFailure(f"The rows could not be written to {database}.", why=first_line(error)) from error
+
+
+def _delivery_id(message: Message, attempt: Attempt) -> uuid.UUID:
+    """Return an id that is the same in every attempt. A message whose body was replaced has another one."""
+    return uuid.uuid5(attempt.instance_id, str(message.message_id))
+
+
+def _read(part: Part) -> bytes:
+    content = b"".join(part.body.chunks())
+    if len(content) != part.body.size:
+        raise DeliveryFailure(
+            f"Part {part.name!r} has {len(content)} bytes, but its size is {part.body.size}.",
+            hint="Its content changed or was truncated while it was read.",
+        )
+    return content
+
+
+def _decode(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise DeliveryRefused(
+            "The body is not UTF-8, and its column is not of the type bytea.", why=str(error)
+        ) from error
