@@ -140,8 +140,8 @@ class Context(Mapping[Property, Value]):
         written: Mapping[str, Value] | None = None,
         predicates: Iterable[MessagePredicate] = (),
     ) -> None:
-        self._promoted: Mapping[str, Value] = MappingProxyType(dict(promoted or {}))
-        self._written: Mapping[str, Value] = MappingProxyType(dict(written or {}))
+        self._promoted: MappingProxyType[str, Value] = MappingProxyType(dict(promoted or {}))
+        self._written: MappingProxyType[str, Value] = MappingProxyType(dict(written or {}))
         self._predicates: frozenset[MessagePredicate] = frozenset(predicates)
 
     @property
@@ -174,8 +174,7 @@ class Context(Mapping[Property, Value]):
         if value is None:
             return self._without(prop.key)
         checked = prop.check(value)
-        rest = self._without(prop.key)
-        return Context({**rest._promoted, prop.key: checked}, rest._written, rest._predicates)
+        return self._replace(_add(self._promoted, prop.key, checked), _remove(self._written, prop.key))
 
     def write(self, prop: Property, value: object) -> Context:
         """Return a context in which ``prop`` is written, and not promoted. None removes the property."""
@@ -183,8 +182,7 @@ class Context(Mapping[Property, Value]):
         if value is None:
             return self._without(prop.key)
         checked = prop.check(value, promoted=False)
-        rest = self._without(prop.key)
-        return Context(rest._promoted, {**rest._written, prop.key: checked}, rest._predicates)
+        return self._replace(_remove(self._promoted, prop.key), _add(self._written, prop.key, checked))
 
     def demote_all(self) -> Context:
         """Return a context in which every property is written and none is promoted."""
@@ -194,11 +192,14 @@ class Context(Mapping[Property, Value]):
         return prop.key in self._promoted
 
     def _without(self, key: str) -> Context:
-        return Context(
-            {k: v for k, v in self._promoted.items() if k != key},
-            {k: v for k, v in self._written.items() if k != key},
-            self._predicates,
-        )
+        return self._replace(_remove(self._promoted, key), _remove(self._written, key))
+
+    def _replace(self, promoted: MappingProxyType[str, Value], written: MappingProxyType[str, Value]) -> Context:
+        """Return a context with these values and the same predicates. Nothing is copied, because every message gets its
+        context by a chain of calls."""
+        context = Context.__new__(Context)
+        context._promoted, context._written, context._predicates = promoted, written, self._predicates
+        return context
 
     def __getitem__(self, prop: Property[T]) -> T:
         key = prop.key
@@ -309,6 +310,21 @@ def create_stored_message(
         {"context": context, "parts": (part,), "body_part_name": name, "message_id": message_id},
     )
     return message
+
+
+def _add(values: MappingProxyType[str, Value], key: str, value: Value) -> MappingProxyType[str, Value]:
+    """Return the values with another one, at the end."""
+    changed = dict(values)
+    changed.pop(key, None)
+    changed[key] = value
+    return MappingProxyType(changed)
+
+
+def _remove(values: MappingProxyType[str, Value], key: str) -> MappingProxyType[str, Value]:
+    """Return the values without this one."""
+    if key not in values:
+        return values
+    return MappingProxyType({other: value for other, value in values.items() if other != key})
 
 
 def _content(body: object) -> Body:
