@@ -34,7 +34,7 @@ from postroom.messagebox.connection import Connection, connect
 from postroom.system_properties import BTS, HTTP
 
 #: The length of a batch of the streaming lane, so that the batches of both sides have about the same size.
-_BATCH_SECONDS = 0.15
+_BATCH_SECONDS = 0.3
 _CLAIM_ROWS = 100
 _REMOVE_SECONDS = 2.0
 _WORKERS = 10

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -130,6 +131,40 @@ def test_a_batch_has_at_most_max_rows_files_and_the_next_one_continues(
     assert reader.latestOffset(second, ReadMaxFiles(2)) == second
     everything = reader.latestOffset(start, ReadAllAvailable())
     assert names(reader.partitions(start, everything)) == ["a", "b", "c"]
+    reader.stop()
+
+
+def test_a_small_batch_has_one_task_except_now_and_then(
+    login: Login, location: ReceiveLocation, folder: Path, claim: ClaimFiles
+) -> None:
+    reader = reader_of(login, location, max_rows=1_000)
+    start = reader.latestOffset(reader.initialOffset(), ReadMaxFiles(1_000))
+    for name in "abcd":
+        (folder / name).write_bytes(b"{}")
+    claim(location)
+    last = reader.latestOffset(start, ReadMaxFiles(1_000))
+    assert len(reader.partitions(start, last)) == 2, "Spark ends a worker that never has a task"
+    assert len(reader.partitions(start, last)) == 1
+    reader.stop()
+
+
+def test_after_a_batch_of_many_rows_the_next_one_waits_for_more(
+    login: Login, location: ReceiveLocation, folder: Path, claim: ClaimFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("postroom.spark.receive.stream_source.time", SimpleNamespace(monotonic=lambda: now[0]))
+    reader = reader_of(login, location, max_rows=1_000, host_id=location.host_id)
+    start = reader.latestOffset(reader.initialOffset(), ReadMaxFiles(1_000))
+    for number in range(60):
+        (folder / f"first {number}").write_bytes(b"{}")
+    claim(location)
+    first = reader.latestOffset(start, ReadMaxFiles(1_000))
+    assert len(names(reader.partitions(start, first))) == 60
+    (folder / "second").write_bytes(b"{}")
+    claim(location)
+    assert reader.latestOffset(first, ReadMaxFiles(1_000)) == first
+    now[0] += 0.3
+    assert reader.latestOffset(first, ReadMaxFiles(1_000))["number"] > first["number"]
     reader.stop()
 
 

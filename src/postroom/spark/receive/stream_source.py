@@ -39,6 +39,13 @@ _WARM_SECONDS = 40.0
 
 #: The cost of a row in addition to its bytes, so that many small rows are distributed evenly, too.
 _ROW_COST = 16_384
+#: A task has its own transaction and takes milliseconds in the JVM. So a smaller batch than this has one task.
+_TASK_COST = 200 * _ROW_COST
+
+#: While a batch has at least so many rows, the next one starts after this time: each batch takes most of a core for a
+#: tenth of a second, however few rows it has.
+_BUSY_ROWS = 50
+_BUSY_SECONDS = 0.3
 
 T = TypeVar("T")
 #: What a task runs on its rows. It yields its tally.
@@ -124,6 +131,8 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._warm_at = 0.0
         self._throttle = None if settings.host_id is None else ThrottleWatch(settings.host_id)
         self._batch_at = 0.0
+        self._is_busy = False
+        self._all_workers_at = 0.0
 
     def initialOffset(self) -> dict[str, Any]:
         return {"number": 0, "warm_ups": 0}
@@ -159,7 +168,10 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._settings.rows.find_last_number(connection, self._settings.location_id, after, most)
 
     def _next(self, connection: Connection, after: int, most: int | None) -> int:
-        """Return the end of the next batch. While the host is throttled, batches are smaller and less frequent."""
+        """Return the end of the next batch. While many rows come, batches are less frequent. While the host is
+        throttled, they are smaller, too."""
+        if self._is_busy and self._target is None and time.monotonic() < self._batch_at + _BUSY_SECONDS:
+            return after
         number = self._find_last_number(connection, after, most)
         if number == after or self._throttle is None or self._target is not None:
             return number
@@ -177,10 +189,19 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = self._query(
             lambda connection: settings.rows.read_numbered(connection, settings.location_id, after, last)
         )
-        shares = balance(rows, settings.partitions)
+        self._is_busy = _BUSY_ROWS <= len(rows) < settings.max_rows
+        shares = balance(rows, self._count_tasks(rows))
         if not shares and start["warm_ups"] != end["warm_ups"]:
             shares = [[]] * settings.partitions
         return [RowsPartition(share) for share in shares]
+
+    def _count_tasks(self, rows: Sequence[Sized]) -> int:
+        """Return the number of tasks for these rows. Now and then all workers get rows, so that Spark ends none."""
+        now = time.monotonic()
+        if sum(row.size + _ROW_COST for row in rows) < _TASK_COST and now < self._all_workers_at + _WARM_SECONDS:
+            return 1
+        self._all_workers_at = now
+        return self._settings.partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RowsPartition)
