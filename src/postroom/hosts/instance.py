@@ -29,7 +29,6 @@ from postroom.hosts.messaging.open_send_ports import BuildAdapter, OpenSendPorts
 from postroom.hosts.messaging.requests import RequestReceiver
 from postroom.hosts.messaging.responses import ResponseDelivery
 from postroom.hosts.metrics import collect_host_metrics
-from postroom.hosts.orchestrations.deployed_code import DeployedCode
 from postroom.hosts.orchestrations.runner import OrchestrationRunner
 from postroom.hosts.receiving.polled_locations import PolledLocations
 from postroom.hosts.registration import LOCK_SOCKET, Registration
@@ -49,7 +48,6 @@ from postroom.messagebox.heartbeat import HEARTBEAT_SECONDS
 from postroom.messagebox.jobs import JobSettings
 from postroom.messagebox.missing_secrets import find_missing_secrets
 from postroom.messagebox.notifications import OwnHost
-from postroom.messagebox.orchestrations import read_orchestrations
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.messagebox.throttling.process_load import find_process_limits
@@ -74,6 +72,8 @@ class HostSettings:
     #: How often a statement is sent on the connection that holds the lock. PostgreSQL ends the session after 8 s
     #: without one.
     heartbeat: timedelta = timedelta(seconds=HEARTBEAT_SECONDS)
+    #: How long an orchestration may run without waiting. It is suspended then.
+    turn_limit: timedelta = timedelta(seconds=30)
     #: True if this instance runs housekeeping jobs.
     runs_jobs: bool = True
     jobs: JobSettings = field(default_factory=JobSettings)
@@ -193,9 +193,8 @@ class HostInstance:
         for subservice in self._subservices.values():
             subservice.start()
             registration.add(subservice)
-        code = DeployedCode()
         if ServiceClass.ORCHESTRATIONS not in self._services and not host.isolated:
-            self._start_orchestrations(open_connection, host, registration, code)
+            self._start_orchestrations(open_connection, host, registration)
         registration.loop.start()
         throttle.loop.start()
         if self._settings.runs_jobs:
@@ -218,8 +217,7 @@ class HostInstance:
             for dequeuing in [read_dequeuing(connection, service_class) for service_class in classes]:
                 self._change_dequeuing(registration, dequeuing, build_subservice)
             if self._orchestrations is not None:
-                code.load(read_orchestrations(connection, host_id=host.host_id))
-                self._orchestrations.wake()
+                self._orchestrations.load_code(connection)
             handlers = read_send_handlers(connection, host.host_id)
             for subservice in self._subservices.values():
                 subservice.set_handlers(handlers)
@@ -285,9 +283,7 @@ class HostInstance:
         self._registration = None
         _log.info("host instance of %s has stopped", self._host_name)
 
-    def _start_orchestrations(
-        self, open_connection: Connect, host: Host, registration: Registration, code: DeployedCode
-    ) -> None:
+    def _start_orchestrations(self, open_connection: Connect, host: Host, registration: Registration) -> None:
         with open_connection() as connection:
             dequeuing = read_dequeuing(connection, ServiceClass.ORCHESTRATIONS)
         self._orchestrations = OrchestrationRunner(
@@ -295,7 +291,7 @@ class HostInstance:
             host=host,
             host_instance=registration.host_instance,
             dequeuing=dequeuing,
-            code=code,
+            turn_limit=self._settings.turn_limit,
             clock=self._clock,
         )
         self._orchestrations.start()
@@ -350,7 +346,8 @@ class HostInstance:
         if registration is None or http is None or polled is None:
             return ["The host instance is not running."]
         lost = [] if registration.has_lock else ["The host instance has lost its lock in the MessageBox."]
-        return lost + http.problems + polled.problems
+        orchestrations = [] if self._orchestrations is None else self._orchestrations.problems
+        return lost + http.problems + polled.problems + orchestrations
 
     @property
     def http(self) -> HttpLocations:

@@ -8,6 +8,7 @@ was stored. The instance then goes back to its journal, and the send raises.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -72,11 +73,18 @@ class InstanceStore(Protocol):
 
 
 class Driver:
-    """Drives one instance. ``execution`` is the live instance, which is replaced when it goes back."""
+    """Drives one instance. ``execution`` is the live instance, which is replaced when it goes back. The code of the
+    orchestration runs inside ``watch``."""
 
-    def __init__(self, execution: Execution, store: InstanceStore) -> None:
+    def __init__(
+        self,
+        execution: Execution,
+        store: InstanceStore,
+        watch: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self.execution = execution
         self._store = store
+        self._watch = watch
         self._turns: list[Turn] = []
         self._commands: list[Command] = []
         self._taken: list[int] = []
@@ -124,7 +132,8 @@ class Driver:
         return None
 
     def _handle(self, event: Event) -> None:
-        commands = self.execution.handle(event)
+        with self._watch():
+            commands = self.execution.handle(event)
         if self.execution.error is None:
             self._turns.append(Turn(event=event, commands=tuple(map(RecordedCommand.of, commands))))
             self._commands += commands

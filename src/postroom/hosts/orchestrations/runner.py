@@ -9,18 +9,21 @@ import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
 
 from postroom.agent.direct.message_agent import MessageAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
-from postroom.errors import ClaimLost, PostroomError, is_environment_error
+from postroom.errors import ClaimLost, PostroomError, format_count, is_environment_error
 from postroom.hosts.dequeue.service import ThreadConnections
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
 from postroom.hosts.orchestrations.instance_store import InstanceConnection, MessageBoxStore
 from postroom.hosts.orchestrations.live_instances import LiveInstances
+from postroom.hosts.orchestrations.turn_watch import TurnWatch
 from postroom.messagebox.configuration import Dequeuing, Host, ServiceClass
-from postroom.messagebox.connection import Connect, LazyConnection
-from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations
+from postroom.messagebox.connection import Connect, Connection, LazyConnection
+from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations, read_orchestrations
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.orchestrations.driver import Driver
@@ -30,6 +33,7 @@ from postroom.orchestrations.recorded_values import from_recorded
 from postroom.orchestrations.replay import replay
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
+from postroom.processes.time_limit import TimedOut
 
 _log = logging.getLogger(__name__)
 
@@ -52,18 +56,20 @@ class OrchestrationRunner:
         host: Host,
         host_instance: int,
         dequeuing: Dequeuing,
-        code: DeployedCode,
+        turn_limit: timedelta,
         clock: Clock | None = None,
     ) -> None:
         self._connect = connect
         self._host = host
         self._host_instance = host_instance
         self._interval = dequeuing.polling_interval
-        self._code = code
+        self._code = DeployedCode()
         self._clock = clock or system_clock
         self._procedures = HostOrchestrations(host.name)
         self._connection = LazyConnection(connect)
         self._live = LiveInstances(MAX_LIVE)
+        self._watch = TurnWatch(turn_limit.total_seconds(), self._suspend_endless)
+        self._watch_connection = LazyConnection(connect)
         self._batch = 4 * dequeuing.dequeue_threads
         self._work: queue.Queue[_Work | None] = queue.Queue()
         self._paused = True
@@ -81,6 +87,7 @@ class OrchestrationRunner:
         for thread in self._threads:
             thread.start()
         self._poller.start()
+        self._watch.loop.start()
 
     def pause(self) -> None:
         """Start no instance until ``unpause``. The caller releases the claims, also those of instances in progress:
@@ -91,6 +98,19 @@ class OrchestrationRunner:
     def unpause(self) -> None:
         self._paused = False
         self.wake()
+
+    def load_code(self, connection: Connection) -> None:
+        """Load the code of the deployed orchestrations, if anything was applied. One thread at a time."""
+        self._code.load(read_orchestrations(connection, host_id=self._host.host_id))
+        self.wake()
+
+    @property
+    def problems(self) -> list[str]:
+        """The reasons why orchestrations cannot run at the moment."""
+        stuck = self._watch.stuck
+        if not stuck:
+            return []
+        return [f"{format_count(stuck, 'thread')} of orchestrations cannot be interrupted. Restart the host."]
 
     def wake(self) -> None:
         """Poll now: there may be messages."""
@@ -112,7 +132,10 @@ class OrchestrationRunner:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         self._poller.join(max(1.0, deadline - time.monotonic()))
+        self._watch.loop.stop()
+        self._watch.loop.join(max(1.0, deadline - time.monotonic()))
         self._connection.close()
+        self._watch_connection.close()
         self._live.clear()
 
     def _discard(self) -> None:
@@ -171,7 +194,7 @@ class OrchestrationRunner:
                         ]
                     self.counts[self._work_on(thread, claimed, messages)] += 1
                     break
-                except ClaimLost:
+                except (ClaimLost, TimedOut):
                     self.counts["discarded"] += 1
                     break
                 except Exception as error:
@@ -196,7 +219,7 @@ class OrchestrationRunner:
                     execution = replay(orchestration, claimed.instance_id, store.read_journal(), carried)
                 else:
                     execution = Execution(orchestration, claimed.instance_id)
-            driver = Driver(execution, store)
+            driver = Driver(execution, store, partial(self._watch.watch, claimed))
             try:
                 driver.run()
             finally:
@@ -220,6 +243,11 @@ class OrchestrationRunner:
             return "completed"
         self._live.put(execution, store.journal_length)
         return "waiting"
+
+    def _suspend_endless(self, claimed: ClaimedInstance, description: str) -> None:
+        _log.error("instance %s is suspended: %s", claimed.instance_id, description)
+        connection = self._watch_connection.get()
+        self._procedures.suspend(connection, claimed, code="ORCHESTRATION", description=description)
 
     def _suspend(self, thread: InstanceConnection, claimed: ClaimedInstance, *, code: str, description: str) -> str:
         _log.warning("instance %s is suspended: %s", claimed.instance_id, description.splitlines()[-1])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from postroom.messagebox.orchestrations import read_orchestrations
 from postroom.operations.instances.changes import resume, suspend, terminate
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, get_instance, list_instances
 from postroom.operations.orchestrations import start_orchestration, stop_orchestration
-from tests.integration.hosts.conftest import StartHost
+from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box
 from tests.support.orchestrations import apply_orchestrations, publish
 from tests.support.recording_adapter import RecordingAdapter
@@ -352,3 +354,28 @@ def test_a_long_convoy_goes_on_with_fresh_journals(
     publish(box, "reply", "")
     wait_until(lambda: is_empty(box), what="the end of the instance")
     assert check(box.connection) == []
+
+
+def test_an_orchestration_that_never_waits_is_suspended_and_does_not_block_others(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def spin(order: Message) -> None:
+            while order.data == b"spin":
+                pass
+            await orchestrations.send(order, to="Out")
+        """,
+    )
+    host = start_host(recorder, settings=replace(SETTINGS, turn_limit=timedelta(seconds=0.3)))
+    publish(box, "order", *["spin"] * 6, "fine")
+    suspended = "orchestration_instances WHERE suspended_at IS NOT NULL"
+    wait_until(lambda: box.count(suspended) == 6, what="all of them suspended")
+    wait_until(lambda: sent(recorder) == [b"fine"], what="the other one")
+    description = box.one("SELECT error_description FROM orchestration_instances LIMIT 1")
+    assert "neither waited nor ended within 0.3 seconds" in description
+    assert 'while order.data == b"spin"' in description or "app.py" in description
+    wait_until(lambda: host.find_problems() == [], what="no thread is stuck")

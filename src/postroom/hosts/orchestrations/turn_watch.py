@@ -1,0 +1,74 @@
+"""Ends turns of orchestrations that never wait.
+
+The code of an orchestration runs until it waits. Code that does not, such as an endless loop, would occupy its thread
+for ever. The watch suspends the instance, so that its claim is not valid any more, and then interrupts the thread.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from postroom.messagebox.orchestrations import ClaimedInstance
+from postroom.processes.background_loop import BackgroundLoop
+from postroom.processes.time_limit import abandon_thread
+
+
+@dataclass
+class _Turn:
+    claimed: ClaimedInstance
+    thread: threading.Thread
+    deadline: float
+    is_interrupted: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class TurnWatch:
+    """Watches the turns of all threads. ``suspend`` is called with an instance whose turn takes longer than ``limit``
+    seconds, and with a description of the place."""
+
+    def __init__(self, limit: float, suspend: Callable[[ClaimedInstance, str], None]) -> None:
+        self._limit = limit
+        self._suspend = suspend
+        self._turns: dict[int, _Turn] = {}
+        self.loop = BackgroundLoop("watch orchestrations", self._check)
+
+    @contextmanager
+    def watch(self, claimed: ClaimedInstance) -> Iterator[None]:
+        """Watch the code that runs inside, in this thread."""
+        turn = _Turn(claimed, threading.current_thread(), time.monotonic() + self._limit)
+        self._turns[id(turn)] = turn
+        try:
+            yield
+        finally:
+            # From here on the thread is not interrupted.
+            with turn.lock:
+                del self._turns[id(turn)]
+
+    @property
+    def stuck(self) -> int:
+        """The number of threads that were interrupted and still run."""
+        return sum(turn.is_interrupted for turn in list(self._turns.values()))
+
+    def _check(self) -> float:
+        for turn in list(self._turns.values()):
+            if not turn.is_interrupted and time.monotonic() >= turn.deadline:
+                self._suspend(turn.claimed, self._describe(turn))
+                with turn.lock:
+                    if id(turn) in self._turns:
+                        turn.is_interrupted = True
+                        abandon_thread(turn.thread)
+        return self._limit / 10
+
+    def _describe(self, turn: _Turn) -> str:
+        frame = sys._current_frames().get(turn.thread.ident or 0)
+        place = "" if frame is None else "".join(traceback.format_stack(frame)[-3:])
+        return (
+            f"The orchestration neither waited nor ended within {self._limit:g} seconds.\n{place}"
+            "Correct the loop, or do long work in a step; then resume the instance."
+        )
