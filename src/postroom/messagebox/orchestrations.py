@@ -100,13 +100,19 @@ class HostOrchestrations:
         self._host = name.lower()
 
     def claim(
-        self, connection: Connection, *, host_instance: int, limit: int, now: datetime | None = None
+        self,
+        connection: Connection,
+        *,
+        host_instance: int,
+        limit: int,
+        services: Sequence[uuid.UUID],
+        now: datetime | None = None,
     ) -> list[ClaimedInstance]:
-        """Claim up to ``limit`` instances that are ready."""
+        """Claim up to ``limit`` instances of these orchestrations that are ready."""
         claim_id = uuid.uuid4()
         rows = connection.execute(
-            f"SELECT * FROM claim_orchestrations_{self._host}(%s, %s, %s, coalesce(%s, now()))",
-            (claim_id, host_instance, limit, now),
+            f"SELECT * FROM claim_orchestrations_{self._host}(%s, %s, %s, %s, coalesce(%s, now()))",
+            (claim_id, host_instance, limit, list(services), now),
         )
         return [
             ClaimedInstance(

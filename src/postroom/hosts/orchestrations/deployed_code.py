@@ -22,12 +22,13 @@ class DeployedCode:
         self._deployed: list[DeployedOrchestration] = []
 
     @property
-    def is_empty(self) -> bool:
-        return not self._found
+    def service_ids(self) -> list[uuid.UUID]:
+        """The ids of the orchestrations that are loaded, or cannot be loaded."""
+        return list(self._found)
 
     def find(self, service_id: uuid.UUID) -> tuple[DeployedOrchestration, Orchestration] | str:
         """Return the orchestration with its code, or the reason why there is none."""
-        return self._found.get(service_id, "The orchestration is not deployed any more.")
+        return self._found.get(service_id, "The orchestration was removed.")
 
     def load(self, deployed: list[DeployedOrchestration]) -> None:
         """Load the files of the deployed orchestrations, if anything was applied since the last time."""

@@ -148,13 +148,18 @@ class OrchestrationRunner:
     # -- polling -----------------------------------------------------------------------------------------------
 
     def _poll(self) -> float:
-        if self._paused or self._code.is_empty:
+        services = self._code.service_ids
+        if self._paused or not services:
             return self._interval.total_seconds()
         if self._work.qsize() > self._batch // 2:
             return 0.005
         connection = self._connection.get()
         claimed = self._procedures.claim(
-            connection, host_instance=self._host_instance, limit=self._batch, now=self._clock()
+            connection,
+            host_instance=self._host_instance,
+            limit=self._batch,
+            services=services,
+            now=self._clock(),
         )
         if not claimed:
             is_woken = time.monotonic() - self._woken_at < _AFTER_WAKE_UP

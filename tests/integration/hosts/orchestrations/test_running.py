@@ -367,7 +367,7 @@ def test_an_orchestration_that_never_waits_is_suspended_and_does_not_block_other
         async def spin(order: Message) -> None:
             while order.data == b"spin":
                 pass
-            await orchestrations.send(order, to="Out")
+            await orchestrations.send(Message.of(order.data), to="Out")
         """,
     )
     host = start_host(recorder, settings=replace(SETTINGS, turn_limit=timedelta(seconds=0.3)))

@@ -1,11 +1,12 @@
 -- Take the messages for orchestrations of host __HOST__ from its work queue, wake the instances whose timer is due, and claim
 -- instances that are ready, by priority and then by the number of their first message. The messages of an instance that is claimed or
--- suspended are taken too: they wait at the instance. A first message creates its instance.
+-- suspended are taken too: they wait at the instance. A first message creates its instance. Only the orchestrations in p_services are
+-- claimed, whose code the host instance has loaded: one that was just applied may be activated before.
 -- Indexes: work_queue_unclaimed, orchestration_instances_due, orchestration_instances_ready.
 -- Locks: the taken rows; the instances, in the order of their ids, so that it waits for persistence points of these.
 DROP FUNCTION IF EXISTS messagebox.claim_orchestrations___HOST__(uuid, integer, integer, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.claim_orchestrations___HOST__(
-    p_claim_id uuid, p_host_instance integer, p_limit integer, p_now timestamptz DEFAULT now()
+    p_claim_id uuid, p_host_instance integer, p_limit integer, p_services uuid[], p_now timestamptz DEFAULT now()
 ) RETURNS TABLE (instance_id uuid, service_id uuid, journal_length integer, journals integer, carried text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -16,7 +17,7 @@ BEGIN
          WHERE q.ctid = ANY (ARRAY(
                SELECT w.ctid FROM __HOST___q w
                 WHERE w.claim_id IS NULL AND w.task <> 6 AND w.service_class = 1
-                  AND EXISTS (SELECT 1 FROM orchestrations o WHERE o.id = w.service_id)
+                  AND w.service_id = ANY (p_services)
                 ORDER BY w.priority, w.seq LIMIT 10 * p_limit FOR UPDATE SKIP LOCKED))
         RETURNING q.*
     ), delivered AS (
@@ -39,6 +40,7 @@ BEGIN
      WHERE i.instance_id = ANY (ARRAY(
            SELECT w.instance_id FROM orchestration_instances w
             WHERE w.host_id = __HOST_ID__ AND w.ready_seq IS NOT NULL AND w.claim_id IS NULL AND w.suspended_at IS NULL
+              AND w.service_id = ANY (p_services)
             ORDER BY w.priority, w.ready_seq LIMIT p_limit FOR UPDATE SKIP LOCKED))
     RETURNING i.instance_id, i.service_id, i.journal_length, i.journals, i.carried::text;
 END $$;
