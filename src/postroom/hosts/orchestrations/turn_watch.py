@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from postroom.messagebox.orchestrations import ClaimedInstance
+from postroom.orchestrations import event_loop
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.time_limit import abandon_thread
 
@@ -67,7 +68,10 @@ class TurnWatch:
 
     def _describe(self, turn: _Turn) -> str:
         frame = sys._current_frames().get(turn.thread.ident or 0)
-        place = "" if frame is None else "".join(traceback.format_stack(frame)[-3:])
+        frames = [] if frame is None else traceback.extract_stack(frame)
+        # What is below the event loop is the orchestration, and what it calls.
+        inside = [number for number, one in enumerate(frames) if one.filename == event_loop.__file__]
+        place = "".join(traceback.format_list(frames[max(inside, default=-1) + 1 :]))
         return (
             f"The orchestration neither waited nor ended within {self._limit:g} seconds.\n{place}"
             "Correct the loop, or do long work in a step; then resume the instance."

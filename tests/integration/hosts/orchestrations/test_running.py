@@ -377,5 +377,5 @@ def test_an_orchestration_that_never_waits_is_suspended_and_does_not_block_other
     wait_until(lambda: sent(recorder) == [b"fine"], what="the other one")
     description = box.one("SELECT error_description FROM orchestration_instances LIMIT 1")
     assert "neither waited nor ended within 0.3 seconds" in description
-    assert 'while order.data == b"spin"' in description or "app.py" in description
+    assert "in spin" in description
     wait_until(lambda: host.find_problems() == [], what="no thread is stuck")
