@@ -28,7 +28,7 @@ from postroom.hosts.messaging.endpoint_manager import EndpointManager
 from postroom.hosts.messaging.open_send_ports import BuildAdapter, OpenSendPorts
 from postroom.hosts.messaging.requests import RequestReceiver
 from postroom.hosts.messaging.responses import ResponseDelivery
-from postroom.hosts.metrics import collect_host_metrics
+from postroom.hosts.metrics import collect_host_metrics, collect_polled_metrics
 from postroom.hosts.orchestrations.runner import OrchestrationRunner
 from postroom.hosts.receiving.polled_locations import PolledLocations
 from postroom.hosts.registration import LOCK_SOCKET, Registration
@@ -334,10 +334,11 @@ class HostInstance:
 
     def collect_metrics(self) -> Iterator[Metric]:
         """Yield the metrics of the instance, if it runs."""
-        registration, http, load = self._registration, self._http, self._load
-        if registration is not None and http is not None and load is not None:
+        registration, http, load, polled = self._registration, self._http, self._load, self._polled
+        if registration is not None and http is not None and load is not None and polled is not None:
             subservices = [*self._subservices.copy().values()]
             yield from collect_host_metrics(self._host_name, self.counts, subservices, http, registration)
+            yield from collect_polled_metrics(self._host_name, polled.running)
             yield from load.collect()
 
     def find_problems(self) -> list[str]:

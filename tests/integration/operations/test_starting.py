@@ -16,6 +16,7 @@ from postroom.errors import StateError
 from postroom.operations.running import up
 from postroom.operations.running.supervisor import SparkOptions, Supervisor
 from postroom.spark.settings import has_bulk_settings
+from tests.support.outbox import declare_receive
 from tests.support.waiting import wait_until
 
 #: Instead of a pipeline: it says how far it is.
@@ -121,12 +122,14 @@ def test_a_failed_deployment_ends_the_pipelines(
 def test_only_hosts_with_locations_or_sinks_get_a_pipeline(tmp_path: Path) -> None:
     app = Application("mixed")
     everything = BTS.ReceivePortName.exists()
-    for name in ("Files", "Rows", "Sinks", "Ports"):
+    for name in ("Files", "Rows", "Sinks", "Ports", "Polled"):
         app.host(name)
     rows = adapters.SparkReader("csv", "bulk", schema="a string")
     app.receive_port("A").location("a", adapters.File("in"), pipeline=pipelines.PassThrough(), host="Files")
     app.receive_port("B").location("b", rows, pipeline=pipelines.Rows(), host="Rows")
     app.receive_port("C").location("c", adapters.File("in2"), pipeline=pipelines.PassThrough(), host="Rows")
+    polled = declare_receive("postgresql://db/erp")
+    app.receive_port("P").location("p", polled, pipeline=pipelines.PassThrough(), host="Polled")
     app.send_port("D", adapters.SparkSink("parquet", "lake"), filter=everything, host="Sinks")
     app.send_port("E", adapters.File("out"), filter=everything, host="Ports")
     assert up._find_pipelines(app.definition()) == {"Files": False, "Rows": True, "Sinks": False}

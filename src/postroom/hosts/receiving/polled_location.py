@@ -36,14 +36,19 @@ _log = logging.getLogger(__name__)
 _STANDBY_SECONDS = 1.0
 _BACKOFF = Backoff(first=0.5, longest=5.0)
 
+#: What a location counts, with the names that Spark's locations use.
+OUTCOMES = ("files", "published", "suspended", "routed", "dropped", "empty")
+
 
 class PolledLocation:
     """Serves one location in a thread, between ``start`` and ``stop``. One process at a time serves a location."""
 
     def __init__(self, location: ReceiveLocation, *, connect: Connect, home: Path, clock: Clock = system_clock) -> None:
         self.location = location
-        #: The number of messages since the start, by outcome.
+        #: The tally since the start: files are interchanges, the others messages.
         self.counts: Counter[str] = Counter()
+        #: None while another process serves the location, or none.
+        self.state: LocationState | None = None
         #: Why the last poll failed.
         self.failure: str | None = None
         self._clock = clock
@@ -65,6 +70,7 @@ class PolledLocation:
                 self._report.delete(self._connection.get(), self.location.location_id)
                 self._lock.release()
         self._lock = None
+        self.state = None
         self._connection.close()
 
     def step(self) -> float:
@@ -116,13 +122,13 @@ class PolledLocation:
             self._store_progress(connection, LocationState.THROTTLED, throttle.reason)
             return throttle.delay
         batch = self.adapter.poll(self.location.adapter.poll_limit)
-        before = self.counts["interchanges"]
+        before = self.counts["files"]
         if batch:
             self._publish_and_clean_up(connection, batch)
             self._last_batch_at = self._clock()
         self._store_progress(connection, LocationState.RECEIVING)
         # A source that returns only what it returned before is not polled without a pause.
-        return 0.0 if self.counts["interchanges"] > before else self.location.adapter.polling_interval
+        return 0.0 if self.counts["files"] > before else self.location.adapter.polling_interval
 
     def _publish_and_clean_up(self, connection: Connection, batch: Sequence[Incoming]) -> None:
         done: list[Committed | Refused] = []
@@ -165,9 +171,8 @@ class PolledLocation:
         receiver = Receiver(connection, self._routing, clock=self._clock)
         results = receiver.receive(location, interchanges, pace=pace, can_refuse=True)
         for result in results:
-            self.counts["interchanges"] += result.published + result.suspended + result.routed + result.dropped > 0
-            self.counts["published"] += result.published
-            self.counts["suspended"] += result.suspended
+            messages = {name: int(getattr(result, name)) for name in OUTCOMES if name != "files"}
+            self.counts.update(messages, files=int(any(messages.values())))
             self._rate.add(result.published)
         return [
             Committed(incoming=by_unit[result.interchange_id], suspended=result.suspended > 0)
@@ -178,6 +183,7 @@ class PolledLocation:
         ]
 
     def _store_progress(self, connection: Connection, state: LocationState, reason: str | None = None) -> None:
+        self.state = state
         progress = LocationProgress(
             location_id=self.location.location_id,
             state=state,

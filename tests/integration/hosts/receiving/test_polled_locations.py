@@ -43,12 +43,15 @@ def test_a_row_is_received_published_and_removed_without_spark(box: Box, outbox:
     location = add_polled_location(box, outbox.definition)
     assert not location.is_received_on_spark
     recorder = RecordingAdapter()
-    start_host(recorder)
+    instance = start_host(recorder)
     outbox.put(ORDER)
     wait_until(lambda: recorder.sent)
     wait_until(lambda: outbox.count() == 0)
     [listed] = list_locations(box.connection)
     assert (listed.state, listed.waiting) == ("receiving", 0)
+    metrics = {metric.name: metric for metric in instance.collect_metrics()}
+    assert metrics["postroom_received"].values["Default", "rows", "published"] == 1
+    assert metrics["postroom_location_state"].values["Default", "rows", "receiving"] == 1.0
     outbox.put(b"no order")
     wait_until(lambda: box.suspended())
     assert box.suspended() == [("PIPELINE", True)]
