@@ -117,6 +117,16 @@ _INVARIANTS = (
         hint="Declare the location again with the same name and apply. Its pipeline then continues.",
     ),
     _Invariant(
+        name="incomplete_orchestrations",
+        problem="Orchestration instances, their messages and their journals do not belong together.",
+        hint=f"Terminate the instances that are incomplete. {_LOST}",
+    ),
+    _Invariant(
+        name="subscriptions_without_orchestration",
+        problem="Messages are routed to orchestration instances that do not exist.",
+        hint=_LOST,
+    ),
+    _Invariant(
         name="duplicate_instances",
         problem="Service instances are in the queues more than once.",
         hint=_LOST,

@@ -8,15 +8,17 @@ import random as random_module
 import uuid
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, TypeVarTuple, overload
 
-from postroom.errors import StateError
+from postroom.errors import DeliveryFailure, StateError
 from postroom.message import Message
 from postroom.orchestrations.execution import CONVOY, ContinueExecution, get_execution
 from postroom.orchestrations.failures import StepFailed
 from postroom.orchestrations.journal import Command
 from postroom.orchestrations.recorded_values import to_recorded
+from postroom.system_properties import BTS
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -46,6 +48,30 @@ async def send(message: Message, *, to: SendPort | str | None = None) -> uuid.UU
     name = to if to is None or isinstance(to, str) else to.name
     buffered = _buffered.get()
     return get_execution().send(message, name, None if buffered is None else buffered.append)
+
+
+async def request(message: Message, *, to: SendPort | str) -> Message:
+    """Send a request through a two-way send port, and return its response. Limit the wait with ``asyncio.timeout``.
+
+    Raise DeliveryFailure if the port has given up."""
+    execution = get_execution()
+    token = str(execution.make_id())
+    responses = execution.correlate(
+        (BTS.EpmRRCorrelationToken == token) & (BTS.RouteDirectToTP == True)  # noqa: E712 - a filter
+    )
+    context = (
+        message.context.promote(BTS.EpmRRCorrelationToken, token)
+        .promote(BTS.CorrelationToken, token)
+        .write(BTS.IsRequestResponse, True)
+    )
+    await send(replace(message, context=context), to=to)
+    response = await execution.receive(responses)
+    if response.context.get(BTS.AckType) == "NACK":
+        name = to if isinstance(to, str) else to.name
+        raise DeliveryFailure(
+            f"The send port {name!r} could not send the request.", why=response.context.get(BTS.AckDescription) or ""
+        )
+    return response
 
 
 async def receive() -> Message:

@@ -58,6 +58,22 @@ DAMAGES = {
     "ALTER TABLE inbox DROP CONSTRAINT inbox_location;"
     " INSERT INTO inbox (interchange_id, location_id, context, size)"
     " VALUES (gen_random_uuid(), gen_random_uuid(), '{}', 0)": {"intake_without_location"},
+    "INSERT INTO orchestration_instances (instance_id, host_id, service_id, priority, created_at)"
+    " VALUES (gen_random_uuid(), 1, gen_random_uuid(), 5, now())": {"incomplete_orchestrations"},
+    "INSERT INTO orchestration_journal (instance_id, number, turns) VALUES (gen_random_uuid(), 1, '[]')": {
+        "incomplete_orchestrations"
+    },
+    "INSERT INTO orchestration_instances (instance_id, host_id, service_id, priority, created_at, claim_id, claimed_by)"
+    " VALUES (gen_random_uuid(), 1, gen_random_uuid(), 5, now(), gen_random_uuid(), 4711)": {
+        "incomplete_orchestrations",
+        "claims_of_dead_instances",
+    },
+    "WITH o AS (INSERT INTO orchestrations (id, application_id, host_id, name, version, file, code, is_newest)"
+    " SELECT gen_random_uuid(), id, 1, 'o', 1, 'app.py', '', true FROM applications RETURNING id)"
+    " INSERT INTO subscriptions (host_id, service_class, service_id, service_name, instance_id, correlation_type_id,"
+    " correlation_values, correlation_hash) SELECT 1, 1, id, 'o', gen_random_uuid(), 1, '{}', 0 FROM o": {
+        "subscriptions_without_orchestration"
+    },
     "INSERT INTO default_q (host_id, message_id, service_class, instance_id, priority)"
     " SELECT 1, message_id, 4, instance_id, 5 FROM work_queue": {
         "duplicate_instances",

@@ -11,9 +11,10 @@ from decimal import Decimal
 import pytest
 
 from postroom import Message, Property, orchestrations, testing
-from postroom.errors import BadValue, RoutingFailure, StateError
+from postroom.errors import BadValue, DeliveryFailure, RoutingFailure, StateError
 from postroom.orchestrations import Correlation, JournalMismatch, Orchestration, StepFailed
 from postroom.orchestrations.definition import OrchestrationFunction
+from postroom.system_properties import BTS
 
 OrderId = Property("Tests.OrderId", str)
 Kind = Property("Tests.Kind", str)
@@ -258,6 +259,27 @@ def test_an_atomic_function_sends_everything_or_nothing_and_can_be_retried(crash
     assert run.sent == []
     run.advance(timedelta(seconds=4))
     assert bodies(run) == [b"take", b"give"]
+
+
+@pytest.mark.parametrize(("ack_type", "result"), [(None, b"answer"), ("NACK", b"no route")])
+def test_a_request_waits_for_its_own_response(crashes: bool, ack_type: str | None, result: bytes) -> None:
+    async def ask(order: Message) -> None:
+        try:
+            response = await orchestrations.request(Message.of(b"question"), to="Partner")
+            text = response.data
+        except DeliveryFailure as error:
+            text = error.why.encode()
+        await orchestrations.send(Message.of(text), to="Buyer")
+
+    run = testing.start(declare(ask), message("order"), crashes=crashes)
+    token = run.sent[0].message.context[BTS.EpmRRCorrelationToken]
+    response = {BTS.EpmRRCorrelationToken: token, BTS.RouteDirectToTP: True}
+    if ack_type is not None:
+        response |= {BTS.AckType: ack_type, BTS.AckDescription: "no route"}
+    run.publish(Message.of(b"another", promoted={**response, BTS.EpmRRCorrelationToken: "other"}))
+    assert not run.has_ended
+    run.publish(Message.of(b"answer", promoted=response))
+    assert bodies(run) == [b"question", result]
 
 
 def test_an_instance_continues_with_a_fresh_journal(crashes: bool) -> None:

@@ -81,9 +81,9 @@ class Subscriber:
 
     @property
     def is_caller(self) -> bool:
-        """True if a request waits for its response: of a two-way receive location, or of a program."""
-        is_of_program = self.service_class == ServiceClass.PROGRAMS and self.instance_id is not None
-        return self.for_host_instance is not None or is_of_program
+        """True if a request waits for its response: of a two-way receive location, a program or an orchestration."""
+        has_instance = self.service_class in (ServiceClass.PROGRAMS, ServiceClass.ORCHESTRATIONS)
+        return self.for_host_instance is not None or (has_instance and self.instance_id is not None)
 
     @property
     def task(self) -> QueueTask:

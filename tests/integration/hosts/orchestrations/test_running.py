@@ -18,6 +18,7 @@ from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box
 from tests.support.orchestrations import apply_orchestrations, publish
 from tests.support.recording_adapter import RecordingAdapter
+from tests.support.two_way import AnsweringAdapter, make_two_way
 from tests.support.waiting import wait_until
 
 ECHO = """
@@ -379,3 +380,28 @@ def test_an_orchestration_that_never_waits_is_suspended_and_does_not_block_other
     assert "neither waited nor ended within 0.3 seconds" in description
     assert "in spin" in description
     wait_until(lambda: host.find_problems() == [], what="no thread is stuck")
+
+
+def test_a_request_through_a_two_way_port_returns_its_response(box: Box, tmp_path: Path, start_host: StartHost) -> None:
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        app.send_port("Partner", adapters.Null(), host="Default")
+
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def ask(order: Message) -> None:
+            response = await orchestrations.request(Message.of(order.data), to="Partner")
+            await orchestrations.send(Message.of(b"got " + response.data), to="Out")
+        """,
+    )
+    make_two_way(box, "Partner")
+    partner = AnsweringAdapter(lambda body: b"answer to " + body)
+    start_host(partner)
+    publish(box, "order", "1", "2")
+    wait_until(
+        lambda: [body for body in sent(partner) if body.startswith(b"got")] == [b"got answer to 1", b"got answer to 2"],
+        what="both responses",
+    )
+    wait_until(lambda: is_empty(box), what="the end of the instances")
+    assert check(box.connection) == []

@@ -1,0 +1,13 @@
+-- Instance subscriptions and convoys of orchestrations without an instance. An instance whose first message is still in a queue
+-- has a convoy already.
+SELECT 'subscription ' || s.id || ' of instance ' || s.instance_id || ', which does not exist'
+  FROM subscriptions s
+  JOIN management.orchestrations o ON o.id = s.service_id
+ WHERE s.instance_id IS NOT NULL AND s.removed_at IS NULL
+   AND NOT EXISTS (SELECT 1 FROM orchestration_instances i WHERE i.instance_id = s.instance_id)
+UNION ALL
+SELECT 'convoy of instance ' || c.instance_id || ', which does not exist'
+  FROM convoy_set_instances c
+  JOIN subscriptions s ON s.convoy_set_id = c.convoy_set_id
+  JOIN management.orchestrations o ON o.subscription_id = s.id
+ WHERE NOT EXISTS (SELECT 1 FROM instances i WHERE i.instance_id = c.instance_id)
