@@ -16,7 +16,7 @@ from postroom.errors import DeliveryFailure, StateError
 from postroom.message import Message
 from postroom.orchestrations.execution import CONVOY, ContinueExecution, get_execution
 from postroom.orchestrations.failures import StepFailed
-from postroom.orchestrations.journal import Command
+from postroom.orchestrations.journal import Send
 from postroom.orchestrations.recorded_values import to_recorded
 from postroom.system_properties import BTS
 
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 
 #: Inside ``atomic``: the sends that take effect at its end.
-_buffered: ContextVar[list[Command] | None] = ContextVar("buffered_sends", default=None)
+_buffered: ContextVar[list[Send] | None] = ContextVar("buffered_sends", default=None)
 #: Inside a step: its idempotency key.
 _step_key: ContextVar[uuid.UUID | None] = ContextVar("step_key", default=None)
 
@@ -46,8 +46,13 @@ async def send(message: Message, *, to: SendPort | str | None = None) -> uuid.UU
 
     The message becomes visible at the next persistence point. Raise RoutingFailure if nobody subscribes to it."""
     name = to if to is None or isinstance(to, str) else to.name
-    buffered = _buffered.get()
-    return get_execution().send(message, name, None if buffered is None else buffered.append)
+    execution = get_execution()
+    command = execution.make_send(message, name)
+    if (buffered := _buffered.get()) is None:
+        execution.issue_sends([command])
+    else:
+        buffered.append(command)
+    return command.message.message_id
 
 
 async def request(message: Message, *, to: SendPort | str) -> Message:
@@ -150,9 +155,10 @@ async def delay(until: timedelta | datetime | float) -> None:
 async def atomic(function: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs) -> _T:
     """Run a coroutine function so that all of its sends take effect when it returns, or none if it raises.
 
+    Raise RoutingFailure, and send nothing, if one of its messages has no subscribers.
     If it raises RetryTransaction, it runs again after two seconds, up to 21 times."""
     for _ in range(21):
-        buffered: list[Command] = []
+        buffered: list[Send] = []
         token = _buffered.set(buffered)
         try:
             result = await function(*args, **kwargs)
@@ -161,9 +167,10 @@ async def atomic(function: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs
             continue
         finally:
             _buffered.reset(token)
-        execution = get_execution()
-        for command in buffered:
-            execution.issue(command)
+        if (enclosing := _buffered.get()) is None:
+            get_execution().issue_sends(buffered)
+        else:
+            enclosing += buffered
         return result
     raise StateError(f"The atomic function {function!r} was run 21 times and never succeeded.")
 

@@ -16,7 +16,7 @@ import sys
 import traceback
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -214,16 +214,20 @@ class Execution:
         self._last_id += 1
         return uuid.uuid5(self._namespace, f"id {self._last_id}")
 
-    def send(self, message: Message, port: str | None, record: Callable[[Command], None] | None = None) -> uuid.UUID:
-        """Issue a send. Raise RoutingFailure if it is known that the message has no subscribers."""
+    def make_send(self, message: Message, port: str | None) -> Send:
         number = self._next_number()
         message = _with_derived_ids(message, uuid.uuid5(self._namespace, f"send {number}"))
-        reason = self.unroutable.get(number)
-        command = Send(number=number, place=_find_place(), message=message, port=port, unroutable=reason)
-        (record or self.issue)(command)
-        if reason is not None:
-            raise RoutingFailure(reason)
-        return message.message_id
+        return Send(number=number, place=_find_place(), message=message, port=port, unroutable=None)
+
+    def issue_sends(self, sends: Sequence[Send]) -> None:
+        """Issue sends, all or none. Raise RoutingFailure if it is known that one of them has no subscribers. That is
+        known in the turn in which it was issued, so a send of an atomic function fails at the end of the function."""
+        for send in sends:
+            if (reason := self.unroutable.get(send.number)) is not None:
+                self.issue(replace(send, unroutable=reason))
+                raise RoutingFailure(reason)
+        for send in sends:
+            self.issue(send)
 
     def issue(self, command: Command) -> None:
         self._commands.append(command)

@@ -447,3 +447,22 @@ def test_a_correlation_has_equalities_of_different_properties() -> None:
     with pytest.raises(Exception, match="one property at least"):
         Correlation()
     assert issubclass(BadValue, Exception)
+
+
+def test_an_atomic_function_with_an_unroutable_send_sends_nothing(crashes: bool) -> None:
+    async def ask_both() -> None:
+        await orchestrations.send(Message.of(b"1"), to="Acme")
+        await orchestrations.atomic(ask_nobody)
+        await orchestrations.step(lambda: None)
+
+    async def ask_nobody() -> None:
+        await orchestrations.send(Message.of(b"2"), to="Nobody")
+
+    async def procure(order: Message) -> None:
+        try:
+            await orchestrations.atomic(ask_both)
+        except RoutingFailure:
+            await orchestrations.send(Message.of(b"3"), to="Acme")
+
+    run = testing.start(declare(procure), message("order"), subscribed=["Acme"], crashes=crashes)
+    assert (bodies(run), run.has_ended, run.error) == ([b"3"], True, None)
