@@ -283,35 +283,6 @@ def _must_be_property(prop: object) -> None:
         raise BadValue(f"{prop!r} is not a property.", hint='Pass a Property, such as Property("Orders.Region", str).')
 
 
-def create_stored_message(
-    message_id: uuid.UUID,
-    context: Context,
-    part_id: uuid.UUID,
-    name: str,
-    body: bytes,
-    content_type: str,
-    charset: str | None,
-) -> Message:
-    """Create a message of one part from values that were checked before they were stored.
-
-    It runs for every delivered message and bypasses the constructors: a frozen dataclass sets its fields one by one,
-    which takes longer than the rest of the delivery.
-    """
-    part = object.__new__(Part)
-    object.__setattr__(
-        part,
-        "__dict__",
-        {"name": name, "body": Bytes(body), "content_type": content_type, "charset": charset, "part_id": part_id},
-    )
-    message = object.__new__(Message)
-    object.__setattr__(
-        message,
-        "__dict__",
-        {"context": context, "parts": (part,), "body_part_name": name, "message_id": message_id},
-    )
-    return message
-
-
 def _add(values: MappingProxyType[str, Value], key: str, value: Value) -> MappingProxyType[str, Value]:
     """Return the values with another one, at the end."""
     changed = dict(values)
