@@ -103,13 +103,13 @@ class HostOrchestrations:
         self,
         connection: Connection,
         *,
+        claim_id: uuid.UUID,
         host_instance: int,
         limit: int,
         services: Sequence[uuid.UUID],
         now: datetime | None = None,
     ) -> list[ClaimedInstance]:
         """Claim up to ``limit`` instances of these orchestrations that are ready."""
-        claim_id = uuid.uuid4()
         rows = connection.execute(
             f"SELECT * FROM claim_orchestrations_{self._host}(%s, %s, %s, %s, coalesce(%s, now()))",
             (claim_id, host_instance, limit, list(services), now),
@@ -125,6 +125,10 @@ class HostOrchestrations:
             )
             for instance_id, service_id, length, journals, carried in rows
         ]
+
+    def release(self, connection: Connection, claim_id: uuid.UUID) -> None:
+        """Release the instances of a claim."""
+        read_value(connection, f"SELECT release_orchestrations_{self._host}(%s)", claim_id)
 
     def read_messages(
         self, connection: Connection, claim_id: uuid.UUID, instance_id: uuid.UUID | None = None

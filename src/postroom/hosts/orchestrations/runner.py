@@ -75,6 +75,7 @@ class OrchestrationRunner:
         self._paused = True
         self._stopping = threading.Event()
         self._woken_at = 0.0
+        self._lost_claim: uuid.UUID | None = None
         #: The number of times that instances were worked on, by outcome.
         self.counts: Counter[str] = Counter()
         self._poller = BackgroundLoop("poll orchestrations", self._poll)
@@ -154,19 +155,25 @@ class OrchestrationRunner:
         if self._work.qsize() > self._batch // 2:
             return 0.005
         connection = self._connection.get()
+        if self._lost_claim is not None:
+            self._procedures.release(connection, self._lost_claim)
+        # Until its instances are in memory the claim counts as lost: its answer may be lost, or its messages.
+        claim_id = self._lost_claim = uuid.uuid4()
         claimed = self._procedures.claim(
             connection,
+            claim_id=claim_id,
             host_instance=self._host_instance,
             limit=self._batch,
             services=services,
             now=self._clock(),
         )
+        messages: dict[uuid.UUID, list[ClaimedMessage]] = defaultdict(list)
+        for message in self._procedures.read_messages(connection, claim_id) if claimed else ():
+            messages[message.instance_id].append(message)
+        self._lost_claim = None
         if not claimed:
             is_woken = time.monotonic() - self._woken_at < _AFTER_WAKE_UP
             return _AFTER_WAKE_UP if is_woken else self._interval.total_seconds()
-        messages: dict[uuid.UUID, list[ClaimedMessage]] = defaultdict(list)
-        for message in self._procedures.read_messages(connection, claimed[0].claim_id):
-            messages[message.instance_id].append(message)
         for instance in claimed:
             self._work.put((instance, messages[instance.instance_id]))
         return 0.0

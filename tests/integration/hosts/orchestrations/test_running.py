@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from postroom.errors import DefinitionRefused
+from postroom.errors import DefinitionRefused, MessageBoxUnavailable
 from postroom.messagebox.check import check
-from postroom.messagebox.orchestrations import read_orchestrations
+from postroom.messagebox.orchestrations import HostOrchestrations, read_orchestrations
 from postroom.operations.instances.changes import resume, suspend, terminate
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, get_instance, list_instances
 from postroom.operations.orchestrations import start_orchestration, stop_orchestration
@@ -405,3 +406,25 @@ def test_a_request_through_a_two_way_port_returns_its_response(box: Box, tmp_pat
     )
     wait_until(lambda: is_empty(box), what="the end of the instances")
     assert check(box.connection) == []
+
+
+def test_a_claim_whose_messages_could_not_be_read_is_released(
+    box: Box,
+    tmp_path: Path,
+    start_host: StartHost,
+    recorder: RecordingAdapter,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    apply_orchestrations(box, tmp_path, ECHO)
+    read_messages = HostOrchestrations.read_messages
+    failures = iter([MessageBoxUnavailable("The connection was lost.")])
+
+    def fail_once(*arguments: Any) -> Any:
+        if (error := next(failures, None)) is not None:
+            raise error
+        return read_messages(*arguments)
+
+    monkeypatch.setattr(HostOrchestrations, "read_messages", fail_once)
+    start_host(recorder)
+    publish(box, "order", "1")
+    wait_until(lambda: sent(recorder) == [b"echo 1"], what="the message sent")
