@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import uuid
 from contextlib import suppress
 from datetime import timedelta
@@ -348,6 +349,13 @@ def test_a_message_that_a_cancelled_receive_has_got_goes_to_the_next_receive() -
     run.publish(message("invoice"))
     run.publish(message("offer", b"offer"))
     assert bodies(run) == [b"offer"]
+
+
+def test_an_exit_ends_the_instance_and_not_the_thread() -> None:
+    async def leave(order: Message) -> None:
+        sys.exit("enough")
+
+    assert str(testing.start(declare(leave), message("order")).error).endswith("SystemExit: enough")
 
 
 def test_threads_are_refused_with_the_alternative() -> None:
