@@ -35,6 +35,7 @@ def results(databases: Databases) -> Iterator[dict[str, DemoResult]]:
     """Run the demo of every example and yield the results."""
     with databases.clone() as url, open_folder() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PORT", str(free_port()))
+        patch.setenv("PRICING_PORT", str(free_port()))
         home = folder / "a home with spaces"
         home.mkdir()
         definitions = {name: load(get_example_folder(name) / "app.py") for name in EXAMPLES}

@@ -23,7 +23,7 @@ from postroom.operations.instances.listing import InstanceQuery, InstanceState, 
 from postroom.operations.running.supervisor import Supervisor
 
 #: The first example is the default.
-EXAMPLES = ("orders", "envelope", "http", "bulk", "component", "failures", "procurement")
+EXAMPLES = ("orders", "envelope", "http", "two_way", "bulk", "component", "failures", "procurement")
 
 _SUSPENDED = (InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE)
 _POLL_SECONDS = 0.4

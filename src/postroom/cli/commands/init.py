@@ -17,7 +17,7 @@ from postroom.cli.rendering.output import Format, to_json
     default="orders",
     show_default=True,
     metavar="NAME",
-    help="Example to start from: orders, envelope, http, bulk, component or failures.",
+    help="Example to start from: orders, envelope, http, two_way, bulk, component, failures or procurement.",
 )
 @common_options
 @pass_options
