@@ -13,7 +13,9 @@ Confirmations = Correlation(OrderId, filter=Kind == "confirmation")
 
 app = Application("procurement")
 app.receive_port("In").location(
-    "in", adapters.File("in", pattern="*.json"), pipeline=pipelines.Json(promote={Kind: "kind", OrderId: "order"})
+    "in",
+    adapters.File("documents", pattern="*.json"),
+    pipeline=pipelines.Json(promote={Kind: "kind", OrderId: "order"}),
 )
 suppliers = {name: app.send_port(name, adapters.File(f"out/{name}")) for name in ("acme", "bolt")}
 budget = app.send_port("budget", adapters.File("out/budget"))

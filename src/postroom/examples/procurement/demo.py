@@ -47,7 +47,7 @@ def steps() -> Iterator[Step]:
 
 def _drop(name: str, contents: list[bytes]) -> Callable[[Path, Connection], None]:
     files = {f"{name}-{number}.json": content for number, content in enumerate(contents)}
-    return lambda home, _: drop_files(home / "in", files)
+    return lambda home, _: drop_files(home / "documents", files)
 
 
 def _write(order: str, kind: str, **values: object) -> bytes:
