@@ -12,6 +12,8 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, managem
 DECLARE
     op operations%ROWTYPE;
     wanted uuid[];
+    numbers bigint[];                                    -- of the wanted instances in the operation
+    deleted bigint := 0;
     changed_ids uuid[] := '{}';
     moved_hosts smallint[] := '{}';                      -- of each instance, or of each host if the ids are not known
     piece bigint := 0;
@@ -33,11 +35,13 @@ BEGIN
         END IF;
         finished := piece < p_limit;
     ELSE
-        wanted := ARRAY(SELECT i.instance_id FROM operation_instances i
-                         WHERE i.operation_id = op.id AND NOT i.pending ORDER BY i.number LIMIT p_limit);
+        SELECT coalesce(array_agg(i.instance_id), '{}'), coalesce(array_agg(i.number), '{}') INTO wanted, numbers
+          FROM (SELECT n.instance_id, n.number FROM operation_instances n
+                 WHERE n.operation_id = op.id AND NOT n.pending ORDER BY n.number LIMIT p_limit) i;
         IF wanted = '{}' THEN
-            wanted := ARRAY(SELECT i.instance_id FROM operation_instances i
-                             WHERE i.operation_id = op.id AND i.pending ORDER BY i.number LIMIT p_limit);
+            SELECT coalesce(array_agg(i.instance_id), '{}'), coalesce(array_agg(i.number), '{}') INTO wanted, numbers
+              FROM (SELECT n.instance_id, n.number FROM operation_instances n
+                     WHERE n.operation_id = op.id AND n.pending ORDER BY n.number LIMIT p_limit) i;
         END IF;
         CASE op.kind
             WHEN 'resume' THEN
@@ -57,7 +61,7 @@ BEGIN
         IF op.kind IN ('suspend', 'terminate') THEN
             -- Only one operation can be pending for an instance.
             UPDATE operation_instances i SET pending = true
-             WHERE i.operation_id = op.id AND NOT i.pending AND i.instance_id = ANY (wanted)
+             WHERE i.operation_id = op.id AND NOT i.pending AND i.number = ANY (numbers)
                AND i.instance_id IN (SELECT w.instance_id FROM work_queue w WHERE w.claim_id IS NOT NULL
                                      UNION ALL
                                      SELECT o.instance_id FROM orchestration_instances o WHERE o.claim_id IS NOT NULL)
@@ -65,15 +69,16 @@ BEGIN
                                 WHERE other.instance_id = i.instance_id AND other.pending);
         END IF;
         DELETE FROM operation_instances i
-         WHERE i.operation_id = op.id AND i.instance_id = ANY (wanted)
+         WHERE i.operation_id = op.id AND i.number = ANY (numbers)
            AND (NOT i.pending
                 OR i.instance_id NOT IN (SELECT w.instance_id FROM work_queue w WHERE w.claim_id IS NOT NULL
                                          UNION ALL
                                          SELECT o.instance_id FROM orchestration_instances o WHERE o.claim_id IS NOT NULL));
-        finished := NOT EXISTS (SELECT 1 FROM operation_instances i WHERE i.operation_id = op.id);
+        GET DIAGNOSTICS deleted = ROW_COUNT;
+        finished := op.remaining = deleted;
     END IF;
     UPDATE operations o
-       SET changed = o.changed + piece, continued_at = clock_timestamp(),
+       SET changed = o.changed + piece, remaining = o.remaining - deleted, continued_at = clock_timestamp(),
            hosts = o.hosts || coalesce((SELECT jsonb_object_agg(m.name, coalesce((op.hosts ->> m.name)::bigint, 0) + m.count)
                                           FROM (SELECT h.name, count(*) AS count
                                                   FROM unnest(moved_hosts) AS u (host_id) JOIN hosts h ON h.id = u.host_id

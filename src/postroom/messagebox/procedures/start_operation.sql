@@ -9,8 +9,9 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, managem
 DECLARE
     new_id bigint;
 BEGIN
-    INSERT INTO operations (kind, target, os_user, service_id, group_id, total)
-    VALUES (p_kind, p_target, p_os_user, p_service_id, p_group_id, coalesce(cardinality(p_instance_ids), 0))
+    INSERT INTO operations (kind, target, os_user, service_id, group_id, total, remaining)
+    VALUES (p_kind, p_target, p_os_user, p_service_id, p_group_id, coalesce(cardinality(p_instance_ids), 0),
+            coalesce(cardinality(p_instance_ids), 0))
     RETURNING id INTO new_id;
     INSERT INTO operation_instances (operation_id, number, instance_id)
     SELECT new_id, i.number, i.instance_id FROM unnest(p_instance_ids) WITH ORDINALITY AS i (instance_id, number);

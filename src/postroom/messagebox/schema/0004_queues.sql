@@ -137,6 +137,7 @@ CREATE TABLE management.operations (
     requested_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     total         bigint NOT NULL DEFAULT 0,         -- chosen instances; 0: start
     changed       bigint NOT NULL DEFAULT 0,
+    remaining     bigint NOT NULL DEFAULT 0,         -- the rows in operation_instances, which may be a million
     hosts         jsonb NOT NULL DEFAULT '{}',       -- the number of instances that hosts got to process, by the name of the host
     continued_at  timestamptz,                       -- the last piece
     finished_at   timestamptz
