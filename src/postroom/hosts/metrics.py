@@ -30,6 +30,12 @@ def collect_host_metrics(
         {(host,): (sum(count for count, _ in times), sum(seconds for _, seconds in times))},
         labels=("host",),
     )
+    yield Metric.summary(
+        "postroom_queue_seconds",
+        "Time from the queueing of a message, or its resuming, to the claim of an attempt to deliver it.",
+        {(host,): (sum(count for count, _ in times), sum(one.waiting_seconds for one in subservices))},
+        labels=("host",),
+    )
     unfinished = sum(len(subservice.unfinished_seqs) for subservice in subservices)
     yield Metric.gauge(
         "postroom_messages_in_progress",

@@ -15,13 +15,17 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from psycopg.adapt import Transformer
 
+from postroom.errors import PostroomError
+from postroom.message import Context
 from postroom.messagebox.connection import Connection, call_blocking, read_value
+from postroom.system_properties import BTS
 
 #: The maximum length of the description of a failure.
 MAX_DESCRIPTION = 8000
@@ -79,6 +83,15 @@ class ClaimedMessage(NamedTuple):
         if self.instance_id.bytes != self.service:  # the instance of an ordered port has the id of the port
             return self.instance_id
         return uuid.uuid5(self.instance_id, str(self.seq))
+
+    @property
+    def log_ids(self) -> dict[str, object]:
+        """The ids for a line in the log: message, instance, and interchange if the message belongs to one."""
+        interchange_id = None
+        # A message of a program has none, and a damaged context must not prevent the line.
+        with suppress(PostroomError, LookupError, ValueError):
+            interchange_id = None if self.context is None else Context.from_json(self.context)[BTS.InterchangeID]
+        return {"message_id": self.message_id, "instance_id": self.instance_id, "interchange_id": interchange_id}
 
     @property
     def service_id(self) -> uuid.UUID | None:

@@ -71,11 +71,12 @@ def test_messages_are_counted_by_outcome(box: Box, start_host: StartHost, caplog
     box.add_port("Works", "exists(Region)")
     box.add_port("Broken", "exists(Region)", retry_count=0)
     instance = start_host(RecordingAdapter(fail))
-    box.agent().publish([Message.of(b"x", promoted={Region: "EU"})])
+    box.agent().publish([Message.of(b"x", promoted={Region: "EU"}, written={BTS.InterchangeID: "4711"})])
     expected = {
         ("postroom_messages_total", "Default", "completed"): 1,
         ("postroom_messages_total", "Default", "suspended"): 1,
         ("postroom_delivery_seconds_count", "Default"): 2,
+        ("postroom_queue_seconds_count", "Default"): 2,
         ("postroom_messages_in_progress", "Default"): 0,
     }
     wait_until(lambda: expected.items() <= read_metrics(instance).items(), what="both outcomes in the metrics")
@@ -84,6 +85,7 @@ def test_messages_are_counted_by_outcome(box: Box, start_host: StartHost, caplog
     [record] = [one for one in caplog.records if "was suspended" in one.message]
     entry = json.loads(JsonFormatter().format(record))
     assert (entry["message_id"], entry["instance_id"]) == (str(message_id), str(instance_id))
+    assert entry["interchange_id"] == "4711"
     assert entry["message"] == f"message {message_id} was suspended: DELIVERY"
 
 

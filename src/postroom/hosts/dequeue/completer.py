@@ -71,8 +71,7 @@ class Completer:
         finished, self._batch = self._batch, []
         for claimed, outcome in finished:
             if isinstance(outcome, Suspension):
-                ids = {"message_id": claimed.message_id, "instance_id": claimed.instance_id}
-                _log.warning("message %s was suspended: %s", claimed.message_id, outcome.code, extra=ids)
+                _log.warning("message %s was suspended: %s", claimed.message_id, outcome.code, extra=claimed.log_ids)
         self._buffer.finish([claimed.seq for claimed, _ in finished])
         scheduled = (outcome.delay for _, outcome in finished if isinstance(outcome, ScheduledRetry | Postponement))
         if delays := [delay for delay in scheduled if delay is not None]:

@@ -42,8 +42,8 @@ class DequeueThread:
     ) -> None:
         #: The messages in progress, all of one service.
         self.current: Sequence[ClaimedMessage] = ()
-        #: The number of messages that were handled, and the seconds that it took.
-        self.handled, self.handling_seconds = 0, 0.0
+        #: The number of messages that were handled, the seconds that it took, and how long they had waited before.
+        self.handled, self.handling_seconds, self.waiting_seconds = 0, 0.0, 0.0
         self._batching = batching
         self._take_more = take_more
         self._take = take
@@ -74,7 +74,7 @@ class DequeueThread:
             except Exception as error:
                 outcome = _retry_after_defect(claimed, error)
             self.handling_seconds += time.perf_counter() - started
-            self.handled += 1
+            self.handled, self.waiting_seconds = self.handled + 1, self.waiting_seconds + claimed.age
             self.current = ()
             store(claimed, outcome)
             hand_over(claimed)
@@ -97,6 +97,7 @@ class DequeueThread:
         # All messages of a batch take as long as the batch.
         self.handling_seconds += (time.perf_counter() - started) * len(batch)
         self.handled += len(batch)
+        self.waiting_seconds += sum(claimed.age for claimed in batch)
         self.current = ()
         for claimed, outcome in zip(batch, outcomes, strict=True):
             self._completer.store(claimed, outcome)
@@ -109,7 +110,7 @@ def _retry_after_defect(claimed: ClaimedMessage, error: Exception) -> ScheduledR
         "message %s could not be handled and will be retried",
         claimed.message_id,
         exc_info=error,
-        extra={"message_id": claimed.message_id, "instance_id": claimed.instance_id},
+        extra=claimed.log_ids,
     )
     return ScheduledRetry(
         delay=timedelta(seconds=_BACKOFF.delay(claimed.attempt + 1)),

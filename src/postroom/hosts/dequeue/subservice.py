@@ -169,6 +169,11 @@ class Subservice:
         threads = (*self._threads, *self._watcher.started_threads)
         return sum(thread.handled for thread in threads), sum(thread.handling_seconds for thread in threads)
 
+    @property
+    def waiting_seconds(self) -> float:
+        """How long the messages that were handled had waited in the queue, in total."""
+        return sum(thread.waiting_seconds for thread in (*self._threads, *self._watcher.started_threads))
+
     def stop(self, deadline: float) -> None:
         """Stop claiming, and wait until the messages in progress are finished, at most until the deadline."""
         self.poller.stop()

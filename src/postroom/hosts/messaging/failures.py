@@ -131,7 +131,7 @@ class MessagingFailures:
             _log.exception(
                 "the failure of instance %s could not be published",
                 claimed.instance_id,
-                extra={"message_id": claimed.message_id, "instance_id": claimed.instance_id},
+                extra=claimed.log_ids,
             )
             return suspension
 
