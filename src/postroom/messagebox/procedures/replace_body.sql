@@ -1,5 +1,6 @@
 -- Replace the message of a suspended instance with a corrected copy, which the caller has inserted. The stored message
--- does not change, because others may refer to it. The copy names the original in Postroom.OriginalMessageID. Returns false if there is no such resumable instance.
+-- does not change, because others may refer to it. The copy names the original in Postroom.OriginalMessageID. Returns
+-- false if there is no such resumable instance.
 -- Index: suspended_queue (instance_id), spool's primary key. Locks: the instance's row.
 CREATE OR REPLACE FUNCTION messagebox.replace_body(
     p_instance_id uuid, p_message_id uuid, p_part_id uuid, p_part_name text
@@ -22,7 +23,8 @@ BEGIN
            CASE WHEN s.body_part_id IS NULL THEN s.part_ids || p_part_id
                 ELSE array_replace(s.part_ids, s.body_part_id, p_part_id) END,
            p_part_id, p_part_name,
-           jsonb_set(s.context, '{written,Postroom#OriginalMessageID}', to_jsonb(old_message)), coalesce(s.originator_sid, s.published_by), s.originator_pid
+           jsonb_set(s.context, '{written,Postroom#OriginalMessageID}', to_jsonb(old_message)),
+           coalesce(s.originator_sid, s.published_by), s.originator_pid
       FROM spool s WHERE s.message_id = old_message
     RETURNING part_ids INTO STRICT new_parts;
     UPDATE suspended_queue SET message_id = p_message_id, counted_in = pg_current_xact_id()

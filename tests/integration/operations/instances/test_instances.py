@@ -288,6 +288,7 @@ def test_an_instance_with_a_new_body_gets_its_own_message(box: Box, size: int) -
     assert corrected.message_id != published.message_id
     message = get_message(box.connection, corrected.message_id)
     assert dict(message.context.promoted) == dict(published.context.promoted)
+    assert message.context.written["Postroom#OriginalMessageID"] == str(published.message_id)
     assert [(part.name, part.content_type, part.is_body) for part in message.parts] == [
         ("body", "application/json", True),
         ("note", "text/plain", False),
