@@ -1,5 +1,5 @@
--- Inserts messages with a text body of 200 bytes and the context of an order, each with one row in the work queue of the
--- default host for a sink. Region, total and priority differ from message to message. Every 10,000 messages have
+-- Inserts messages with a text body of 200 bytes and the context of an order, each with one row in the work queue of
+-- the default host for a sink. Region, total and priority differ from message to message. Every 10,000 messages have
 -- neighbouring ids, as those of one file have.
 WITH m AS MATERIALIZED (
     SELECT (unit || lpad(to_hex(n), 10, '0'))::uuid AS message_id,

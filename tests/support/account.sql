@@ -1,6 +1,6 @@
--- Triggers that record published messages with their order number, and the services that they are queued for. They write in
--- the transaction of the publish. The records stay when the messages are delivered and deleted. A row that returns from a
--- retry has an attempt and is not recorded as a route.
+-- Triggers that record published messages with their order number, and the services that they are queued for. They
+-- write in the transaction of the publish. The records stay when the messages are delivered and deleted. A row that
+-- returns from a retry has an attempt and is not recorded as a route.
 CREATE SCHEMA account;
 CREATE TABLE account.published (message_id uuid NOT NULL, n integer NOT NULL);
 CREATE TABLE account.routed (message_id uuid NOT NULL, service_id uuid NOT NULL);

@@ -1,5 +1,6 @@
--- Messages and orchestration instances that are claimed by a host instance that has been dead for longer than a job needs to detect it. Claims of
--- sink batches are excluded: the next process that serves the sink takes them over. So are those of programs, whose leases expire.
+-- Messages and orchestration instances that are claimed by a host instance that has been dead for longer than a job
+-- needs to detect it. Claims of sink batches are excluded: the next process that serves the sink takes them over. So
+-- are those of programs, whose leases expire.
 SELECT 'instance ' || w.instance_id || ', claimed by host instance ' || w.claimed_by
   FROM work_queue w
   LEFT JOIN management.host_instances h ON h.id = w.claimed_by

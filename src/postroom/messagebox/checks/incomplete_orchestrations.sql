@@ -1,4 +1,5 @@
--- Orchestration instances without their first message, journals and messages without an instance, and journals that are incomplete.
+-- Orchestration instances without their first message, journals and messages without an instance, and journals that are
+-- incomplete.
 SELECT 'instance ' || i.instance_id || ' has no message'
   FROM orchestration_instances i
  WHERE NOT EXISTS (SELECT 1 FROM orchestration_messages m WHERE m.instance_id = i.instance_id)

@@ -1,5 +1,5 @@
--- Instance subscriptions and convoys of orchestrations without an instance. An instance whose first message is still in a queue
--- has a convoy already.
+-- Instance subscriptions and convoys of orchestrations without an instance. An instance whose first message is still in
+-- a queue has a convoy already.
 SELECT 'subscription ' || s.id || ' of instance ' || s.instance_id || ', which does not exist'
   FROM subscriptions s
   JOIN management.orchestrations o ON o.id = s.service_id

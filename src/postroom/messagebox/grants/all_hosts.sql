@@ -1,6 +1,6 @@
--- Privileges of all hosts. A host can insert messages directly, and reads them only through its own procedures. Only the
--- owner can call internal procedures. All privileges are revoked first, so a privilege that is removed from this file is
--- gone after the next migration.
+-- Privileges of all hosts. A host can insert messages directly, and reads them only through its own procedures. Only
+-- the owner can call internal procedures. All privileges are revoked first, so a privilege that is removed from this
+-- file is gone after the next migration.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA messagebox FROM PUBLIC, __HOSTS_ROLE__;
 REVOKE ALL ON ALL TABLES IN SCHEMA messagebox, management FROM __HOSTS_ROLE__, __TRUSTED_ROLE__;
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA messagebox, management FROM __HOSTS_ROLE__, __TRUSTED_ROLE__;
@@ -19,8 +19,8 @@ GRANT EXECUTE ON FUNCTION
     messagebox.start_split, messagebox.split_progress, messagebox.start_stream, messagebox.start_stream_batch
     TO __HOSTS_ROLE__;
 
--- published_by and published_at are not in the grant: PostgreSQL fills them, the first from the login. Only trusted hosts
--- can write the originator (ADR 0034).
+-- published_by and published_at are not in the grant: PostgreSQL fills them, the first from the login. Only trusted
+-- hosts can write the originator (ADR 0034).
 GRANT INSERT (message_id, part_ids, body_part_id, body_part_name, context) ON messagebox.spool TO __HOSTS_ROLE__;
 GRANT INSERT (originator_sid, originator_pid) ON messagebox.spool TO __TRUSTED_ROLE__;
 GRANT INSERT ON messagebox.parts, messagebox.fragments, messagebox.message_properties, messagebox.message_predicates
@@ -36,8 +36,8 @@ GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.file_claim_number,
 GRANT SELECT ON messagebox.routing_version, messagebox.predicate_groups,
     messagebox.predicates, messagebox.application_properties, messagebox.active_ref_count_log,
     messagebox.correlation_types, messagebox.convoy_sets TO __HOSTS_ROLE__;
--- Correlation values are values of messages. A publisher gets only those that match the hashes of its own messages, from
--- find_instance_subscriptions.
+-- Correlation values are values of messages. A publisher gets only those that match the hashes of its own messages,
+-- from find_instance_subscriptions.
 DO $$
 BEGIN
     EXECUTE (SELECT format('GRANT SELECT (%s) ON messagebox.subscriptions TO %I',
@@ -59,8 +59,8 @@ GRANT INSERT, UPDATE, DELETE ON management.host_instances TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT, UPDATE, DELETE ON management.running_locations TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT, UPDATE ON management.running_sinks, management.open_circuits TO __HOSTS_ROLE__;
 
--- Row-level security: a host sees only its own file claims, inbox rows, instances, ports and locations. It sees a fragment
--- if it sees the inbox row of the fragment.
+-- Row-level security: a host sees only its own file claims, inbox rows, instances, ports and locations. It sees a
+-- fragment if it sees the inbox row of the fragment.
 ALTER TABLE messagebox.file_claims ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_locations ON messagebox.file_claims;
 CREATE POLICY own_locations ON messagebox.file_claims TO __HOSTS_ROLE__

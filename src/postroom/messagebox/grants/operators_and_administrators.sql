@@ -1,13 +1,14 @@
--- Privileges of administrators and operators (SEC-13; see the table in docs/how-to/security.md). All privileges are revoked first.
+-- Privileges of administrators and operators (SEC-13; see the table in docs/how-to/security.md). All privileges are
+-- revoked first.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA messagebox FROM __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
 REVOKE ALL ON ALL TABLES IN SCHEMA messagebox, management FROM __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA messagebox, management FROM __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
 GRANT USAGE ON SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
 
--- Administrators read everything. They write what a deployment, a publish and a receive location write, by name. They do
--- not get the right to create triggers (TRIGGER): the owner's functions would run them as the owner. They do not write
--- management.hosts, except for the thresholds: grant_role and migrations trust the names of roles in it. New hosts and new
--- versions of the schema are the owner's.
+-- Administrators read everything. They write what a deployment, a publish and a receive location write, by name. They
+-- do not get the right to create triggers (TRIGGER): the owner's functions would run them as the owner. They do not
+-- write management.hosts, except for the thresholds: grant_role and migrations trust the names of roles in it. New
+-- hosts and new versions of the schema are the owner's.
 GRANT SELECT ON ALL TABLES IN SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA messagebox TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT, UPDATE, DELETE ON management.applications, management.orchestrations, management.properties, management.receive_ports,
@@ -69,8 +70,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- Operators start, stop, retry, resume, suspend, reroute and terminate. They do not enlist: enlisting creates subscriptions, which is
--- configuration.
+-- Operators start, stop, retry, resume, suspend, reroute and terminate. They do not enlist: enlisting creates
+-- subscriptions, which is configuration.
 GRANT EXECUTE ON FUNCTION
     messagebox.change_routing, messagebox.start_or_stop_subscription, messagebox.resume_stopped,
     messagebox.resume_stopped_group, messagebox.start_operation, messagebox.continue_operation,

@@ -1,6 +1,6 @@
--- Carry out the next piece of an operation on instances, of at most p_limit instances, or of the oldest unfinished one (null). The
--- command that started the operation calls it, and the job of the hosts does, in a transaction for each piece. So an
--- operation continues after a crash. A piece is recorded in the audit, and wakes the hosts that get work.
+-- Carry out the next piece of an operation on instances, of at most p_limit instances, or of the oldest unfinished one
+-- (null). The command that started the operation calls it, and the job of the hosts does, in a transaction for each
+-- piece. So an operation continues after a crash. A piece is recorded in the audit, and wakes the hosts that get work.
 -- An active instance is suspended or terminated as soon as it is not active any more (INS-05, 06).
 -- Returns nothing if there is no such operation, if it is finished, or if another session carries out a piece of it.
 -- Indexes: operations_unfinished, operation_instances' primary key; those of the functions that change instances.

@@ -1,6 +1,7 @@
--- Delete rows that no statement reads any more: the transient properties and predicates of batches that are published, and
--- predicates of groups that do not exist. Returns their number, by table. Every such row that is visible is unused,
--- because a publish deletes its transient rows in its own transaction, and a group and its predicates are stored in one.
+-- Delete rows that no statement reads any more: the transient properties and predicates of batches that are published,
+-- and predicates of groups that do not exist. Returns their number, by table. Every such row that is visible is unused,
+-- because a publish deletes its transient rows in its own transaction, and a group and its predicates are stored in
+-- one.
 CREATE OR REPLACE FUNCTION messagebox.delete_unused_rows() RETURNS TABLE (table_name text, deleted bigint)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
     WITH p AS (DELETE FROM message_properties RETURNING 1),

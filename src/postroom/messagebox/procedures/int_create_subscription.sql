@@ -1,6 +1,6 @@
 -- Create a stopped activation subscription without predicates. Called by create_subscription_<host>. Its convoy set
--- must belong to the same host. A subscription that replaces one with the same filter, in the same transaction, continues
--- it: the messages of the old one were routed to it.
+-- must belong to the same host. A subscription that replaces one with the same filter, in the same transaction,
+-- continues it: the messages of the old one were routed to it.
 -- Locks: changes the routing (advisory (7001, 0) exclusive).
 DROP FUNCTION IF EXISTS messagebox.int_create_subscription(
     smallint, smallint, uuid, text, text, smallint, uuid, timestamptz);

@@ -1,13 +1,14 @@
 -- Delete the messages whose last reference the caller has released, and their parts, with their counts, not by
--- folds and cleanups. Returns the references that are left for int_release. Called only with rows that the caller has deleted
--- from a queue, in an earlier statement of the same transaction.
--- A reference is the last one if the only total of the message is one, counted by the transaction of the reference, and no log
--- has a row of the message. The same holds for a part. Totals and logs are read by one statement, so in one snapshot: a fold is
--- seen as a whole or not at all. Nobody can add a reference meanwhile, because whoever adds one to a stored message or part
--- deletes or locks a queue row that refers to it in the same transaction: that row is counted in the snapshot, or is the one that
--- the caller has deleted. For the same reason no fold changes these totals. So the lock of the jobs is not needed.
--- Indexes: primary keys of both totals, spool, parts and fragments, by an array of ids; everything else is hashed or sorted, also
--- the logs, which are read whole, in memory. Nested loops are off because of the logs.
+-- folds and cleanups. Returns the references that are left for int_release. Called only with rows that the caller has
+-- deleted from a queue, in an earlier statement of the same transaction.
+-- A reference is the last one if the only total of the message is one, counted by the transaction of the reference, and
+-- no log has a row of the message. The same holds for a part. Totals and logs are read by one statement, so in one
+-- snapshot: a fold is seen as a whole or not at all. Nobody can add a reference meanwhile, because whoever adds one to
+-- a stored message or part deletes or locks a queue row that refers to it in the same transaction: that row is counted
+-- in the snapshot, or is the one that the caller has deleted. For the same reason no fold changes these totals. So the
+-- lock of the jobs is not needed.
+-- Indexes: primary keys of both totals, spool, parts and fragments, by an array of ids; everything else is hashed or
+-- sorted, also the logs, which are read whole, in memory. Nested loops are off because of the logs.
 CREATE OR REPLACE FUNCTION messagebox.int_delete_released(
     p_message_ids uuid[], p_counted_in xid8[], OUT other_messages uuid[], OUT other_counts xid8[]
 ) LANGUAGE plpgsql VOLATILE

@@ -1,8 +1,8 @@
 -- Remove an instance: after this commit no message is routed to it, and the values of its convoy are free for the next
 -- instance (ORC-25). Waits for publishes that have already found it. Rows are deleted later (purge_subscriptions).
--- Indexes: subscriptions_instance, convoy_set_instances_instance. Locks: the rows, FOR UPDATE, subscriptions first, as the
--- streaming lane locks them. A publisher of the direct lane has its convoys before its instance subscriptions; if one
--- message goes to a convoy and to an instance subscription of the same instance, the two may deadlock (40P01), and
+-- Indexes: subscriptions_instance, convoy_set_instances_instance. Locks: the rows, FOR UPDATE, subscriptions first, as
+-- the streaming lane locks them. A publisher of the direct lane has its convoys before its instance subscriptions; if
+-- one message goes to a convoy and to an instance subscription of the same instance, the two may deadlock (40P01), and
 -- transaction() repeats one of them.
 CREATE OR REPLACE FUNCTION messagebox.int_remove_instance(p_host_id smallint, p_instance_id uuid, p_now timestamptz)
 RETURNS void

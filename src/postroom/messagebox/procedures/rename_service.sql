@@ -1,5 +1,5 @@
--- Set the name of a send port in its subscriptions, which publishers and listings show. Queued messages are not changed:
--- they refer to the id.
+-- Set the name of a send port in its subscriptions, which publishers and listings show. Queued messages are not
+-- changed: they refer to the id.
 -- Index: subscriptions (service_id). Locks: changes the routing (advisory (7001, 0) exclusive).
 CREATE OR REPLACE FUNCTION messagebox.rename_service(p_service_id uuid, p_name text) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$

@@ -1,13 +1,13 @@
--- Rebuild wrong reference counts from the queues. Returns the number of corrected counts and some examples, by kind and by
--- problem: missing, too low, too high, left over (no such message or part), not scheduled for cleanup. The cleanup deletes
--- messages and parts without references later.
--- References whose counting transaction is in the future are counted by this transaction instead: the MessageBox was restored
--- on a server with fewer transactions, where a host could wait for that number and lower the count.
+-- Rebuild wrong reference counts from the queues. Returns the number of corrected counts and some examples, by kind and
+-- by problem: missing, too low, too high, left over (no such message or part), not scheduled for cleanup. The cleanup
+-- deletes messages and parts without references later.
+-- References whose counting transaction is in the future are counted by this transaction instead: the MessageBox was
+-- restored on a server with fewer transactions, where a host could wait for that number and lower the count.
 -- While queues refer to messages that are not in the spool, counts of parts are not lowered, because the parts of these
 -- messages are unknown.
 -- Locks: SHARE ROW EXCLUSIVE on all logs, in the order in which publishers write them, so that it waits for every
--- transaction that has counted something. Every other transaction counts after this one. The caller has locked the jobs. The same
--- lock on sink_batches before them: who completes a batch may delete totals without writing to a log.
+-- transaction that has counted something. Every other transaction counts after this one. The caller has locked the
+-- jobs. The same lock on sink_batches before them: who completes a batch may delete totals without writing to a log.
 -- The queues, the spool and the counts are read whole, and hashed.
 CREATE OR REPLACE FUNCTION messagebox.repair_ref_counts(p_examples integer DEFAULT 10)
 RETURNS TABLE (kind text, problem text, corrected bigint, examples text[])
@@ -28,7 +28,8 @@ BEGIN
     keep_parts := EXISTS (
         SELECT 1 FROM instances i WHERE NOT EXISTS (SELECT 1 FROM spool s WHERE s.message_id = i.message_id));
     FOREACH counted_kind IN ARRAY ARRAY['message', 'part'] LOOP
-        -- The references by id and by the transaction that counted them. The rows with transaction 0 list the known ids.
+        -- The references by id and by the transaction that counted them. The rows with transaction 0 list the known
+        -- ids.
         IF counted_kind = 'message' THEN
             referenced := 'SELECT id, counted_in, sum(n)::bigint AS n
                              FROM (SELECT message_id AS id, ''0''::xid8 AS counted_in, 0 AS n FROM spool

@@ -1,5 +1,5 @@
--- Return the instance id of the routing failure report about this instance, or null. A report is about a range of instance
--- ids, and ranges do not overlap. So the report is the one whose range starts last at or before the instance.
+-- Return the instance id of the routing failure report about this instance, or null. A report is about a range of
+-- instance ids, and ranges do not overlap. So the report is the one whose range starts last at or before the instance.
 -- Index: suspended_queue_reports.
 CREATE OR REPLACE FUNCTION messagebox.report_of(p_instance_id uuid) RETURNS uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$

@@ -1,7 +1,7 @@
 -- Move suspended instances back into the work queues of their hosts, under their old numbers. They are delivered even
 -- if their send port is stopped (INS-08). An instance that was suspended while it waited for a service window waits for
--- it again, as dehydrated (INS-10). An orchestration continues from its last persistence point. Returns the resumed instances. Instances that are not suspended or not resumable
--- are skipped.
+-- it again, as dehydrated (INS-10). An orchestration continues from its last persistence point. Returns the resumed
+-- instances. Instances that are not suspended or not resumable are skipped.
 -- Indexes: suspended_queue (instance_id), orchestration_instances' primary key.
 CREATE OR REPLACE FUNCTION messagebox.resume_instances(p_instance_ids uuid[], p_now timestamptz DEFAULT now())
 RETURNS TABLE (instance_id uuid, host_id smallint)

@@ -1,8 +1,8 @@
 -- After a service was started, move the messages that were suspended because it was stopped back into the work queue,
--- under their old numbers, the lowest first, and at most p_limit of them. Messages of another subscription of the service stay
--- until that one is started. Messages through a send port group stay until the group is started, unless it was removed.
--- The start moves the first piece under the exclusive routing lock, and an operation moves the rest without it: what is
--- published after the start is not suspended.
+-- under their old numbers, the lowest first, and at most p_limit of them. Messages of another subscription of the
+-- service stay until that one is started. Messages through a send port group stay until the group is started, unless it
+-- was removed. The start moves the first piece under the exclusive routing lock, and an operation moves the rest
+-- without it: what is published after the start is not suspended.
 -- Indexes: suspended_queue_stopped; the primary keys of subscriptions and send_port_groups.
 DROP FUNCTION IF EXISTS messagebox.resume_stopped(uuid);
 CREATE OR REPLACE FUNCTION messagebox.resume_stopped(p_service_id uuid, p_limit integer DEFAULT NULL) RETURNS bigint

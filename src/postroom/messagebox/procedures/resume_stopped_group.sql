@@ -1,6 +1,6 @@
 -- After a send port group was started, move the messages that were suspended on their way through it back into the work
--- queue, under their old numbers, for the ports that are started, and at most p_limit of them. Returns the number per host. See
--- resume_stopped.
+-- queue, under their old numbers, for the ports that are started, and at most p_limit of them. Returns the number per
+-- host. See resume_stopped.
 -- Index: suspended_queue_stopped_group.
 DROP FUNCTION IF EXISTS messagebox.resume_stopped_group(uuid);
 CREATE OR REPLACE FUNCTION messagebox.resume_stopped_group(p_group_id uuid, p_limit integer DEFAULT NULL)

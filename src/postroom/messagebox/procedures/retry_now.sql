@@ -1,5 +1,5 @@
--- Make the messages of a send port due that wait for their next attempt. If the circuit breaker of the port is open, its next
--- probe is due, too. Returns the number of messages.
+-- Make the messages of a send port due that wait for their next attempt. If the circuit breaker of the port is open,
+-- its next probe is due, too. Returns the number of messages.
 -- Reads the scheduled queues whole. Locks: the updated rows, which a dequeue skips meanwhile.
 CREATE OR REPLACE FUNCTION messagebox.retry_now(p_service_id uuid, p_now timestamptz DEFAULT now()) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$

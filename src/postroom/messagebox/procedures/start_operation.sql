@@ -1,5 +1,6 @@
 -- Store an operation on instances, which continue_operation carries out: on the given instances, or (kind start) on the
--- messages that wait for the start of a send port or a group. Returns its id. PostgreSQL fills in the login and the reason.
+-- messages that wait for the start of a send port or a group. Returns its id. PostgreSQL fills in the login and the
+-- reason.
 -- Indexes: none needed.
 CREATE OR REPLACE FUNCTION messagebox.start_operation(
     p_kind text, p_target text, p_os_user text, p_instance_ids uuid[], p_service_id uuid DEFAULT NULL,

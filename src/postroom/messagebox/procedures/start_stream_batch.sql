@@ -2,8 +2,8 @@
 -- units of the finished batch before it. Returns the newest batch and its number of partitions. If these differ from
 -- the caller's, it must not read the batch. Returns no row if the stream has another checkpoint or a reset was
 -- requested.
--- Index: primary key of streams; stream_units by location_id. Locks: the stream's row; advisory (7001, 3) shared, so that
--- no batch starts while a backup copies the checkpoints.
+-- Index: primary key of streams; stream_units by location_id. Locks: the stream's row; advisory (7001, 3) shared, so
+-- that no batch starts while a backup copies the checkpoints.
 CREATE OR REPLACE FUNCTION messagebox.start_stream_batch(
     p_location_id uuid, p_checkpoint_id uuid, p_batch bigint, p_units uuid[]
 ) RETURNS TABLE (batch bigint, partitions integer)

@@ -2,7 +2,8 @@
 -- of an operator. Returns the suspended instances. Instances that do not exist or are active are skipped. A scheduled
 -- instance keeps the start of its service window, for resume_instances.
 -- Indexes: scheduled_queue (instance_id); the work queue is read whole.
--- Locks: the instances' rows in the work queue, first, so that a claim that is just being made is seen once it is committed.
+-- Locks: the instances' rows in the work queue, first, so that a claim that is just being made is seen once it is
+-- committed.
 CREATE OR REPLACE FUNCTION messagebox.suspend_instances(p_instance_ids uuid[], p_now timestamptz DEFAULT now())
 RETURNS SETOF uuid
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$

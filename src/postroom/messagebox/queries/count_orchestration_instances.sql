@@ -1,4 +1,5 @@
--- The number of instances of each orchestration of an application, with the messages that wait in a queue to activate one.
+-- The number of instances of each orchestration of an application, with the messages that wait in a queue to activate
+-- one.
 -- Indexes: orchestration_instances_service. The queues are read whole.
 SELECT o.id, count(*)
   FROM management.orchestrations o

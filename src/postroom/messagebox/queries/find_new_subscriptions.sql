@@ -1,6 +1,6 @@
--- Those of some subscriptions to which a message of a service was not routed yet: they were created after the message got
--- its number. Of the service itself it is the subscription that this copy of the message is for: that of the same send
--- port group, or that of its own filter.
+-- Those of some subscriptions to which a message of a service was not routed yet: they were created after the message
+-- got its number. Of the service itself it is the subscription that this copy of the message is for: that of the same
+-- send port group, or that of its own filter.
 -- Index: the primary key of subscriptions.
 SELECT id
   FROM subscriptions

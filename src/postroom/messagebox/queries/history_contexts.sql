@@ -1,6 +1,7 @@
--- The properties of stored messages for the history source: one row for each property of each message, its value as text.
--- Properties have their dotted names. Values of sensitive properties are hidden. The originator is the authenticated one,
--- not the one in the context. Message predicates are included. Other statements select from this one.
+-- The properties of stored messages for the history source: one row for each property of each message, its value as
+-- text. Properties have their dotted names. Values of sensitive properties are hidden. The originator is the
+-- authenticated one, not the one in the context. Message predicates are included. Other statements select from this
+-- one.
 -- Reads the spool by ranges of its pages (range_key) and properties by their key.
 SELECT s.ctid AS range_key, s.message_id, s.published_at, v.kind,
        regexp_replace(v.key, '#([^#]*)$', '.\1') AS property,

@@ -1,6 +1,6 @@
--- The stored messages for the history source: one row for each message, with the origin from its context. A body of more
--- than max_body bytes is null; its size is not. Other statements select from this one. Columns that they do not select are
--- not read: parts are read only for columns of parts, and bodies only if they are selected.
+-- The stored messages for the history source: one row for each message, with the origin from its context. A body of
+-- more than max_body bytes is null; its size is not. Other statements select from this one. Columns that they do not
+-- select are not read: parts are read only for columns of parts, and bodies only if they are selected.
 -- Reads the spool by ranges of its pages (range_key), parts and fragments by their primary keys.
 SELECT s.ctid AS range_key, s.message_id, s.published_at, s.published_by,
        coalesce(s.originator_sid, s.published_by) AS originator, coalesce(s.originator_pid, 'Guest') AS party,

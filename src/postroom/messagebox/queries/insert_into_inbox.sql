@@ -1,5 +1,5 @@
--- Store an interchange in the inbox. Does nothing if it is already there, or if it has an idempotency key and was published
--- before: the stream would find its receipt and drop the body.
+-- Store an interchange in the inbox. Does nothing if it is already there, or if it has an idempotency key and was
+-- published before: the stream would find its receipt and drop the body.
 -- Indexes: primary keys of inbox and receipts.
 INSERT INTO inbox (interchange_id, location_id, context, size, digest, body)
 SELECT %(id)s::uuid, %(location_id)s::uuid, %(context)s::jsonb, %(size)s::bigint, %(digest)b::bytea, %(body)b::bytea

@@ -1,4 +1,5 @@
--- The actions of operators, the latest first. Every condition is optional. An action without a dot selects all of its kind.
+-- The actions of operators, the latest first. Every condition is optional. An action without a dot selects all of its
+-- kind.
 -- Indexes: the primary key; audit_target if a target is given.
 SELECT id, recorded_at, login, os_user, action, target, reason, before, after
   FROM management.audit

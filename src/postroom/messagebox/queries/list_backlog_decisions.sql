@@ -1,4 +1,5 @@
--- The removed send ports and receive locations of an application whose instances are still to be rerouted or terminated.
+-- The removed send ports and receive locations of an application whose instances are still to be rerouted or
+-- terminated.
 -- Reads the removed services whole; there are few.
 SELECT id, kind, name, backlog
   FROM removed_services

@@ -1,5 +1,5 @@
--- The receive locations with their ports and hosts, their progress, the number of their unfinished files and inbox rows,
--- and the number of their suspended messages. Reads all rows of the suspended queue and of the inbox.
+-- The receive locations with their ports and hosts, their progress, the number of their unfinished files and inbox
+-- rows, and the number of their suspended messages. Reads all rows of the suspended queue and of the inbox.
 SELECT l.name AS location, l.id AS location_id, p.name AS port, a.name AS application, h.name AS host,
        l.adapter_kind AS adapter, l.pipeline ->> 'kind' AS pipeline, l.uri, l.enabled, l.schedule, p.route_failures,
        l.response IS NOT NULL AS two_way,

@@ -1,4 +1,5 @@
--- How running host instances are throttled: the delivery of each, and its publishing if the process itself throttles it.
+-- How running host instances are throttled: the delivery of each, and its publishing if the process itself throttles
+-- it.
 SELECT i.host_id, i.server, i.pid, d.direction, coalesce(t.state, 0) AS state, coalesce(t.severity, 0) AS severity,
        coalesce(t.delay, 0) AS delay, t.since, coalesce(t.reason, '') AS reason
   FROM management.host_instances i

@@ -1,7 +1,7 @@
 -- Number the claims of settled files of an ordered location: first those that had a number before, by that number, then
 -- new ones in the given order. A claim that comes after an unsettled claim with a first number gets no number, so that
--- it does not overtake that one. The caller has locked the order of the location (7004) by an earlier statement, so that
--- this one sees every claim that was reset until then. Indexes: file_claims by location and number, primary key.
+-- it does not overtake that one. The caller has locked the order of the location (7004) by an earlier statement, so
+-- that this one sees every claim that was reset until then. Indexes: file_claims by location and number, primary key.
 -- Locks: the rows.
 WITH given AS (
     SELECT c.interchange_id, c.first_number, file.size, file.modified_ns, file.inode, file.turn

@@ -1,4 +1,5 @@
--- The receive locations of one host (null: of all), by name. __ADAPTER__ is the adapter, or its kind for those who may not read it.
+-- The receive locations of one host (null: of all), by name. __ADAPTER__ is the adapter, or its kind for those who may
+-- not read it.
 -- Indexes: none needed; there are few.
 SELECT l.id, l.name, p.id, p.name, l.host_id, __ADAPTER__, l.pipeline, l.uri,
        l.enabled, p.route_failures, p.authentication, l.maps, l.response, l.schedule

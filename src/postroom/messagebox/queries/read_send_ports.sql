@@ -1,5 +1,5 @@
--- The send ports of one host (null: of all), or those with these ids (null: all), by name. __ADAPTER__ is the adapter, or its kind
--- for those who may not read it, and __BACKUP_ADAPTER__ is that of the backup transport.
+-- The send ports of one host (null: of all), or those with these ids (null: all), by name. __ADAPTER__ is the adapter,
+-- or its kind for those who may not read it, and __BACKUP_ADAPTER__ is that of the backup transport.
 -- Indexes: none needed; there are few.
 SELECT id, name, host_id, transport_id, __ADAPTER__, uri, filter, priority, retry_count, retry_interval, state,
        subscription_id, route_failures, description, maps, pipeline, response, service_window, backup,

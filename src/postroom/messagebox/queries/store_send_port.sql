@@ -1,4 +1,5 @@
--- Store a send port as declared. An existing send port keeps its ids, its state and its subscription. A new one is bound.
+-- Store a send port as declared. An existing send port keeps its ids, its state and its subscription. A new one is
+-- bound.
 -- Index: send_ports (name).
 INSERT INTO send_ports (id, application_id, host_id, name, transport_id, adapter, uri, filter, priority, retry_count,
                         retry_interval, route_failures, description, maps, pipeline, response, service_window,

@@ -30,8 +30,8 @@ CREATE TABLE management.service_classes (
     polling_interval  interval NOT NULL DEFAULT '500 ms' CHECK (polling_interval > '0'),   -- of an empty queue
     dequeue_threads   smallint NOT NULL DEFAULT 5 CHECK (dequeue_threads >= 1)
 );
--- spark_sinks are send ports whose adapter is a Spark writer. Pipeline processes drain them in batches; hosts do not dequeue them.
--- programs are the subscriptions of programs (client.subscribe), which claim their messages themselves.
+-- spark_sinks are send ports whose adapter is a Spark writer. Pipeline processes drain them in batches; hosts do not
+-- dequeue them. programs are the subscriptions of programs (client.subscribe), which claim their messages themselves.
 INSERT INTO management.service_classes (id, name) VALUES
     (1, 'orchestrations'), (4, 'messaging_in_process'), (16, 'caching'), (32, 'messaging_isolated'),
     (64, 'routing_failure_report'), (128, 'spark_sinks'), (256, 'programs');
@@ -55,9 +55,9 @@ CREATE UNIQUE INDEX ON management.hosts (lower(name));
 -- At most one host is the default host.
 CREATE UNIQUE INDEX ON management.hosts (is_default) WHERE is_default;
 
--- The declared handlers (BizTalk: adm_SendHandler, adm_ReceiveHandler): an adapter that a host runs in one direction. A host
--- without a row runs all adapters that its type allows. A host instance claims no messages of slow send ports of an adapter while
--- it has so many of them in memory (DEQ-17), until it has fewer than the low watermark.
+-- The declared handlers (BizTalk: adm_SendHandler, adm_ReceiveHandler): an adapter that a host runs in one direction. A
+-- host without a row runs all adapters that its type allows. A host instance claims no messages of slow send ports of
+-- an adapter while it has so many of them in memory (DEQ-17), until it has fewer than the low watermark.
 CREATE TABLE management.handlers (
     host_id         smallint NOT NULL REFERENCES management.hosts ON DELETE CASCADE,
     adapter         text NOT NULL,                                  -- the kind of the adapter
@@ -68,8 +68,8 @@ CREATE TABLE management.handlers (
     CHECK (low_watermark <= high_watermark)
 );
 
--- A host instance is one process of a host: it delivers messages (host), or receives them and writes sinks (pipeline). It holds
--- a session advisory lock on its id. If nothing holds the lock, the process is dead.
+-- A host instance is one process of a host: it delivers messages (host), or receives them and writes sinks (pipeline).
+-- It holds a session advisory lock on its id. If nothing holds the lock, the process is dead.
 CREATE TABLE management.host_instances (
     id               integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     host_id          smallint NOT NULL REFERENCES management.hosts,
@@ -156,9 +156,9 @@ CREATE TABLE management.send_ports (
     former_host_ids  smallint[] NOT NULL DEFAULT '{}'               -- hosts it was moved away from that still have messages of it
 );
 
--- The open circuit breakers of send ports: their receiver is dead, and their messages wait in the scheduled queue without a time.
--- At each next_probe_at one of them, probe_seq, is sent. After a success the breaker is closed, and the row is deleted when all
--- messages are released. A port that was moved has a row for each host that has messages of it.
+-- The open circuit breakers of send ports: their receiver is dead, and their messages wait in the scheduled queue
+-- without a time. At each next_probe_at one of them, probe_seq, is sent. After a success the breaker is closed, and the
+-- row is deleted when all messages are released. A port that was moved has a row for each host that has messages of it.
 CREATE TABLE management.open_circuits (
     port_id         uuid NOT NULL REFERENCES management.send_ports ON DELETE CASCADE,
     host_id         smallint NOT NULL REFERENCES management.hosts,
@@ -173,8 +173,8 @@ CREATE TABLE management.open_circuits (
     PRIMARY KEY (port_id, host_id)
 );
 
--- Send port groups: send ports that receive the same messages. A group itself has no subscription. While a group and a member
--- are both enlisted, the member has one more subscription, with the filter of the group.
+-- Send port groups: send ports that receive the same messages. A group itself has no subscription. While a group and a
+-- member are both enlisted, the member has one more subscription, with the filter of the group.
 CREATE TABLE management.send_port_groups (
     id              uuid PRIMARY KEY DEFAULT gen_random_uuid(),     -- BTS.SPGroupID
     application_id  uuid NOT NULL REFERENCES management.applications,
@@ -194,8 +194,8 @@ CREATE TABLE management.send_port_group_members (
 -- The groups of a port, when it is enlisted or deleted.
 CREATE INDEX ON management.send_port_group_members (port_id);
 
--- The removed send ports and receive locations. Their instances keep the name. A port or location that the same application
--- declares again gets its id back, and with it its instances.
+-- The removed send ports and receive locations. Their instances keep the name. A port or location that the same
+-- application declares again gets its id back, and with it its instances.
 CREATE TABLE management.removed_services (
     id           uuid PRIMARY KEY,
     kind         text NOT NULL CHECK (kind IN ('send port', 'location')),
@@ -219,7 +219,8 @@ CREATE TABLE management.job_runs (
     error        text                                               -- of the last run; null: the run succeeded
 );
 
--- The audit: what operators have done. Operators and administrators may add and read rows, but not change or delete them.
+-- The audit: what operators have done. Operators and administrators may add and read rows, but not change or delete
+-- them.
 CREATE TABLE management.audit (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     recorded_at  timestamptz NOT NULL DEFAULT clock_timestamp(),

@@ -1,5 +1,5 @@
--- Subscriptions and their predicates. Activation subscriptions are matched by their predicates. Instance subscriptions are
--- found by a hash of their correlation values.
+-- Subscriptions and their predicates. Activation subscriptions are matched by their predicates. Instance subscriptions
+-- are found by a hash of their correlation values.
 
 -- One row: the version of the routing. Every change of a subscription increases it.
 CREATE TABLE messagebox.routing_version (
@@ -9,14 +9,14 @@ CREATE TABLE messagebox.routing_version (
 );
 INSERT INTO messagebox.routing_version DEFAULT VALUES;
 
--- Correlation types: the lists of properties that instance subscriptions correlate by. There are few, and publishers keep them
--- in memory. If all properties of a type are promoted in a message, the publisher looks up one hash.
+-- Correlation types: the lists of properties that instance subscriptions correlate by. There are few, and publishers
+-- keep them in memory. If all properties of a type are promoted in a message, the publisher looks up one hash.
 CREATE TABLE messagebox.correlation_types (
     id            integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     property_ids  integer[] NOT NULL UNIQUE CHECK (cardinality(property_ids) >= 1)      -- in ascending order
 );
--- Responses correlate by these properties (RR-02). The type exists from the start: a new type changes the routing, and a request
--- must not wait for the exclusive routing lock.
+-- Responses correlate by these properties (RR-02). The type exists from the start: a new type changes the routing, and
+-- a request must not wait for the exclusive routing lock.
 WITH token AS (
     INSERT INTO management.properties (key, value_type)
     VALUES ('BTS#EpmRRCorrelationToken', 1),
@@ -31,7 +31,8 @@ CREATE TABLE messagebox.convoy_sets (
     property_ids  integer[] NOT NULL CHECK (cardinality(property_ids) BETWEEN 1 AND 3)
 );
 
--- The instance that receives the messages with these values. The row exists from the first message until the instance completes.
+-- The instance that receives the messages with these values. The row exists from the first message until the instance
+-- completes.
 CREATE TABLE messagebox.convoy_set_instances (
     convoy_set_id  integer NOT NULL REFERENCES messagebox.convoy_sets,
     digest         bytea NOT NULL,                     -- of the values, because three long texts do not fit into an index
@@ -45,9 +46,10 @@ CREATE TABLE messagebox.convoy_set_instances (
 -- The rows to delete when an instance completes.
 CREATE INDEX convoy_set_instances_instance ON messagebox.convoy_set_instances (instance_id);
 
--- Subscriptions: which service receives which messages. An instance subscription has instance_id and all of correlation_*, and no
--- predicates. An activation subscription has predicates and none of these columns. The values of an instance subscription are
--- only in correlation_values, which only administrators read. They are not in the filter, which operators and all hosts read.
+-- Subscriptions: which service receives which messages. An instance subscription has instance_id and all of
+-- correlation_*, and no predicates. An activation subscription has predicates and none of these columns. The values of
+-- an instance subscription are only in correlation_values, which only administrators read. They are not in the filter,
+-- which operators and all hosts read.
 CREATE TABLE messagebox.subscriptions (
     id                   bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     host_id              smallint NOT NULL REFERENCES management.hosts,
@@ -69,12 +71,13 @@ CREATE TABLE messagebox.subscriptions (
     correlation_hash     bigint,
     convoy_set_id        integer REFERENCES messagebox.convoy_sets,
     created_in           xid8,                         -- activation subscription: only this transaction may add predicates
-    -- The next number of the queues when it was created, or when its predecessor with the same filter was. Messages with a lower
-    -- number were not routed to it.
+    -- The next number of the queues when it was created, or when its predecessor with the same filter was. Messages
+    -- with a lower number were not routed to it.
     first_seq            bigint NOT NULL DEFAULT 1,
     group_id             uuid,                         -- the send port group whose filter it has; the service is the member
     group_name           text,
-    -- Of a request that waits for its response: the host instance that holds the caller. Only this one gets the response (RR-03).
+    -- Of a request that waits for its response: the host instance that holds the caller. Only this one gets the
+    -- response (RR-03).
     for_host_instance    integer,
     CONSTRAINT instance_or_activation CHECK (
         CASE WHEN instance_id IS NULL
@@ -85,8 +88,8 @@ CREATE TABLE messagebox.subscriptions (
 );
 -- The subscriptions of a port.
 CREATE INDEX ON messagebox.subscriptions (service_id);
--- Routing indexes in memory read the changes since their version. They contain no instance subscriptions, of which there may be
--- millions.
+-- Routing indexes in memory read the changes since their version. They contain no instance subscriptions, of which
+-- there may be millions.
 CREATE INDEX subscriptions_version ON messagebox.subscriptions (version) WHERE instance_id IS NULL;
 -- A publish looks up instance subscriptions.
 CREATE INDEX subscriptions_correlation ON messagebox.subscriptions (correlation_hash)
@@ -115,7 +118,8 @@ CREATE TABLE messagebox.predicate_groups (
 -- The groups without an equality for the first pass. Each is a candidate for every message.
 CREATE INDEX ON messagebox.predicate_groups (id) WHERE NOT has_first_pass;
 
--- The predicates of the groups. Each is in one of ten tables. These are partitions of this table, so one statement reads them all.
+-- The predicates of the groups. Each is in one of ten tables. These are partitions of this table, so one statement
+-- reads them all.
 CREATE TABLE messagebox.predicates (
     predicate_table  smallint NOT NULL,
     group_id         bigint NOT NULL,
@@ -145,7 +149,8 @@ CREATE INDEX ON messagebox.predicates (group_id);
 -- The first pass.
 CREATE INDEX ON messagebox.first_pass_predicates (property_id, value_key);
 
--- The application properties of hosts. A host receives a message only if each message predicate equals one of them (SEC-01).
+-- The application properties of hosts. A host receives a message only if each message predicate equals one of them
+-- (SEC-01).
 CREATE TABLE messagebox.application_properties (
     host_id       smallint NOT NULL REFERENCES management.hosts,
     property_key  text COLLATE "C" NOT NULL,

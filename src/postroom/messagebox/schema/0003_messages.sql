@@ -1,4 +1,5 @@
--- Messages. A message is stored once. Each service that received it refers to it. It is deleted when no reference is left.
+-- Messages. A message is stored once. Each service that received it refers to it. It is deleted when no reference is
+-- left.
 
 -- One row per message.
 CREATE TABLE messagebox.spool (
@@ -9,8 +10,8 @@ CREATE TABLE messagebox.spool (
     context         jsonb NOT NULL,
     published_at    timestamptz NOT NULL DEFAULT now(),
     published_by    text NOT NULL DEFAULT session_user,    -- the login; it cannot be forged
-    -- The originator, which only a trusted host can write. Null: the originator is the publishing login, and Guest. It is not in
-    -- the context, because every publisher can write any value there.
+    -- The originator, which only a trusted host can write. Null: the originator is the publishing login, and Guest. It
+    -- is not in the context, because every publisher can write any value there.
     originator_sid  text,
     originator_pid  text
 );
@@ -36,8 +37,8 @@ CREATE TABLE messagebox.fragments (
 -- Bodies are not compressed: they are written once and read a few times, so compression costs more than it saves.
 ALTER TABLE messagebox.parts ALTER COLUMN body SET STORAGE EXTERNAL;
 ALTER TABLE messagebox.fragments ALTER COLUMN body SET STORAGE EXTERNAL;
--- A body of up to 4 KB is stored in its row. Outside of it, the body needs a row of another table and an index entry. This makes
--- publishing of bodies between 2 and 4 KB about a fifth faster.
+-- A body of up to 4 KB is stored in its row. Outside of it, the body needs a row of another table and an index entry.
+-- This makes publishing of bodies between 2 and 4 KB about a fifth faster.
 ALTER TABLE messagebox.parts SET (toast_tuple_target = 4080);
 
 -- Transient: the promoted properties of the batch that is being published. The publishing transaction deletes them.

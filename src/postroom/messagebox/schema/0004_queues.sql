@@ -1,5 +1,5 @@
--- Queues. Each host has a work queue, a scheduled queue and a suspended queue. They are partitions of three tables, which
--- create_host creates. A messaging instance is a queue row. The view `instances` (0008) shows all instances.
+-- Queues. Each host has a work queue, a scheduled queue and a suspended queue. They are partitions of three tables,
+-- which create_host creates. A messaging instance is a queue row. The view `instances` (0008) shows all instances.
 
 -- The order of arrival, across all queues.
 CREATE SEQUENCE messagebox.queue_sequence;
@@ -14,9 +14,9 @@ CREATE TABLE messagebox.work_queue (
     service_id       uuid,
     instance_id      uuid NOT NULL,
     priority         smallint NOT NULL,
-    -- 1 deliver to the send port, 2 run the receive pipeline again, 3 publish (the pipeline has run already), 4 deliver to an
-    -- instance that has other messages too, 5 publish again, to subscriptions that were created after the message was routed,
-    -- 6 deliver to an ordered send port, which is one instance for all its messages.
+    -- 1 deliver to the send port, 2 run the receive pipeline again, 3 publish (the pipeline has run already), 4 deliver
+    -- to an instance that has other messages too, 5 publish again, to subscriptions that were created after the message
+    -- was routed, 6 deliver to an ordered send port, which is one instance for all its messages.
     task             smallint NOT NULL DEFAULT 1,
     attempt          integer NOT NULL DEFAULT 0,         -- attempts before, by both transports of a send port
     primary_attempts integer,                            -- those of the primary transport, on the backup transport; else null
@@ -27,12 +27,14 @@ CREATE TABLE messagebox.work_queue (
     claimed_by       integer,                            -- the host instance
     for_host_instance integer                            -- of a response: only this host instance claims it (RR-03)
 ) PARTITION BY LIST (host_id);
--- There is no primary key. PostgreSQL could use its index for the ORDER BY of a dequeue, and would then visit every claimed row.
+-- There is no primary key. PostgreSQL could use its index for the ORDER BY of a dequeue, and would then visit every
+-- claimed row.
 
 -- Dequeuing. Messages of ordered send ports are not in it: thousands of them may wait for the first one.
 CREATE INDEX work_queue_unclaimed ON messagebox.work_queue (service_class, priority, seq)
     WHERE claim_id IS NULL AND task <> 6;
--- Completing, and releasing the claims of a dead host instance. By number too: the tasks of a sink read parts of a large claim.
+-- Completing, and releasing the claims of a dead host instance. By number too: the tasks of a sink read parts of a
+-- large claim.
 CREATE INDEX work_queue_claimed ON messagebox.work_queue (claim_id, seq) WHERE claim_id IS NOT NULL;
 -- The responses that wait for host instances that are dead.
 CREATE INDEX work_queue_host_instance ON messagebox.work_queue (for_host_instance) WHERE for_host_instance IS NOT NULL;
@@ -42,7 +44,8 @@ CREATE INDEX work_queue_instance ON messagebox.work_queue (instance_id) WHERE ta
 CREATE INDEX work_queue_ordered ON messagebox.work_queue (instance_id, seq) WHERE task = 6;
 -- The ordered send ports whose first messages are claimed.
 CREATE INDEX work_queue_ordered_claimed ON messagebox.work_queue (instance_id) WHERE task = 6 AND claim_id IS NOT NULL;
--- The messages that wait for a sink, in the order in which they are written. Rows of other services are not in the index.
+-- The messages that wait for a sink, in the order in which they are written. Rows of other services are not in the
+-- index.
 CREATE INDEX work_queue_sinks ON messagebox.work_queue (service_id, priority, seq)
     WHERE claim_id IS NULL AND service_class = 128;
 
@@ -76,8 +79,8 @@ CREATE TABLE messagebox.scheduled_queue (
 CREATE INDEX scheduled_queue_due ON messagebox.scheduled_queue (valid_from);
 -- Operating on one instance, and the first message of an ordered send port.
 CREATE INDEX scheduled_queue_instance ON messagebox.scheduled_queue (instance_id, seq);
--- Releasing the messages that wait for the service window of a port, when the window changes, and those that wait until its
--- circuit breaker is closed.
+-- Releasing the messages that wait for the service window of a port, when the window changes, and those that wait until
+-- its circuit breaker is closed.
 CREATE INDEX scheduled_queue_window ON messagebox.scheduled_queue (service_id, seq) WHERE state = 256;
 
 -- The messages that wait for an operator, or for the start of their port.
@@ -106,8 +109,8 @@ CREATE TABLE messagebox.suspended_queue (
     -- Of a routing failure report: the first and the last reported instance. Their ids are consecutive.
     related_instance_id  uuid,
     last_related_instance_id uuid,
-    -- The group whose subscription matched, if the message is suspended because the port or the group is stopped. The group and
-    -- the port may have another subscription by the time both are started.
+    -- The group whose subscription matched, if the message is suspended because the port or the group is stopped. The
+    -- group and the port may have another subscription by the time both are started.
     group_id             uuid
 ) PARTITION BY LIST (host_id);
 -- Operating on one instance, and the first message of an ordered send port.
@@ -123,8 +126,8 @@ CREATE INDEX suspended_queue_reports ON messagebox.suspended_queue (related_inst
 -- Counting the rows of each receive location: messages that could not be received or published, and reports.
 CREATE INDEX suspended_queue_received ON messagebox.suspended_queue (service_id) WHERE task IN (2, 3) OR cause = 3;
 
--- Operations on many instances: those that an operator chose, or those that wait for the start of a send port or group. The
--- command and the jobs of the hosts carry them out in pieces (continue_operation).
+-- Operations on many instances: those that an operator chose, or those that wait for the start of a send port or group.
+-- The command and the jobs of the hosts carry them out in pieces (continue_operation).
 CREATE TABLE management.operations (
     id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     kind          text NOT NULL CHECK (kind IN ('resume', 'reroute', 'suspend', 'terminate', 'start')),
@@ -179,13 +182,13 @@ CREATE INDEX leases_expiring ON messagebox.leases (expires_at);
 CREATE TABLE management.load (
     queued            bigint NOT NULL DEFAULT 0,     -- rows in all work, scheduled and suspended queues
     spooled           bigint NOT NULL DEFAULT 0,     -- rows in the spool
-    -- Suspended rows by receive location. The key of programs is empty, and that of routing failure reports is "reports".
-    -- Counted only if a threshold is exceeded, and otherwise {}.
+    -- Suspended rows by receive location. The key of programs is empty, and that of routing failure reports is
+    -- "reports". Counted only if a threshold is exceeded, and otherwise {}.
     suspended         jsonb NOT NULL DEFAULT '{}',
     counted_in        interval NOT NULL DEFAULT '0', -- how long the count of suspended rows took
     sessions          bigint NOT NULL DEFAULT 0,     -- sessions of this database
-    -- Rates: rows that came into the queues and left them in the last complete window, and the counters at the start of the
-    -- current window.
+    -- Rates: rows that came into the queues and left them in the last complete window, and the counters at the start of
+    -- the current window.
     incoming          bigint NOT NULL DEFAULT 0,
     outgoing          bigint NOT NULL DEFAULT 0,
     inserted          bigint NOT NULL DEFAULT 0,

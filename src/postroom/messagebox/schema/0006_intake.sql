@@ -1,5 +1,5 @@
--- Intake: the files and interchanges that receive locations have accepted and not yet published, and the receipts of the
--- published ones.
+-- Intake: the files and interchanges that receive locations have accepted and not yet published, and the receipts of
+-- the published ones.
 
 -- Receipts of published units of work, kept for days. A unit that is processed again finds its receipt and is skipped.
 CREATE TABLE messagebox.receipts (
@@ -13,8 +13,8 @@ CREATE TABLE messagebox.receipts (
 -- The job that deletes old receipts.
 CREATE INDEX ON messagebox.receipts (published_at);
 
--- The responses to requests that came with an idempotency key. A caller that repeats its request gets the same response. They are
--- deleted with their receipts.
+-- The responses to requests that came with an idempotency key. A caller that repeats its request gets the same
+-- response. They are deleted with their receipts.
 CREATE TABLE messagebox.stored_responses (
     unit          uuid PRIMARY KEY,
     chunk         integer NOT NULL DEFAULT 0,
@@ -24,14 +24,16 @@ CREATE TABLE messagebox.stored_responses (
     FOREIGN KEY (unit, chunk) REFERENCES messagebox.receipts ON DELETE CASCADE
 );
 
--- One row: the time by which receipts get old. It advances while a host runs, and never by a step of the server's clock.
+-- One row: the time by which receipts get old. It advances while a host runs, and never by a step of the server's
+-- clock.
 CREATE TABLE messagebox.receipt_clock (
     trusted_at  timestamptz NOT NULL
 );
 INSERT INTO messagebox.receipt_clock VALUES (now());
 
--- The files that receive locations have claimed and not yet finished. They prevent the removal of their location: the foreign key
--- locks the row of the location (KEY SHARE) until the file claim is committed. If the removal commits first, the file claim fails.
+-- The files that receive locations have claimed and not yet finished. They prevent the removal of their location: the
+-- foreign key locks the row of the location (KEY SHARE) until the file claim is committed. If the removal commits
+-- first, the file claim fails.
 CREATE TABLE messagebox.file_claims (
     interchange_id  uuid PRIMARY KEY,
     number          bigint,                                  -- the stream's offset; assigned when the file claim is complete
@@ -44,11 +46,12 @@ CREATE TABLE messagebox.file_claims (
     state           smallint NOT NULL DEFAULT 1,             -- 1 claiming, 2 claimed, 3 published, 4 missing, 5 failed
     problem         text,                                    -- why it failed
     claimed_at      timestamptz NOT NULL DEFAULT now(),
-    -- The read plan of a bulk file, fixed when it is first read: format, options, schema, sizes of splits and chunks, and Spark's
-    -- settings. A restart with other settings or another number of cores reads the file in the same way.
+    -- The read plan of a bulk file, fixed when it is first read: format, options, schema, sizes of splits and chunks,
+    -- and Spark's settings. A restart with other settings or another number of cores reads the file in the same way.
     reading         jsonb,
-    -- Poison-message guard: the number of unfinished attempts to process the interchange alone, and the start time of PostgreSQL
-    -- when they were counted. A restart of PostgreSQL resets them, because a task without a connection cannot undo its attempt.
+    -- Poison-message guard: the number of unfinished attempts to process the interchange alone, and the start time of
+    -- PostgreSQL when they were counted. A restart of PostgreSQL resets them, because a task without a connection
+    -- cannot undo its attempt.
     attempts        smallint NOT NULL DEFAULT 0,
     attempts_since  timestamptz,
     first_number    bigint                                   -- ordered location: kept when the number changes
@@ -67,8 +70,9 @@ CREATE TABLE messagebox.splits (
 -- The splits of a file, and the cascade.
 CREATE INDEX ON messagebox.splits (interchange_id);
 
--- The interchanges that one-way adapters have accepted and that the stream of their location has not yet published. The only
--- reader of a location numbers its rows after they are committed. So no row with a lower number becomes visible later.
+-- The interchanges that one-way adapters have accepted and that the stream of their location has not yet published. The
+-- only reader of a location numbers its rows after they are committed. So no row with a lower number becomes visible
+-- later.
 CREATE TABLE messagebox.inbox (
     interchange_id  uuid PRIMARY KEY,
     location_id     uuid NOT NULL CONSTRAINT inbox_location REFERENCES management.receive_locations,
@@ -100,8 +104,9 @@ CREATE TABLE messagebox.inbox_fragments (
 ALTER TABLE messagebox.inbox ALTER COLUMN body SET STORAGE EXTERNAL;
 ALTER TABLE messagebox.inbox_fragments ALTER COLUMN body SET STORAGE EXTERNAL;
 
--- Streams of rows (Kafka, for example), whose offsets are only in Spark's checkpoint. The MessageBox stores the checkpoint with
--- which a stream was started. A driver that does not find this checkpoint fails instead of starting from the beginning.
+-- Streams of rows (Kafka, for example), whose offsets are only in Spark's checkpoint. The MessageBox stores the
+-- checkpoint with which a stream was started. A driver that does not find this checkpoint fails instead of starting
+-- from the beginning.
 CREATE TABLE messagebox.streams (
     location_id        uuid PRIMARY KEY REFERENCES management.receive_locations ON DELETE CASCADE,
     checkpoint_id      uuid NOT NULL,
@@ -111,8 +116,8 @@ CREATE TABLE messagebox.streams (
     started_at         timestamptz NOT NULL DEFAULT now()
 );
 
--- The partitions of the newest batch of each stream. Spark may replay this batch even after a long stop, so the receipts of these
--- units are not purged.
+-- The partitions of the newest batch of each stream. Spark may replay this batch even after a long stop, so the
+-- receipts of these units are not purged.
 CREATE TABLE messagebox.stream_units (
     unit         uuid PRIMARY KEY,
     location_id  uuid NOT NULL REFERENCES messagebox.streams ON DELETE CASCADE
@@ -120,8 +125,8 @@ CREATE TABLE messagebox.stream_units (
 -- The units of a stream, when its next batch starts, and the cascade.
 CREATE INDEX ON messagebox.stream_units (location_id);
 
--- The progress of each running receive location. It is written at most once a second, and only if something changed. The advisory
--- lock of the location shows whether it is running: a killed process leaves its row behind.
+-- The progress of each running receive location. It is written at most once a second, and only if something changed.
+-- The advisory lock of the location shows whether it is running: a killed process leaves its row behind.
 CREATE TABLE management.running_locations (
     location_id    uuid PRIMARY KEY,
     state          text NOT NULL CHECK (state IN ('starting', 'receiving', 'throttled', 'failing')),

@@ -1,7 +1,8 @@
 -- Sinks: send ports whose adapter is a Spark writer. Pipeline processes drain them in batches.
 
--- The batches that are being written. The messages of a batch are fixed before the first write and do not change when another
--- process writes the batch again: its id is their claim_id. The transaction that completes or releases them deletes the row.
+-- The batches that are being written. The messages of a batch are fixed before the first write and do not change when
+-- another process writes the batch again: its id is their claim_id. The transaction that completes or releases them
+-- deletes the row.
 CREATE TABLE messagebox.sink_batches (
     batch_id   uuid PRIMARY KEY,
     number     bigint GENERATED ALWAYS AS IDENTITY,      -- for file names in the order of the batches
@@ -15,9 +16,9 @@ CREATE TABLE messagebox.sink_batches (
 -- A port writes one batch at a time. A written one may be completed meanwhile.
 CREATE UNIQUE INDEX sink_batches_port ON messagebox.sink_batches (host_id, port_id) WHERE NOT written;
 
--- Poison-message guard: the messages of a batch that a task has started to process after a failed task, and not finished: first
--- together with others, with zero attempts, then alone. A message that kills its worker is detected by its attempts and removed
--- from the batch.
+-- Poison-message guard: the messages of a batch that a task has started to process after a failed task, and not
+-- finished: first together with others, with zero attempts, then alone. A message that kills its worker is detected by
+-- its attempts and removed from the batch.
 CREATE TABLE messagebox.sink_attempts (
     batch_id  uuid NOT NULL REFERENCES messagebox.sink_batches ON DELETE CASCADE,
     seq       bigint NOT NULL,                           -- the message's number in the queue
@@ -25,8 +26,8 @@ CREATE TABLE messagebox.sink_attempts (
     PRIMARY KEY (batch_id, seq)
 );
 
--- The progress of each sink, written at the start and the end of a batch. The advisory lock of the process shows whether the
--- sinks of a host are served: a killed process leaves its rows behind.
+-- The progress of each sink, written at the start and the end of a batch. The advisory lock of the process shows
+-- whether the sinks of a host are served: a killed process leaves its rows behind.
 CREATE TABLE management.running_sinks (
     port_id       uuid PRIMARY KEY,
     state         text NOT NULL CHECK (state IN ('waiting', 'writing', 'failing')),

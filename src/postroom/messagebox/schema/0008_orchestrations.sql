@@ -1,8 +1,8 @@
--- Orchestrations and their instances. A host claims an instance, not a message: messages, timers and operators make an instance
--- ready, and one host instance at a time works on it.
+-- Orchestrations and their instances. A host claims an instance, not a message: messages, timers and operators make an
+-- instance ready, and one host instance at a time works on it.
 
--- Orchestrations. The code is in the file of the application, never in the database. Versions of one orchestration are declared
--- side by side. Only the newest one is activated by messages, and the others finish their instances.
+-- Orchestrations. The code is in the file of the application, never in the database. Versions of one orchestration are
+-- declared side by side. Only the newest one is activated by messages, and the others finish their instances.
 CREATE TABLE management.orchestrations (
     id               uuid PRIMARY KEY,
     application_id   uuid NOT NULL REFERENCES management.applications,
@@ -50,8 +50,9 @@ CREATE INDEX orchestration_instances_claimed ON messagebox.orchestration_instanc
 -- The instances of an orchestration.
 CREATE INDEX orchestration_instances_service ON messagebox.orchestration_instances (service_id);
 
--- The messages of instances: those that were routed to it and that it has not received yet, and those that it has received. The
--- row is the reference to the message. Received messages stay until the instance ends, because a replay needs them.
+-- The messages of instances: those that were routed to it and that it has not received yet, and those that it has
+-- received. The row is the reference to the message. Received messages stay until the instance ends, because a replay
+-- needs them.
 CREATE TABLE messagebox.orchestration_messages (
     instance_id      uuid NOT NULL,
     seq              bigint NOT NULL,                    -- the number in the queue
@@ -73,8 +74,8 @@ CREATE TABLE messagebox.orchestration_journal (
 );
 
 -- All service instances, with BizTalk's state codes: 1 ready to run, 2 active, 4 suspended (resumable),
--- 8 dehydrated (an orchestration that waits, or a send port that waits for its next attempt), 32 suspended (not resumable), 256 scheduled (a send port that waits
--- for its service window or its circuit breaker).
+-- 8 dehydrated (an orchestration that waits, or a send port that waits for its next attempt), 32 suspended (not
+-- resumable), 256 scheduled (a send port that waits for its service window or its circuit breaker).
 CREATE VIEW messagebox.instances AS
     SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
            CASE WHEN claim_id IS NULL THEN 1 ELSE 2 END::smallint AS state, enqueued_at,

@@ -1,7 +1,8 @@
--- Take the messages for orchestrations of host __HOST__ from its work queue, wake the instances whose timer is due, and claim
--- instances that are ready, by priority and then by the number of their first message. The messages of an instance that is claimed or
--- suspended are taken too: they wait at the instance. A first message creates its instance. Only the orchestrations in p_services are
--- claimed, whose code the host instance has loaded: one that was just applied may be activated before.
+-- Take the messages for orchestrations of host __HOST__ from its work queue, wake the instances whose timer is due, and
+-- claim instances that are ready, by priority and then by the number of their first message. The messages of an
+-- instance that is claimed or suspended are taken too: they wait at the instance. A first message creates its instance.
+-- Only the orchestrations in p_services are claimed, whose code the host instance has loaded: one that was just applied
+-- may be activated before.
 -- Indexes: work_queue_unclaimed, orchestration_instances_due, orchestration_instances_ready.
 -- Locks: the taken rows; the instances, in the order of their ids, so that it waits for persistence points of these.
 DROP FUNCTION IF EXISTS messagebox.claim_orchestrations___HOST__(uuid, integer, integer, timestamptz);

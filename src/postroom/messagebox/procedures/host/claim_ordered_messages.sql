@@ -1,12 +1,13 @@
--- Claim the first messages of ordered send ports, for dequeue_messages_<host>: up to p_ahead messages of each port, and up
--- to p_limit of all. A port whose first message has a better priority or a lower number comes first. Many messages of few ports
--- are claimed rather than few messages of many ports, because a port takes more time than a message.
--- A port is delivered by one claim at a time: it waits while any of its messages is claimed. A message waits while a message
--- with a lower number is scheduled or suspended, or is in a queue of a host that the port was moved away from. Publishes
--- commit the rows of a port in the order of their numbers (lock_ordered_instances), so the unclaimed rows with the lowest
--- numbers that a statement sees are the first ones.
+-- Claim the first messages of ordered send ports, for dequeue_messages_<host>: up to p_ahead messages of each port, and
+-- up to p_limit of all. A port whose first message has a better priority or a lower number comes first. Many messages
+-- of few ports are claimed rather than few messages of many ports, because a port takes more time than a message.
+-- A port is delivered by one claim at a time: it waits while any of its messages is claimed. A message waits while a
+-- message with a lower number is scheduled or suspended, or is in a queue of a host that the port was moved away from.
+-- Publishes commit the rows of a port in the order of their numbers (lock_ordered_instances), so the unclaimed rows
+-- with the lowest numbers that a statement sees are the first ones.
 -- The first statement finds ports and locks them. The second one sees what other claims committed before these locks
--- were free. Operators lock rows without these locks: if one of the rows is locked, nothing is claimed until the next call.
+-- were free. Operators lock rows without these locks: if one of the rows is locked, nothing is claimed until the next
+-- call.
 -- Indexes: work_queue_ordered, from one port to the next, so the length of a waiting queue does not matter;
 -- work_queue_ordered_claimed, scheduled_queue_instance, suspended_queue_instance, the primary key of send_ports.
 -- Locks: advisory (7006, hash of the instance) of each port, tried, and the claimed rows, for the moment of the claim.

@@ -1,5 +1,5 @@
--- Complete a written batch of this host: delete it and its rows, and release their references. Returns how many rows were
--- deleted, or null, and changes nothing, if the batch was taken over or has ended.
+-- Complete a written batch of this host: delete it and its rows, and release their references. Returns how many rows
+-- were deleted, or null, and changes nothing, if the batch was taken over or has ended.
 -- Indexes: sink_batches' primary key, work_queue_claimed; see int_delete_released.
 CREATE OR REPLACE FUNCTION messagebox.complete_sink_batch___HOST__(p_batch_id uuid, p_attempt integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

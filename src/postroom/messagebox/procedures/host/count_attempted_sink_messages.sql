@@ -1,5 +1,5 @@
--- Return how many messages of a batch of this host have attempts that did not finish: their workers may have died. A message that
--- has left the batch does not count.
+-- Return how many messages of a batch of this host have attempts that did not finish: their workers may have died. A
+-- message that has left the batch does not count.
 -- Indexes: primary key of sink_attempts, work_queue_claimed.
 CREATE OR REPLACE FUNCTION messagebox.count_attempted_sink_messages___HOST__(p_batch_id uuid) RETURNS integer
 LANGUAGE sql STABLE SECURITY DEFINER

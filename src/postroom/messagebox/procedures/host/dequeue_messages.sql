@@ -9,9 +9,9 @@
 -- scans and sorts are off: with a statistic from when the queue was empty all of a long queue would be read and sorted.
 -- So are all joins but nested loops, which leaves one plan; it is made once and kept (by default a LIMIT that is a
 -- parameter is planned at every call, which takes a sixth of the time of a claim).
--- The index still has the rows that were claimed since the oldest snapshot, for example that of a backup, and a walk from its
--- start reads them all. So a caller gives p_starts, for each priority the number to start at: that after the last row of
--- its last claim. If fewer rows than p_limit are found, the walk starts at the start of the index.
+-- The index still has the rows that were claimed since the oldest snapshot, for example that of a backup, and a walk
+-- from its start reads them all. So a caller gives p_starts, for each priority the number to start at: that after the
+-- last row of its last claim. If fewer rows than p_limit are found, the walk starts at the start of the index.
 -- Rows of the services p_excluded are skipped. The walk reads them, so a claim with exclusions reads a long queue of an
 -- excluded service whole; hosts exclude only services that occupy all of their threads.
 -- A response is claimed only by the host instance that holds its caller.

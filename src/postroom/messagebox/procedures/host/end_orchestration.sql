@@ -1,6 +1,7 @@
--- The last persistence point of a claimed instance: it has ended. Its subscriptions, its convoy, its journal and its row are
--- deleted, and the messages that it has received are released. The messages that it has not received are suspended, and cannot be
--- resumed (ORC-26). Returns their number, or -1 if the claim was taken over or the journal has another length.
+-- The last persistence point of a claimed instance: it has ended. Its subscriptions, its convoy, its journal and its
+-- row are deleted, and the messages that it has received are released. The messages that it has not received are
+-- suspended, and cannot be resumed (ORC-26). Returns their number, or -1 if the claim was taken over or the journal has
+-- another length.
 -- Indexes: the primary keys, work_queue_instance. Locks: the row of the instance, then see int_remove_instance.
 CREATE OR REPLACE FUNCTION messagebox.end_orchestration___HOST__(
     p_instance_id uuid, p_claim_id uuid, p_journal_length integer, p_consumed bigint[], p_now timestamptz DEFAULT now()

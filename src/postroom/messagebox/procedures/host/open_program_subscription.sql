@@ -1,5 +1,5 @@
--- Create a subscription of a program with this name, or find it, and note that it is used. Returns its service id. Raises
--- PR409 if the name belongs to another host.
+-- Create a subscription of a program with this name, or find it, and note that it is used. Returns its service id.
+-- Raises PR409 if the name belongs to another host.
 CREATE OR REPLACE FUNCTION messagebox.open_program_subscription___HOST__(
     p_name text, p_expire_after interval, p_now timestamptz DEFAULT now()
 ) RETURNS uuid

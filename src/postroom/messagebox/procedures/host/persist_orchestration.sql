@@ -1,6 +1,6 @@
--- A persistence point of a claimed instance: append to its journal, and mark the messages that it has received. Returns false, and
--- changes nothing, if the claim was taken over or the journal has another length. With p_release the instance is not claimed any
--- more; if a message came in the meantime, it is still ready.
+-- A persistence point of a claimed instance: append to its journal, and mark the messages that it has received. Returns
+-- false, and changes nothing, if the claim was taken over or the journal has another length. With p_release the
+-- instance is not claimed any more; if a message came in the meantime, it is still ready.
 -- Indexes: the primary keys. Locks: the row of the instance.
 CREATE OR REPLACE FUNCTION messagebox.persist_orchestration___HOST__(
     p_instance_id uuid, p_claim_id uuid, p_journal_length integer, p_turns jsonb, p_consumed bigint[], p_wake_at timestamptz,

@@ -1,9 +1,9 @@
--- Move messages of a claim into the scheduled queue until the service window of their port opens. No attempt was made. A
--- paused message waits until the circuit breaker of its port is closed, or until it expires after its delay (null: never). If
--- the breaker is closed already, the message is due at once. Returns how many this claim still had. Delays are relative to the server's time, because the clocks of
--- hosts may differ.
--- Index: work_queue_claimed. Locks: the open circuit breakers of the host, shared, so that none is closed between the check
--- and the commit.
+-- Move messages of a claim into the scheduled queue until the service window of their port opens. No attempt was made.
+-- A paused message waits until the circuit breaker of its port is closed, or until it expires after its delay (null:
+-- never). If the breaker is closed already, the message is due at once. Returns how many this claim still had. Delays
+-- are relative to the server's time, because the clocks of hosts may differ.
+-- Index: work_queue_claimed. Locks: the open circuit breakers of the host, shared, so that none is closed between the
+-- check and the commit.
 DROP FUNCTION IF EXISTS messagebox.postpone_messages___HOST__(uuid, bigint[], interval[], timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.postpone_messages___HOST__(
     p_claim_id uuid, p_seqs bigint[], p_delays interval[], p_paused boolean[], p_now timestamptz DEFAULT now()

@@ -1,5 +1,5 @@
--- Return the messages of the instances of a claim, in order: those that they have not received, or, with p_instance_id, all messages
--- of that instance.
+-- Return the messages of the instances of a claim, in order: those that they have not received, or, with p_instance_id,
+-- all messages of that instance.
 -- Indexes: orchestration_instances_claimed, the primary keys of orchestration_messages, spool and parts.
 CREATE OR REPLACE FUNCTION messagebox.read_orchestration_messages___HOST__(p_claim_id uuid, p_instance_id uuid DEFAULT NULL)
 RETURNS TABLE (

@@ -1,5 +1,5 @@
--- For each request of this host: return its stored response, if there is one, and whether its caller still waits. Both are read
--- by one statement, because the response is stored in the transaction that ends the wait.
+-- For each request of this host: return its stored response, if there is one, and whether its caller still waits. Both
+-- are read by one statement, because the response is stored in the transaction that ends the wait.
 -- Indexes: stored_responses' primary key, subscriptions_instance.
 DROP FUNCTION IF EXISTS messagebox.read_response___HOST__(uuid);
 CREATE OR REPLACE FUNCTION messagebox.read_responses___HOST__(p_units uuid[], p_instance_ids uuid[])

@@ -1,7 +1,7 @@
--- Return the messages of a batch whose numbers are between p_first and p_last, lowest first, with context and body part, in
--- the form of dequeue_messages, and the time of publication: at most p_limit messages, and at most p_bytes of contexts and
--- bodies, but at least one message. The caller continues after the last one. Messages that have left the batch are skipped.
--- Raises PR410 if the batch was taken over or is written.
+-- Return the messages of a batch whose numbers are between p_first and p_last, lowest first, with context and body
+-- part, in the form of dequeue_messages, and the time of publication: at most p_limit messages, and at most p_bytes of
+-- contexts and bodies, but at least one message. The caller continues after the last one. Messages that have left the
+-- batch are skipped. Raises PR410 if the batch was taken over or is written.
 -- Indexes: work_queue_claimed, spool's and parts' primary keys.
 DROP FUNCTION IF EXISTS messagebox.read_sink_messages___HOST__(uuid, integer, bigint[]);
 CREATE OR REPLACE FUNCTION messagebox.read_sink_messages___HOST__(

@@ -1,5 +1,6 @@
--- Record that a task is about to process a message of a batch alone. Returns the number of its attempts, this one included. Raises
--- PR410 if the batch was taken over. The record has to outlive the caller, not the server: the commit does not wait for the disk.
+-- Record that a task is about to process a message of a batch alone. Returns the number of its attempts, this one
+-- included. Raises PR410 if the batch was taken over. The record has to outlive the caller, not the server: the commit
+-- does not wait for the disk.
 -- Index: primary key of sink_attempts. Locks: the row, until commit.
 CREATE OR REPLACE FUNCTION messagebox.record_sink_attempt___HOST__(p_batch_id uuid, p_attempt integer, p_seq bigint)
 RETURNS integer

@@ -1,7 +1,7 @@
--- Make messages due that wait because the circuit breaker of their port is open. While it is open: one message as a probe,
--- whenever a probe is due. The next probe is the message with the next number, so that a message that can never be sent
--- does not keep the breaker open. After it was closed: all messages, a part with each call, and then the breaker's row is
--- deleted.
+-- Make messages due that wait because the circuit breaker of their port is open. While it is open: one message as a
+-- probe, whenever a probe is due. The next probe is the message with the next number, so that a message that can never
+-- be sent does not keep the breaker open. After it was closed: all messages, a part with each call, and then the
+-- breaker's row is deleted.
 -- Index: scheduled_queue_window. Locks: the rows of open_circuits; rows that another session has locked are skipped.
 CREATE OR REPLACE FUNCTION messagebox.release_paused___HOST__(p_now timestamptz) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

@@ -1,6 +1,6 @@
 -- Move messages of a claim into the scheduled queue for another attempt, and increment their attempts. p_to_backup: the
--- next attempt is the first one of the backup transport. p_properties: context properties to update. Returns how many this claim still had. Delays are relative to
--- the server's time, because the clocks of hosts may differ.
+-- next attempt is the first one of the backup transport. p_properties: context properties to update. Returns how many
+-- this claim still had. Delays are relative to the server's time, because the clocks of hosts may differ.
 -- Index: work_queue_claimed.
 DROP FUNCTION IF EXISTS messagebox.retry_messages___HOST__(uuid, bigint[], interval[], text[], text[], timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.retry_messages___HOST__(

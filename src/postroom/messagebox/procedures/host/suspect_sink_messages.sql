@@ -1,6 +1,7 @@
--- Record that a task is about to process some messages of a batch together, after a failed task. Those that stay recorded are
--- suspected to have killed the worker, and are processed alone by the next task. Returns the messages that are suspected already,
--- which are not recorded again. Raises PR410 if the batch was taken over. The commit does not wait for the disk.
+-- Record that a task is about to process some messages of a batch together, after a failed task. Those that stay
+-- recorded are suspected to have killed the worker, and are processed alone by the next task. Returns the messages that
+-- are suspected already, which are not recorded again. Raises PR410 if the batch was taken over. The commit does not
+-- wait for the disk.
 -- Index: primary key of sink_attempts. Locks: the rows, until commit.
 CREATE OR REPLACE FUNCTION messagebox.suspect_sink_messages___HOST__(p_batch_id uuid, p_attempt integer, p_seqs bigint[])
 RETURNS SETOF bigint

@@ -1,5 +1,5 @@
--- Suspend a claimed instance with an error. It continues from its last persistence point when it is resumed. Returns false if the
--- claim was taken over.
+-- Suspend a claimed instance with an error. It continues from its last persistence point when it is resumed. Returns
+-- false if the claim was taken over.
 -- Index: the primary key. Locks: the row of the instance.
 CREATE OR REPLACE FUNCTION messagebox.suspend_orchestration___HOST__(
     p_instance_id uuid, p_claim_id uuid, p_error_code text, p_error_description text, p_now timestamptz DEFAULT now()

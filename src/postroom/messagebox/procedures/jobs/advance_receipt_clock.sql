@@ -1,7 +1,7 @@
--- Advance the clock that decides which receipts are old, and return its time. p_elapsed is the time that has passed since the
--- stored time was read, by a clock that cannot be set. So if the server's clock is set forward, no receipt becomes older by
--- the step. If it is set back, this clock is set back with it: a new receipt must not be old at once. A host cannot give
--- another time than that of the server, because the owner deletes receipts by this clock, too.
+-- Advance the clock that decides which receipts are old, and return its time. p_elapsed is the time that has passed
+-- since the stored time was read, by a clock that cannot be set. So if the server's clock is set forward, no receipt
+-- becomes older by the step. If it is set back, this clock is set back with it: a new receipt must not be old at once.
+-- A host cannot give another time than that of the server, because the owner deletes receipts by this clock, too.
 -- Locks: the row of receipt_clock, if its time changes.
 CREATE OR REPLACE FUNCTION messagebox.advance_receipt_clock(p_elapsed interval, p_now timestamptz DEFAULT clock_timestamp())
 RETURNS timestamptz

@@ -1,11 +1,13 @@
--- Second half of a fold, in a transaction of its own with a lock timeout: waits for the writers of one log, deletes its rows,
--- adds their deltas to the totals and records the ids whose sum is zero. Returns the number of log rows. A total that comes to
--- zero is deleted, not updated: the cleanup would delete it next. An id whose deltas within one log cancel out gets no total
--- here; the cleanup checks whether it has one from an earlier fold.
--- Index: primary key of the totals, once for each count. Totals do not change meanwhile, because one job runs at a time.
--- Not TRUNCATE: it is not MVCC-safe. A pg_dump whose snapshot is older than the fold would read an empty log and old totals.
--- Locks: SHARE ROW EXCLUSIVE on that one log, before it is read. It waits for writers, because the count of an uncommitted
--- publish would be left behind otherwise, and not for readers (pg_dump, postroom check), which hold ACCESS SHARE.
+-- Second half of a fold, in a transaction of its own with a lock timeout: waits for the writers of one log, deletes its
+-- rows, adds their deltas to the totals and records the ids whose sum is zero. Returns the number of log rows. A total
+-- that comes to zero is deleted, not updated: the cleanup would delete it next. An id whose deltas within one log
+-- cancel out gets no total here; the cleanup checks whether it has one from an earlier fold.
+-- Index: primary key of the totals, once for each count. Totals do not change meanwhile, because one job runs at a
+-- time. Not TRUNCATE: it is not MVCC-safe. A pg_dump whose snapshot is older than the fold would read an empty log and
+-- old totals.
+-- Locks: SHARE ROW EXCLUSIVE on that one log, before it is read. It waits for writers, because the count of an
+-- uncommitted publish would be left behind otherwise, and not for readers (pg_dump, postroom check), which hold ACCESS
+-- SHARE.
 CREATE OR REPLACE FUNCTION messagebox.fold_ref_count_log(p_kind text, p_log smallint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$

@@ -16,7 +16,8 @@ BEGIN
          WHERE NOT EXISTS (SELECT 1 FROM message_ref_count_log_1 l WHERE l.message_id = z.message_id)
            AND NOT EXISTS (SELECT 1 FROM message_ref_count_log_2 l WHERE l.message_id = z.message_id)
          LIMIT p_limit);
-    -- No log has a row of a candidate. So a count below zero is final: a host has counted down what it did not count up.
+    -- No log has a row of a candidate. So a count below zero is final: a host has counted down what it did not count
+    -- up.
     DELETE FROM message_ref_count_log_totals WHERE message_id = ANY (candidates) AND total <= 0;
     -- A sum that was zero once and is not any more is still in the totals; it comes back when it is zero again.
     free := ARRAY(

@@ -1,6 +1,7 @@
 -- Operations_OperateOnInstances: delete routing failure reports whose instances no longer exist. Returns their number.
--- A report without an instance stays until an operator terminates it. A report is about a range of instance ids, which is
--- looked up in the indexes of the suspended and scheduled queues. The work queue is read once, for resumed instances.
+-- A report without an instance stays until an operator terminates it. A report is about a range of instance ids, which
+-- is looked up in the indexes of the suspended and scheduled queues. The work queue is read once, for resumed
+-- instances.
 -- Indexes: suspended_queue_reports, suspended_queue_instance, scheduled_queue_instance.
 CREATE OR REPLACE FUNCTION messagebox.operate_on_instances() RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

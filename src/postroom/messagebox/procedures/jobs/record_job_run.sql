@@ -1,5 +1,5 @@
--- Record one run of a job that ends now: its name, its start, the number of rows, and the error if it failed. Hosts do not
--- write job_runs, because a run in the future would stop the job.
+-- Record one run of a job that ends now: its name, its start, the number of rows, and the error if it failed. Hosts do
+-- not write job_runs, because a run in the future would stop the job.
 -- Index: job_runs' primary key.
 CREATE OR REPLACE FUNCTION messagebox.record_job_run(p_name text, p_started_at timestamptz, p_rows bigint, p_error text)
 RETURNS void
