@@ -225,8 +225,8 @@ class Client:
         or order. After a lost connection the client repeats the publish once.
         Without a key it raises Unavailable instead, because the messages may or may not have been published.
 
-        While the programs of the host are throttled, it waits and then raises Throttled (see ``connect``). What
-        finishes work does not wait: responses, and what a program publishes while it processes a received message."""
+        While the programs of the host are throttled, it waits and then raises Throttled (see ``connect``). Messages
+        that finish work do not wait: responses, and what a program publishes while it processes a received message."""
         return run_steps(self.publish_many_in_steps(messages, key=key))
 
     def publish_many_in_steps(self, messages: Sequence[Message], *, key: str | None = None) -> Steps[list[Published]]:
@@ -271,7 +271,7 @@ class Client:
 
     def _find_pauses(self, messages: Sequence[Message]) -> Iterator[float]:
         """Yield the seconds to wait while programs are throttled. Neither the connection nor a transaction is used
-        meanwhile. What finishes work reduces the load, so it does not wait."""
+        meanwhile. Messages that finish work do not wait, because they reduce the load."""
         if all(message.context.promoted.get(BTS.RouteDirectToTP.key) for message in messages):
             return
         if not any(subscription.has_unfinished for subscription in list(self._subscriptions)):

@@ -1,4 +1,4 @@
-"""Programs that publish are throttled: they wait for a bounded time. What finishes work does not wait (THR-01)."""
+"""Programs that publish are throttled: they wait for a bounded time. Messages that finish work do not (THR-01)."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Receiving(Protocol):
 
 
 class _Killed(BaseException):
-    """The process ends here."""
+    """Stands for the kill of the process at a step."""
 
 
 class _KilledAdapter(ReceiveAdapter):

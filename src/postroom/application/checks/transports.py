@@ -73,7 +73,10 @@ def _expiration_problems(given: object) -> Iterator[str]:
 
 def _backup_problems(backup: BackupTransport) -> Iterator[str]:
     if backup.adapter.is_sink or backup.adapter.is_dynamic:
-        yield f"the adapter {backup.adapter.kind!r} cannot be that of a backup transport, but File, Http and Null can."
+        yield (
+            f"the adapter {backup.adapter.kind!r} cannot be that of a backup transport. Use one that sends single "
+            "messages to a fixed address, such as File or Http."
+        )
     yield from adapter_problems(backup.adapter, "send")
     yield from _retry_problems(backup.retry)
     yield from schedule_problems("service_window", backup.service_window)

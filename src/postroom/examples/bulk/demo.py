@@ -1,4 +1,4 @@
-"""What ``postroom demo bulk`` feeds, and what must be in the lake."""
+"""What ``postroom demo bulk`` sends, and what must be in the lake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``postroom demo component`` feeds, and what must come of it."""
+"""What ``postroom demo component`` sends, and the result that it expects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``postroom demo envelope`` feeds, and what must come of it."""
+"""What ``postroom demo envelope`` sends, and the result that it expects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``postroom demo failures`` feeds, and what must come of it."""
+"""What ``postroom demo failures`` sends, and the result that it expects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``postroom demo http`` posts, and what must come of it."""
+"""What ``postroom demo http`` posts, and the result that it expects."""
 
 from __future__ import annotations
 

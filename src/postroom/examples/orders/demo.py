@@ -1,4 +1,4 @@
-"""What ``postroom demo orders`` feeds, and where each order must go: the filters of app.py, written out by hand."""
+"""What ``postroom demo orders`` sends, and where each order must go: the filters of app.py, written out by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``postroom demo procurement`` sends to the orchestration, and what must come of it."""
+"""What ``postroom demo procurement`` sends to the orchestration, and the result that it expects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``postroom demo two_way`` asks, and what must come of it."""
+"""What ``postroom demo two_way`` asks, and the result that it expects."""
 
 from __future__ import annotations
 

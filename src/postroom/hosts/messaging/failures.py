@@ -42,7 +42,7 @@ class MessagingFailures:
     def handle_send_failure(
         self, port: SendPort, claimed: ClaimedMessage, connections: ThreadConnections, error: Exception
     ) -> Outcome:
-        """Retry the message, suspend it, or publish an error message. A NACK goes with the last two."""
+        """Retry the message, suspend it, or publish an error message. The last two also publish a NACK."""
         outcome = _retry_or_suspend(port, claimed, error, self._clock())
         if not isinstance(outcome, Suspension):
             return outcome
@@ -64,7 +64,7 @@ class MessagingFailures:
     def suspend_unsendable(
         self, claimed: ClaimedMessage, connections: ThreadConnections, suspension: Suspension, sent: SentMessage | None
     ) -> Outcome:
-        """Suspend a message that cannot be sent now, without an attempt. A NACK goes with it."""
+        """Suspend a message that cannot be sent now, without an attempt, and publish a NACK."""
         return self._suspend_or_route(claimed, connections, suspension, sent, None)
 
     def handle_resume_failure(
@@ -106,8 +106,8 @@ class MessagingFailures:
         failed: AcknowledgedMessage | None,
         failure: Failure | None,
     ) -> Outcome:
-        """Publish an error message about ``failure``, or suspend the message if that has no subscriber (FMR-09). A NACK
-        goes with both (FMR-07). Return ``suspension`` if a defect prevents it."""
+        """Publish an error message about ``failure``, or suspend the message if that has no subscriber (FMR-09).
+        Publish a NACK in both cases (FMR-07). Return ``suspension`` if a defect prevents it."""
         try:
             connection = connections.get_writing()
             nack = None
