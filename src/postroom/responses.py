@@ -53,11 +53,11 @@ class WaitingRequest:
     future: Future[Message]
     timeout: float
     deadline: float
-    """When it stops to wait, by the monotonic clock."""
+    """When it stops waiting, by the monotonic clock."""
     instance_id: uuid.UUID = field(default_factory=uuid.uuid4)
 
     def fail(self, error: Exception) -> None:
-        """Give an error to a request that does not wait any more, unless it was cancelled."""
+        """End a request with an error, unless it was cancelled."""
         with suppress(InvalidStateError):
             self.future.set_exception(error)
 
@@ -82,7 +82,7 @@ class Responses:
         self._loop.start()
 
     def add(self, future: Future[Message], timeout: float) -> WaitingRequest:
-        """Let a request wait, which is not published yet. Cancel its future to stop waiting."""
+        """Register a request before it is published. Cancel its future to stop waiting."""
         waiting = WaitingRequest(future=future, timeout=timeout, deadline=time.monotonic() + timeout)
         with self._lock:
             self._waiting[waiting.instance_id] = waiting
@@ -96,7 +96,7 @@ class Responses:
         wait_for_response(connection, self._subscriptions, self._queue.service, waiting.instance_id)
 
     def confirm(self, waiting: WaitingRequest) -> None:
-        """Remove the instance subscription of a request that stopped to wait before it was published."""
+        """Remove the instance subscription of a request that stopped waiting before it was published."""
         with self._lock:
             is_waiting = waiting.instance_id in self._waiting
         if not is_waiting:

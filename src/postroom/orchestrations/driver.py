@@ -122,7 +122,7 @@ class Driver:
 
     def _find_event(self) -> Event | None:
         now = self._store.get_time()
-        # A message that has come before the timeout was noticed is not too late.
+        # First: a message that arrived before the timeout was detected is not too late.
         event = self._store.find_message(self.execution, self._taken)
         if event is not None:
             return event
@@ -175,7 +175,7 @@ class Driver:
     def _go_back(self, turns: Sequence[Turn], unroutable: Mapping[int, str]) -> None:
         """Replay the journal, and handle the pending events again, up to the first send that nobody subscribes to.
 
-        After it the orchestration may do something else, so the other sends are not judged yet."""
+        After it the orchestration may do something else, so the other sends are not checked yet."""
         failed = self.execution
         failed.close()
         commands = [command for turn in turns for command in turn.commands if command.number in unroutable]

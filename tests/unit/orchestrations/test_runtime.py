@@ -366,7 +366,7 @@ def test_threads_are_refused_with_the_alternative() -> None:
     assert "An orchestration cannot use threads." in str(run.error)
 
 
-def test_a_set_needs_a_value_for_each_property() -> None:
+def test_a_correlation_set_needs_a_value_for_each_property() -> None:
     async def wait(order: Message) -> None:
         Offers.of(order)
 
@@ -374,7 +374,7 @@ def test_a_set_needs_a_value_for_each_property() -> None:
     assert "The correlation set has no value for Tests.OrderId." in str(run.error)
 
 
-def test_outside_of_an_orchestration_nothing_works() -> None:
+def test_actions_outside_of_an_orchestration_raise() -> None:
     with pytest.raises(StateError, match="only inside an orchestration"):
         orchestrations.now()
     with pytest.raises(StateError, match="no step"):
@@ -435,7 +435,7 @@ def test_changed_code_is_found_with_its_place() -> None:
         *([1, [2]], {"a": {"b": Decimal(1)}}, (1, "two")),
     ],
 )
-def test_the_journal_stores_data(value: object) -> None:
+def test_the_journal_stores_and_returns_values(value: object) -> None:
     async def keep(order: Message) -> None:
         result = await orchestrations.step(lambda: value)
         await orchestrations.delay(1)

@@ -22,6 +22,8 @@ from postroom.processes.time_limit import abandon_thread
 
 @dataclass
 class _Turn:
+    """The code of an instance that runs in a thread now."""
+
     claimed: ClaimedInstance
     thread: threading.Thread
     deadline: float
