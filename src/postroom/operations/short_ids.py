@@ -10,6 +10,7 @@ from typing import Literal
 from postroom.errors import BadValue, NotFound
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
+from postroom.messagebox.storage.copy_rows import Cause
 from postroom.operations.instances.listing import InstanceQuery, list_instances
 
 _DIGITS = 32
@@ -62,6 +63,10 @@ def find_id(connection: Connection, given: ShortId, kind: IdKind) -> uuid.UUID:
     found = [found_id for (found_id,) in connection.execute(statement("queries/find_ids"), parameters)]
     if not found:
         raise NotFound(f"No {kind} has an id that starts with {given.text}.", hint=_NOT_FOUND_HINTS[kind])
+    if 1 < len(found) <= _MAX_SHOWN:
+        # The report about an instance shares its first digits, and the instance is meant.
+        reports = _find_reports(connection, given) if kind in ("message", "instance") else set()
+        found = [each for each in found if each not in reports] or found
     if len(found) > 1:
         shown = found[:_MAX_SHOWN]
         described = _describe_instances(connection, shown) if kind == "instance" else {}
@@ -73,6 +78,15 @@ def find_id(connection: Connection, given: ShortId, kind: IdKind) -> uuid.UUID:
         )
     result: uuid.UUID = found[0]
     return result
+
+
+def _find_reports(connection: Connection, given: ShortId) -> set[uuid.UUID]:
+    """Return the ids of the routing failure reports with this start, and of their messages."""
+    rows = connection.execute(
+        "SELECT instance_id, message_id FROM suspended_queue WHERE cause = %s AND instance_id BETWEEN %s AND %s",
+        (int(Cause.ROUTING_FAILURE_REPORT), given.first, given.last),
+    )
+    return {each for row in rows for each in row}
 
 
 def _describe_instances(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:

@@ -134,6 +134,8 @@ def test_an_application_is_removed_after_a_confirmation(backlog: Run) -> None:
     removed = backlog("application", "remove", "orders", "--backlog", "terminate", stdin=b"y\n")
     assert removed.code == ExitCode.OK
     assert "3 instances of Europe terminated." in removed.out
+    assert removed.out.count("send port") == asked.out.count("send port"), "the table is shown once"
+    assert "orders, if removed:" in asked.out
     assert backlog("application", "list", "-o", "json").json == []
     assert backlog("instance", "list", "-o", "json").json == []
     assert backlog("application", "remove", "orders").code == ExitCode.NOT_FOUND

@@ -17,6 +17,7 @@ from postroom.messagebox.configuration import find_host
 from postroom.messagebox.connection import connect
 from postroom.messagebox.running_processes import ProcessKind, register_process
 from postroom.operations.deployment import taken_changes
+from postroom.system_properties import SYSTEM_PROPERTIES
 from tests.integration.cli.conftest import APP, Run
 
 
@@ -30,6 +31,7 @@ def test_plan_shows_no_changes_after_apply(run: Run, app: Path) -> None:
     applied = run("apply", app)
     assert applied.code == ExitCode.OK
     assert "orders: 11 created." in applied.out
+    assert f"{len(SYSTEM_PROPERTIES)} properties" in applied.out
     again = run("apply", app)
     assert again.out == "Nothing to change: orders is up to date.\n"
     assert [application["name"] for application in run("application", "list", "-o", "json").json] == ["orders"]

@@ -228,13 +228,13 @@ def test_a_location_reports_its_progress(box: Box) -> None:
         inbox.store_in_inbox(box.connection, location.location_id, uuid.UUID(int=number), Context(), [b"{}"])
     inbox.quarantine(box.connection, uuid.UUID(int=1), "It is odd.")
 
-    def list_drop() -> tuple[str, str | None, int, float]:
+    def list_drop() -> tuple[str, str | None, int | None, float | None]:
         (one,) = locations.list_locations(box.connection)
         assert (one.waiting, one.problems) == (3, ["It is odd."])
         assert one.oldest is not None
         return one.state, one.reason, one.published, one.rate
 
-    assert list_drop() == ("not running", None, 0, 0.0)
+    assert list_drop() == ("not running", None, None, None)
     with connect(box.url, user=box.host().role_name) as connection:
         lock = LocationLock(connection, location.location_id)
         assert lock.acquire()
@@ -245,7 +245,7 @@ def test_a_location_reports_its_progress(box: Box) -> None:
         LocationReport().store(connection, progress)
         assert list_drop() == ("throttled", "Too much.", 7, 1.5)
     # A killed process leaves its row but no lock.
-    wait_until(lambda: list_drop() == ("not running", None, 0, 0.0), what="the end of the session")
+    wait_until(lambda: list_drop() == ("not running", None, None, None), what="the end of the session")
     locations.disable(box.connection, location.name)
     assert list_drop()[0] == "disabled"
 

@@ -50,6 +50,19 @@ def test_an_id_can_be_shortened_to_a_unique_start(box: Box) -> None:
     assert none.value.hint == "An instance is deleted when it completes or is terminated. See 'postroom instance list'."
 
 
+def test_a_short_id_means_the_instance_and_not_its_routing_failure_report(box: Box) -> None:
+    box.receive(box.add_location(), b'{"region": "NOWHERE"}')
+    rows = box.connection.execute("SELECT instance_id, cause = 3 FROM instances").fetchall()
+    [instance_id] = [instance_id for instance_id, is_report in rows if not is_report]
+    [report_id] = [instance_id for instance_id, is_report in rows if is_report]
+    digits = str(instance_id)[:8]
+    assert str(report_id).startswith(digits)
+    assert find_id(box.connection, ShortId.parse(digits), "instance") == instance_id
+    message_id = box.one("SELECT message_id FROM instances WHERE cause IS DISTINCT FROM 3")
+    assert find_id(box.connection, ShortId.parse(digits), "message") == message_id
+    assert find_id(box.connection, ShortId.parse(str(report_id)), "instance") == report_id
+
+
 def test_an_ambiguous_short_id_of_an_instance_lists_the_instances_with_their_ports_and_states(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     box.add_port("Audit", "Region == 'EU'", state="stopped")

@@ -198,13 +198,14 @@ def remove(options: CommandOptions, name: str, backlog: str | None, yes: bool, n
     with open_messagebox(options) as connection:
         planned = deployment.plan_removal(connection, name, home=home, backlog=decision)
         planned.check()
+        is_shown = not yes and options.output is Format.TABLE
         if not yes:
-            if options.output is Format.TABLE:
-                _show(planned, options.output, everything=False, done=False)
+            if is_shown:
+                _show(planned, options.output, everything=False, done=False, verb="removed")
             confirm(f"Remove the application {name!r}?", refused=f"The application {name!r} was not removed.")
         removed = deployment.remove(connection, name, home=home, backlog=decision)
         settled = settle_backlogs(connection, name)
-        _show(removed, options.output, everything=False, done=True, settled=settled)
+        _show(removed, options.output, everything=False, done=True, settled=settled, with_steps=not is_shown)
         if not no_wait:
             wait_until_taken(connection, removed.hosts)
 
@@ -244,7 +245,16 @@ def _format_difference(step: PlanStep, difference: Difference) -> str:
     return f"{difference.field}: {before}{difference.after}"
 
 
-def _show(plan: Plan, output: Format, *, everything: bool, done: bool, settled: Sequence[SettledBacklog] = ()) -> None:
+def _show(
+    plan: Plan,
+    output: Format,
+    *,
+    everything: bool,
+    done: bool,
+    settled: Sequence[SettledBacklog] = (),
+    verb: str = "applied",
+    with_steps: bool = True,
+) -> None:
     steps = [step for step in plan.steps if everything or step in plan.changes or step.note]
     rows = [
         {
@@ -286,7 +296,7 @@ def _show(plan: Plan, output: Format, *, everything: bool, done: bool, settled: 
             )
         )
         return
-    if rows:
+    if rows and with_steps:
         show_rows(rows, ["action", "kind", "name", "what"], output)
     for remark in (*map(str, settled), *plan.notes):
         click.echo(remark)
@@ -298,4 +308,4 @@ def _show(plan: Plan, output: Format, *, everything: bool, done: bool, settled: 
         for action, word in (("create", "created"), ("change", "changed"), ("remove", "removed"), ("keep", "kept"))
     ]
     summary = ", ".join(f"{count} {word}" for count, word in counts if count)
-    click.echo(f"{plan.application}: {summary}." if done else f"{plan.application}, if applied: {summary}.")
+    click.echo(f"{plan.application}: {summary}." if done else f"{plan.application}, if {verb}: {summary}.")

@@ -210,9 +210,12 @@ def _to_json_value(value: Any) -> Any:
 
 
 def _write(table: Table) -> None:
+    import shutil
+
     from rich.console import Console
 
-    console = Console(highlight=False)
+    size = shutil.get_terminal_size()
+    console = Console(highlight=False, width=size.columns, height=size.lines)  # rich ignores a width without a height
     if not console.is_terminal:
         console = Console(highlight=False, width=10_000)  # do not fold lines in a file or a pipe
     with console.capture() as capture:

@@ -5,8 +5,12 @@ SELECT i.state,
                    WHEN 'port' THEN coalesce(p.name, r.name, v.port_name, s.service_name)
                    WHEN 'error' THEN i.error_code
                    -- One group for all rows with the same error, at any position.
-                   WHEN 'reason' THEN regexp_replace(split_part(i.error_description, E'\n', 1),
-                                                     '\m(row|line|column|record|document|byte) [0-9][0-9,]*', '\1 n', 'gi')
+                   -- The second line of a bad row names the column.
+                   WHEN 'reason' THEN nullif(concat_ws(' ',
+                        regexp_replace(split_part(i.error_description, E'\n', 1),
+                                       '\m(row|line|column|record|document|byte) [0-9][0-9,]*', '\1 n', 'gi'),
+                        substring(split_part(i.error_description, E'\n', 2) FROM '^(The column ''[^'']*'' is [^ ]+), but has')
+                        || '.'), '')
                    WHEN 'adapter' THEN i.adapter
                    WHEN 'uri' THEN i.uri END,
        count(*), min(i.enqueued_at), max(i.enqueued_at)

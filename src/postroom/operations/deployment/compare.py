@@ -46,6 +46,7 @@ ALL_SYSTEM_PROPERTIES = "system properties"
 
 
 _SINK = "a Spark sink"
+_RENAMED = "renamed: its instances move with it"
 
 
 def find_problems(definition: ApplicationDefinition, deployed: Deployed, home: Path) -> tuple[Problem, ...]:
@@ -187,7 +188,8 @@ def _plan_properties(definition: ApplicationDefinition, deployed: Deployed) -> I
             kind=ChangeKind.PROPERTY,
             name=ALL_SYSTEM_PROPERTIES,
             action=Action.CREATE,
-            note=f"{len(missing)} properties",
+            # The schema has some of them from the start, so a first deployment would not show all.
+            note=f"{len(missing if deployed.hosts else SYSTEM_PROPERTIES)} properties",
         )
     for prop in definition.properties:
         if prop.sensitive and prop.key in deployed.properties and prop.key not in deployed.sensitive:
@@ -249,7 +251,12 @@ def _plan_locations(
             name=name,
             action=Action.CHANGE if differences else Action.KEEP,
             differences=differences,
-            note=f"stays {state}" if known.enabled != location.enabled else "",
+            note="; ".join(
+                [
+                    *([_RENAMED] if name in deployed.location_renames.old_names else []),
+                    *([f"stays {state}"] if known.enabled != location.enabled else []),
+                ]
+            ),
         )
 
 
@@ -280,7 +287,8 @@ def _plan_send_ports(
             send_port_fields(port, home), deployed_send_port_fields(known, deployed.host_name(known.host_id))
         )
         state = known.state.name.lower()
-        notes = [f"stays {state}"] if state != port.state else []
+        notes = [_RENAMED] if port.name in deployed.port_renames.old_names else []
+        notes += [f"stays {state}"] if state != port.state else []
         if any(difference.field == "host" for difference in differences):
             old = deployed.host_name(known.host_id)
             notes.append(f"queued messages stay with host {old}, which has to run until they are sent")

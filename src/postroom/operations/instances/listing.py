@@ -241,6 +241,9 @@ def check_names(connection: Connection, query: InstanceQuery) -> None:
         names = [name for (name,) in connection.execute(statement("queries/list_service_names"))]
         if query.port not in names:
             what = f"There is no send port, send port group, receive port or receive location {query.port!r}."
+            row = connection.execute(statement("queries/find_new_name"), {"name": query.port}).fetchone()
+            if row is not None and row[0] in names:
+                raise NotFound(what, hint=f"It was renamed to {row[0]!r}.")
             raise NotFound(what, hint=nearest(query.port, names, "There are", none="none; run postroom apply first"))
     if query.error_code is not None and query.error_code not in (codes := sorted(_read_error_codes(connection))):
         raise NotFound(

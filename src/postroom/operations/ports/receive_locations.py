@@ -62,10 +62,10 @@ class LocationListing:
     """When the state began. None if no process serves the location."""
     reason: str | None
     """Why it is throttled or failing."""
-    published: int
-    """The number of messages since the location was started."""
-    rate: float
-    """Messages per second during the last ten seconds."""
+    published: int | None
+    """The number of messages since the location was started. None if no process serves it."""
+    rate: float | None
+    """Messages per second during the last ten seconds. None if no process serves the location."""
     remaining: int | None
     """How much of the current input is not read yet, if known."""
     remaining_unit: str | None
@@ -94,7 +94,7 @@ def _clear_progress(listing: LocationListing, now: datetime) -> LocationListing:
     state = "not running" if listing.enabled else "disabled"
     if listing.enabled and listing.schedule is not None and not listing.schedule.is_open(now):
         state = "outside its schedule"
-    return replace(listing, state=state, since=None, reason=None, published=0, rate=0.0, remaining=None)
+    return replace(listing, state=state, since=None, reason=None, published=None, rate=None, remaining=None)
 
 
 def list_served_locations(connection: Connection, *, clock: Clock = system_clock) -> list[ReceiveLocation]:

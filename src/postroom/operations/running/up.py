@@ -15,6 +15,7 @@ from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import migrate
 from postroom.operations.deployment.apply import apply
 from postroom.operations.deployment.backlog import Backlog, settle_backlogs
+from postroom.operations.deployment.plan import Action
 from postroom.operations.ports.receive_locations import create_watched_folders
 from postroom.operations.running.supervisor import MonitoringSettings, Report, SparkOptions, Supervisor
 
@@ -59,6 +60,8 @@ def _apply(definition: ApplicationDefinition, url: str, home: Path, report: Repo
     migrate(url)
     with connect(url, application_name="postroom apply") as connection:
         applied = apply(connection, definition, home=home, backlog=backlog)
+        for step in (step for step in applied.changes if step.action is Action.REMOVE):
+            report(f"Removed: {step.kind} {step.name}")
         for remark in (*map(str, settle_backlogs(connection, definition.name)), *applied.notes):
             report(remark)
         for problem in create_watched_folders(connection, home):

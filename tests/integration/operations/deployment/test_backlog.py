@@ -206,5 +206,5 @@ def test_up_carries_out_the_decision_too(backlog: Connection, database: str, tmp
     with pytest.raises(DefinitionRefused, match="'C' cannot be removed"), deploy_again(None):
         pass
     with deploy_again(Backlog.TERMINATE):
-        assert reports[0] == "4 instances of C terminated."
+        assert reports[:2] == ["Removed: send port C", "4 instances of C terminated."]
     assert count(backlog, "C") == 0

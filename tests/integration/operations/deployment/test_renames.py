@@ -7,7 +7,7 @@ import pytest
 from postroom import Application, Property, adapters
 from postroom.agent.direct.message_agent import MessageAgent
 from postroom.agent.routing.table import RoutingTable
-from postroom.errors import DefinitionRefused
+from postroom.errors import DefinitionRefused, NotFound
 from postroom.message import Context, Message
 from postroom.messagebox import inbox
 from postroom.messagebox.check import find_violations
@@ -17,7 +17,7 @@ from postroom.messagebox.send_port_groups import read_send_port_groups
 from postroom.operations.deployment.apply import plan
 from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.plan import Action, ChangeKind
-from postroom.operations.instances.listing import InstanceQuery, list_instances
+from postroom.operations.instances.listing import InstanceQuery, check_names, list_instances
 from postroom.operations.ports import send_ports
 from tests.support.deployment import HOME, deploy, list_changes
 
@@ -54,7 +54,7 @@ def test_a_renamed_port_keeps_its_id_state_and_subscription(connection: Connecti
     before = read_ids(connection)["C"]
     planned_steps = plan(connection, orders(("C2", "C")).definition(), home=HOME)
     [planned] = planned_steps.select(ChangeKind.SEND_PORT, Action.CHANGE)
-    assert (planned.action, planned.note) == (Action.CHANGE, "stays stopped")
+    assert (planned.action, planned.note) == (Action.CHANGE, "renamed: its instances move with it; stays stopped")
     assert [(each.field, each.before, each.after) for each in planned.differences] == [("name", "C", "C2")]
     done = deploy(connection, orders(("C2", "C")))
     assert list_changes(done) == {("change", "application", "orders"), ("change", "send port", "C2")}
@@ -62,6 +62,9 @@ def test_a_renamed_port_keeps_its_id_state_and_subscription(connection: Connecti
     assert [port.state for port in read_send_ports(connection)] == [PortState.STOPPED]
     assert publish(connection, routing) == ("C2",), "publishers see the new name"
     assert {instance.service for instance in list_instances(connection, InstanceQuery())} == {"C2"}
+    with pytest.raises(NotFound) as not_found:
+        check_names(connection, InstanceQuery(port="C"))
+    assert not_found.value.hint == "It was renamed to 'C2'."
     assert find_violations(connection) == []
 
 

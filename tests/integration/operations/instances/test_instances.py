@@ -139,6 +139,24 @@ def test_bad_rows_with_the_same_error_are_counted_as_one_group(box: Box) -> None
     assert group.count == 12
 
 
+def test_bad_rows_are_grouped_by_their_column(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    box.agent().publish([order() for _ in range(3)])
+    suspend_all(box.connection, EVERYTHING)
+    description = "Row %s is bad.\nThe column %L is decimal(12,2), but has %L."
+    box.connection.execute(
+        "UPDATE suspended_queue SET error_description ="
+        " format(%s, seq, CASE WHEN seq %% 3 = 0 THEN 'tax' ELSE 'total' END, seq)",
+        (description,),
+    )
+    counts = {str(group.value): group.count for group in count_instances(box.connection, EVERYTHING, "reason")}
+    assert sorted(counts) == [
+        "Row n is bad. The column 'tax' is decimal(12,2).",
+        "Row n is bad. The column 'total' is decimal(12,2).",
+    ]
+    assert sorted(counts.values()) == [1, 2]
+
+
 def test_instances_are_filtered_by_conditions(box: Box) -> None:
     box.add_host("Other")
     box.add_port("Europe", "Region == 'EU'")
