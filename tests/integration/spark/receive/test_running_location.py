@@ -19,6 +19,7 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.errors import StateError, Unavailable
 from postroom.messagebox.configuration import ReceiveLocation
 from postroom.messagebox.connection import Login
+from postroom.messagebox.notifications import receive_notifications
 from postroom.messagebox.running_processes import read_routing_version
 from postroom.messagebox.streams.location_progress import LocationReport
 from postroom.operations.ports.receive_locations import LocationListing, list_locations
@@ -225,10 +226,18 @@ def slow_locations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[SlowLocatio
         location.may_end.set()
 
 
-def change_configuration(box: Box, change: str) -> None:
+def change_configuration(box: Box, process: PipelineProcess, change: str) -> None:
+    """Change the configuration, and wait until the process is notified. It has not read the change yet."""
     with box.connection.transaction():
         box.connection.execute("SELECT change_routing()")
         box.connection.execute(change)
+
+    def is_notified() -> bool:
+        assert process._connection is not None
+        receive_notifications(process._connection, process._channels)
+        return process._has_changed
+
+    wait_until(is_notified, what="the notification")
 
 
 def test_other_locations_continue_while_a_changed_location_stops(
@@ -239,7 +248,7 @@ def test_other_locations_continue_while_a_changed_location_stops(
     process = PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path)
     process._apply_configuration()
     one, two = slow_locations
-    change_configuration(box, "UPDATE receive_locations SET maps = '[{}]' WHERE name = 'one'")
+    change_configuration(box, process, "UPDATE receive_locations SET maps = '[{}]' WHERE name = 'one'")
 
     def turn() -> None:
         process._remove_stopped()
@@ -275,7 +284,7 @@ def test_a_change_is_taken_when_the_old_location_takes_no_more_input(
     process._apply_configuration()
     version = read_routing_version(box.connection)
     assert box.one(taken) == version
-    change_configuration(box, "UPDATE receive_locations SET maps = '[{}]' WHERE name = 'one'")
+    change_configuration(box, process, "UPDATE receive_locations SET maps = '[{}]' WHERE name = 'one'")
     process._apply_configuration()
     process._apply_configuration()
     assert box.one(taken) == version
@@ -317,7 +326,7 @@ def test_the_end_of_the_process_does_not_wait_for_a_location_that_drains(
     add_file_location(box, tmp_path / "one", name="one")
     process = PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path)
     process._apply_configuration()
-    change_configuration(box, "UPDATE receive_locations SET enabled = false")
+    change_configuration(box, process, "UPDATE receive_locations SET enabled = false")
     process._apply_configuration()
     process._stop_all()
     assert slow_locations[0].stopped_with == [True]
