@@ -218,6 +218,7 @@ class HostInstance:
                 self._change_dequeuing(registration, dequeuing, build_subservice)
             if self._orchestrations is not None:
                 self._orchestrations.load_code(connection)
+                self._orchestrations.set_dequeuing(read_dequeuing(connection, ServiceClass.ORCHESTRATIONS))
             handlers = read_send_handlers(connection, host.host_id)
             for subservice in self._subservices.values():
                 subservice.set_handlers(handlers)

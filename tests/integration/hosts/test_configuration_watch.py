@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -13,15 +14,17 @@ from postroom.messagebox.running_processes import read_routing_version
 from postroom.operations.hosts import list_service_classes, set_service_class
 from tests.integration.hosts.conftest import StartHost
 from tests.integration.hosts.messaging.test_failed_message_routing import order
+from tests.integration.hosts.orchestrations.test_running import ECHO
 from tests.support.box import Box
+from tests.support.orchestrations import apply_orchestrations, publish
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
 MESSAGING = "messaging_in_process"
 
 
-def count_threads() -> int:
-    return sum(thread.name.startswith(f"{MESSAGING} ") for thread in threading.enumerate())
+def count_threads(service_class: str = MESSAGING) -> int:
+    return sum(thread.name.startswith(f"{service_class} ") for thread in threading.enumerate())
 
 
 def is_taken(box: Box) -> bool:
@@ -42,6 +45,20 @@ def test_a_running_host_changes_its_number_of_threads(box: Box, start_host: Star
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["completed"] == 2)
     assert len(recorder.sent) == 2
+
+
+@pytest.mark.parametrize("threads", [2, 9])
+def test_a_running_host_changes_its_number_of_threads_for_orchestrations(
+    box: Box, tmp_path: Path, start_host: StartHost, threads: int
+) -> None:
+    apply_orchestrations(box, tmp_path, ECHO)
+    recorder = RecordingAdapter()
+    start_host(recorder)
+    wait_until(lambda: count_threads("orchestrations") == 5)
+    set_service_class(box.connection, "orchestrations", dequeue_threads=threads)
+    wait_until(lambda: count_threads("orchestrations") == threads)
+    publish(box, "order", "1")
+    wait_until(lambda: [one.body for one in recorder.sent] == [b"echo 1"])
 
 
 def test_a_message_in_progress_is_finished_by_the_old_threads(box: Box, start_host: StartHost) -> None:

@@ -62,7 +62,7 @@ class OrchestrationRunner:
         self._connect = connect
         self._host = host
         self._host_instance = host_instance
-        self._interval = dequeuing.polling_interval
+        self._dequeuing = dequeuing
         self._code = DeployedCode()
         self._clock = clock or system_clock
         self._procedures = HostOrchestrations(host.name)
@@ -70,7 +70,7 @@ class OrchestrationRunner:
         self._live = LiveInstances(MAX_LIVE)
         self._watch = TurnWatch(turn_limit.total_seconds(), self._suspend_endless)
         self._watch_connection = LazyConnection(connect)
-        self._batch = 4 * dequeuing.dequeue_threads
+        #: A thread that takes None ends.
         self._work: queue.Queue[_Work | None] = queue.Queue()
         self._paused = True
         self._stopping = threading.Event()
@@ -79,14 +79,10 @@ class OrchestrationRunner:
         #: The number of times that instances were worked on, by outcome.
         self.counts: Counter[str] = Counter()
         self._poller = BackgroundLoop("poll orchestrations", self._poll)
-        self._threads = [
-            threading.Thread(target=self._run, name=f"orchestrations {number}", daemon=True)
-            for number in range(1, dequeuing.dequeue_threads + 1)
-        ]
+        self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+        self._start_threads(self._dequeuing.dequeue_threads)
         self._poller.start()
         self._watch.loop.start()
 
@@ -99,6 +95,18 @@ class OrchestrationRunner:
     def unpause(self) -> None:
         self._paused = False
         self.wake()
+
+    def set_dequeuing(self, dequeuing: Dequeuing) -> None:
+        """Change the polling interval and the number of threads. A thread that is too many ends after its instance. One
+        thread at a time."""
+        before = self._dequeuing
+        if dequeuing == before:
+            return
+        self._dequeuing = dequeuing
+        self._start_threads(dequeuing.dequeue_threads - before.dequeue_threads)
+        for _ in range(before.dequeue_threads - dequeuing.dequeue_threads):
+            self._work.put(None)
+        self._poller.wake()
 
     def load_code(self, connection: Connection) -> None:
         """Load the code of the deployed orchestrations, if anything was applied. One thread at a time."""
@@ -139,20 +147,31 @@ class OrchestrationRunner:
         self._watch_connection.close()
         self._live.clear()
 
+    def _start_threads(self, count: int) -> None:
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        for _ in range(count):
+            thread = threading.Thread(target=self._run, name="orchestrations worker", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
     def _discard(self) -> None:
+        ends = 0
         while True:
             try:
-                self._work.get_nowait()
+                ends += self._work.get_nowait() is None
             except queue.Empty:
-                return
+                break
+        for _ in range(ends):
+            self._work.put(None)
 
     # -- polling -----------------------------------------------------------------------------------------------
 
     def _poll(self) -> float:
         services = self._code.service_ids
         if self._paused or not services:
-            return self._interval.total_seconds()
-        if self._work.qsize() > self._batch // 2:
+            return self._dequeuing.polling_interval.total_seconds()
+        batch = 4 * self._dequeuing.dequeue_threads
+        if self._work.qsize() > batch // 2:
             return 0.005
         connection = self._connection.get()
         if self._lost_claim is not None:
@@ -163,7 +182,7 @@ class OrchestrationRunner:
             connection,
             claim_id=claim_id,
             host_instance=self._host_instance,
-            limit=self._batch,
+            limit=batch,
             services=services,
             now=self._clock(),
         )
@@ -173,7 +192,7 @@ class OrchestrationRunner:
         self._lost_claim = None
         if not claimed:
             is_woken = time.monotonic() - self._woken_at < _AFTER_WAKE_UP
-            return _AFTER_WAKE_UP if is_woken else self._interval.total_seconds()
+            return _AFTER_WAKE_UP if is_woken else self._dequeuing.polling_interval.total_seconds()
         for instance in claimed:
             self._work.put((instance, messages[instance.instance_id]))
         return 0.0
