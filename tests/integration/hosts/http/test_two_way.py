@@ -20,6 +20,7 @@ from postroom.hosts import HostInstance
 from postroom.message import Message
 from postroom.messagebox.check import check
 from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.operations.hosts import set_stopped
 from postroom.operations.ports import send_ports
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import PROMOTE, Box
@@ -189,3 +190,13 @@ def test_waiting_clients_are_told_when_the_host_stops(box: Box, serve: Serve) ->
         instance.stop()
         assert call.result(PATIENCE)[0] == 503
     assert count_waiting(box) == 0
+
+
+def test_waiting_clients_are_told_when_an_operator_stops_the_host(box: Box, serve: Serve) -> None:
+    instance = serve(AnsweringAdapter(), port_state="stopped")
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(ask, instance)
+        wait_until(lambda: count_waiting(box) == 1, what="the waiting request")
+        set_stopped(box.connection, "Default", stopped=True)
+        assert call.result(PATIENCE)[0] == 503
+        wait_until(lambda: count_waiting(box) == 0, what="the end of the request")
