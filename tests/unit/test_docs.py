@@ -83,7 +83,7 @@ _TOOLS |= {
     "systemctl",
 }
 
-_ITEM = r"(?:ACC|CTX|DEQ|FLT|FMR|INS|MSG|NRF|ORC|ORS|PRED|PUB|RCV|REF|SEC|SND|SPT|SUB|THR|TYP)-\d+"
+_ITEM = r"(?:ACC|ACK|CTX|DEQ|FLT|FMR|HST|INS|MSG|NRF|ORC|ORS|PRED|PUB|RCV|REF|RR|SEC|SND|SPT|SUB|THR|TYP)-\d+"
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))

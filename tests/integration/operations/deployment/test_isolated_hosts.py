@@ -1,4 +1,4 @@
-"""Isolated hosts only receive by HTTP: HST-02."""
+"""Isolated hosts only receive: HST-02."""
 
 from __future__ import annotations
 
