@@ -57,6 +57,10 @@ COMMANDS: dict[str, LazyCommand] = {
     "group": LazyCommand(
         "postroom.cli.commands.groups:group", "List, enlist, start, stop and unenlist send port groups."
     ),
+    "orchestration": LazyCommand(
+        "postroom.cli.commands.orchestrations:orchestration",
+        "List, enlist, start, stop and unenlist orchestrations.",
+    ),
     "location": LazyCommand(
         "postroom.cli.commands.locations:location", "List, enable, disable and schedule receive locations."
     ),

@@ -14,6 +14,7 @@ from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.orchestrations import DeployedOrchestration, OrchestrationState, read_orchestrations
 from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
+from postroom.operations.ports.enlistment import Resumed, resume_stopped
 from postroom.operations.properties import read_deployed_properties
 
 _BOUND, _STOPPED, _STARTED = OrchestrationState.BOUND, OrchestrationState.STOPPED, OrchestrationState.STARTED
@@ -69,7 +70,9 @@ def enlist_orchestration(connection: Connection, one: DeployedOrchestration) -> 
     if one.filter is not None and one.is_newest:
         properties = read_deployed_properties(connection)
         by_key = {prop.key: prop for prop in properties}
-        subscription_id = ServiceSubscriptions(_get_host(connection, one), ServiceClass.ORCHESTRATIONS).activate(
+        subscription_id = ServiceSubscriptions(
+            get_orchestration_host(connection, one), ServiceClass.ORCHESTRATIONS
+        ).activate(
             connection,
             SubscribingService(service_id=one.service_id, name=one.name),
             parse(one.filter, properties),
@@ -79,12 +82,12 @@ def enlist_orchestration(connection: Connection, one: DeployedOrchestration) -> 
     return _store_state(connection, one, _STOPPED, subscription_id)
 
 
-def start_orchestration(connection: Connection, one: DeployedOrchestration) -> DeployedOrchestration:
-    """Start its activation subscription. Messages that came while it was stopped activate instances now."""
+def start_orchestration(connection: Connection, one: DeployedOrchestration) -> tuple[DeployedOrchestration, Resumed]:
+    """Start its activation subscription. Messages that came while it was stopped activate instances now. Also return
+    these, and the operation that resumes the others."""
     _set_subscription_state(connection, one, SubscriptionState.STARTED)
     started = _store_state(connection, one, _STARTED, one.subscription_id)
-    connection.execute("SELECT resume_stopped(%s)", (one.service_id,))
-    return started
+    return started, resume_stopped(connection, one.name, service_id=one.service_id, host_id=one.host_id)
 
 
 def stop_orchestration(connection: Connection, one: DeployedOrchestration) -> DeployedOrchestration:
@@ -119,12 +122,15 @@ def _set_subscription_state(connection: Connection, one: DeployedOrchestration, 
 def _store_state(
     connection: Connection, one: DeployedOrchestration, state: OrchestrationState, subscription_id: int | None
 ) -> DeployedOrchestration:
-    connection.execute(
-        "UPDATE orchestrations SET state = %s, subscription_id = %s WHERE id = %s",
-        (state, subscription_id, one.service_id),
-    )
+    # Two statements: operators may update only the state.
+    connection.execute("UPDATE orchestrations SET state = %s WHERE id = %s", (state, one.service_id))
+    if subscription_id != one.subscription_id:
+        connection.execute(
+            "UPDATE orchestrations SET subscription_id = %s WHERE id = %s", (subscription_id, one.service_id)
+        )
     return replace(one, state=state, subscription_id=subscription_id)
 
 
-def _get_host(connection: Connection, one: DeployedOrchestration) -> Host:
+def get_orchestration_host(connection: Connection, one: DeployedOrchestration) -> Host:
+    """Return the host of the orchestration."""
     return next(host for host in read_hosts(connection) if host.host_id == one.host_id)

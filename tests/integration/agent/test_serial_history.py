@@ -25,14 +25,14 @@ from postroom.messagebox.check import check
 from postroom.messagebox.configuration import PortState, ReceiveLocation
 from postroom.messagebox.connection import Connection, connect
 from postroom.operations.ports import send_ports as ports
-from postroom.operations.ports.states import StateChange
+from postroom.operations.ports.states import State, StateChange
 from tests.support.box import Box, Priority, Region, interchange
 
 PORTS = {"P": "exists(Region)", "Q": "Region == 'EU'", "R": "Region != 'ASIA' and exists(Priority)"}
 MATCHING_PORTS = {"EU": {"P", "Q", "R"}, "US": {"P", "R"}, "ASIA": {"P"}}
 CHANGES, PUBLISHES = 60, 200
 
-States = Mapping[str, PortState]
+States = Mapping[str, State]
 #: Publishes a message for a region. Returns the key by which it is found, and True if it was rejected.
 Send = Callable[[str], tuple[uuid.UUID, bool]]
 

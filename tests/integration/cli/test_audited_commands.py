@@ -37,6 +37,8 @@ READING = {
     "message list",
     "message save",
     "message show",
+    "orchestration list",
+    "orchestration show",
     "pipeline show",
     "plan",
     "port list",
@@ -57,8 +59,13 @@ WORKING = {"database run", "demo", "host run", "pipeline run", "publish", "up"}
 
 LOGIN = "postroom_test_audited"
 
-GROUP = """
+MORE = """
 app.send_port_group("All", ["Europe", "Audit"], filter=Region == "EU")
+
+
+@app.orchestration(activate=Region == "BOOK")
+async def book(order):
+    pass
 """
 
 
@@ -122,7 +129,7 @@ def test_every_command_that_changes_something_is_recorded(
         assert all(entry.login and entry.recorded_at for entry in new)
         return new
 
-    app.write_text(app.read_text() + GROUP)
+    app.write_text(app.read_text() + MORE)
     record("apply", app)
     for verb in ("stop", "unenlist", "enlist", "start"):
         [entry] = record(f"port {verb}", "BigOrders")
@@ -132,6 +139,11 @@ def test_every_command_that_changes_something_is_recorded(
     record("port retry", "BigOrders")
     for verb in ("stop", "unenlist", "enlist", "start"):
         record(f"group {verb}", "All")
+    for verb in ("stop", "unenlist", "enlist", "start"):
+        [entry] = record(f"orchestration {verb}", "book")
+        assert (entry.action, entry.target) == (f"orchestration.{verb}", "book")
+        assert entry.before
+        assert entry.after
     for verb in ("disable", "enable"):
         record(f"location {verb}", "drop")
     record("location schedule", "drop", "--from", "2999-01-01")

@@ -47,6 +47,16 @@ app.send_port("Web", web, filter=Region == "US", retry=Retry(count=0))
 app.send_port("Lake", adapters.SparkSink("parquet", "lake", columns={"total": Total}), filter=Region == "ASIA")
 app.dynamic_send_port("Anywhere", filter=Region == "NOWHERE")
 app.send_port_group("All", ["Europe", "Audit"], filter=Region == "EU", description="everybody")
+
+
+@app.orchestration(activate=Region == "BOOK", convoy=[Priority])
+async def book(order):
+    pass
+
+
+@app.orchestration(activate=Region == "BOOK", name="book", version=2)
+async def book_again(order):
+    pass
 """
 
 
@@ -109,6 +119,7 @@ def shown(run: Run, app: Path, tmp_path: Path) -> dict[str, list[Any]]:
         run_json(f"port {verb}", "Europe")
     for verb in ("stop", "unenlist", "enlist", "start"):
         run_json(f"group {verb}", "All")
+        run_json(f"orchestration {verb}", "book")
     for verb in ("disable", "enable"):
         run_json(f"location {verb}", "drop")
     run_json("location schedule", "drop", "--from", "2999-01-01")
@@ -122,6 +133,8 @@ def shown(run: Run, app: Path, tmp_path: Path) -> dict[str, list[Any]]:
 
     for noun in ("application", "group", "host", "instance", "location", "message", "port", "role", "subscription"):
         run_json(f"{noun} list")
+    run_json("orchestration list")
+    run_json("orchestration show", "book")
     run_json("queue list", "--all")
     for grouping in ("host", "port", "error", "reason", "adapter", "uri"):
         run_json("instance list", "--group-by", grouping)

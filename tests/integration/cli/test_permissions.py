@@ -29,6 +29,8 @@ EVERYBODY_SEES: Commands = [
     ("instance", "show", "INSTANCE"),
     ("jobs", "list"),
     ("location", "list"),
+    ("orchestration", "list"),
+    ("orchestration", "show", "book"),
     ("port", "list"),
     ("port", "show", "Europe"),
     ("queue", "list"),
@@ -41,6 +43,8 @@ OPERATORS_DO: Commands = [
     ("port", "stop", "Europe"),
     ("port", "start", "Europe"),
     ("port", "stop", "Audit"),
+    ("orchestration", "stop", "book"),
+    ("orchestration", "start", "book"),
     ("location", "schedule", "drop", "--every-days", "1"),
     ("location", "disable", "drop"),
     ("location", "enable", "drop"),
@@ -56,6 +60,7 @@ ADMINISTRATORS_DO: Commands = [
     ("message", "body", "INSTANCE"),
     ("explain", "INSTANCE"),
     ("port", "unenlist", "BigOrders"),
+    ("orchestration", "unenlist", "pay"),
     ("publish", "FILE", "-p", "Region=EU"),
     ("apply", "CHANGED"),
     ("plan", "CHANGED"),
@@ -65,7 +70,28 @@ ADMINISTRATORS_DO: Commands = [
 ]
 ONLY_THE_OWNER_DOES: Commands = [("apply", "NEW_HOST")]
 
+ORCHESTRATIONS = """
+
+@app.orchestration(activate=Region == "BOOK")
+async def book(order):
+    pass
+
+
+@app.orchestration(activate=Region == "PAY")
+async def pay(order):
+    pass
+
+
+"""
+
 As = Callable[..., CommandResult]
+
+
+@pytest.fixture
+def app(app: Path) -> Path:
+    """Return the file of an application with orchestrations."""
+    app.write_text(app.read_text() + ORCHESTRATIONS)
+    return app
 
 
 @pytest.fixture

@@ -59,8 +59,8 @@ GRANT INSERT, UPDATE, DELETE ON management.host_instances TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT, UPDATE, DELETE ON management.running_locations TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT, UPDATE ON management.running_sinks, management.open_circuits TO __HOSTS_ROLE__;
 
--- Row-level security: a host sees only its own file claims, inbox rows, instances, ports and locations. It sees a
--- fragment if it sees the inbox row of the fragment.
+-- Row-level security: a host sees only its own file claims, inbox rows, instances, ports, orchestrations and locations.
+-- It sees a fragment if it sees the inbox row of the fragment.
 ALTER TABLE messagebox.file_claims ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_locations ON messagebox.file_claims;
 CREATE POLICY own_locations ON messagebox.file_claims TO __HOSTS_ROLE__
@@ -96,6 +96,10 @@ ALTER TABLE management.send_ports ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_ports ON management.send_ports;
 CREATE POLICY own_ports ON management.send_ports FOR SELECT TO __HOSTS_ROLE__
     USING (former_host_ids || host_id && (SELECT messagebox.own_hosts()));
+ALTER TABLE management.orchestrations ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS own_orchestrations ON management.orchestrations;
+CREATE POLICY own_orchestrations ON management.orchestrations FOR SELECT TO __HOSTS_ROLE__
+    USING (messagebox.runs_host(host_id));
 ALTER TABLE management.receive_locations ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_locations ON management.receive_locations;
 CREATE POLICY own_locations ON management.receive_locations FOR SELECT TO __HOSTS_ROLE__

@@ -79,7 +79,7 @@ GRANT EXECUTE ON FUNCTION
     messagebox.reroute_instances, messagebox.terminate_instances, messagebox.is_of_interchange,
     messagebox.find_interchanges, messagebox.current_load
     TO __OPERATORS_ROLE__;
-GRANT UPDATE (state) ON management.send_ports, management.send_port_groups TO __OPERATORS_ROLE__;
+GRANT UPDATE (state) ON management.send_ports, management.send_port_groups, management.orchestrations TO __OPERATORS_ROLE__;
 GRANT UPDATE (enabled, schedule) ON management.receive_locations TO __OPERATORS_ROLE__;
 GRANT UPDATE (stopped) ON management.hosts TO __OPERATORS_ROLE__;
 
@@ -91,7 +91,7 @@ BEGIN
     FOREACH protected IN ARRAY ARRAY['messagebox.file_claims', 'messagebox.inbox', 'messagebox.inbox_fragments',
                                      'management.running_locations', 'management.running_sinks', 'management.open_circuits', 'management.host_instances',
                                      'management.send_ports', 'management.send_port_groups',
-                                     'management.receive_locations'] LOOP
+                                     'management.receive_locations', 'management.orchestrations'] LOOP
         EXECUTE format('DROP POLICY IF EXISTS administrators ON %s', protected);
         EXECUTE format('CREATE POLICY administrators ON %s TO %I USING (true) WITH CHECK (true)', protected,
                        '__ADMINISTRATORS_ROLE__');
@@ -99,13 +99,16 @@ BEGIN
         EXECUTE format('CREATE POLICY operators ON %s FOR SELECT TO %I USING (true)', protected, '__OPERATORS_ROLE__');
     END LOOP;
 END $$;
--- Operators can start and stop an enlisted port or group. They cannot unenlist it.
+-- Operators can start and stop an enlisted port, group or orchestration. They cannot unenlist it.
 DROP POLICY IF EXISTS operators_start_and_stop ON management.send_ports;
 CREATE POLICY operators_start_and_stop ON management.send_ports FOR UPDATE TO __OPERATORS_ROLE__
     USING (state <> 1) WITH CHECK (state <> 1);
 DROP POLICY IF EXISTS operators_start_and_stop ON management.send_port_groups;
 CREATE POLICY operators_start_and_stop ON management.send_port_groups FOR UPDATE TO __OPERATORS_ROLE__
     USING (state <> 1) WITH CHECK (state <> 1);
+DROP POLICY IF EXISTS operators_start_and_stop ON management.orchestrations;
+CREATE POLICY operators_start_and_stop ON management.orchestrations FOR UPDATE TO __OPERATORS_ROLE__
+    USING (state > 2) WITH CHECK (state > 2);
 DROP POLICY IF EXISTS operators_enable_and_disable ON management.receive_locations;
 CREATE POLICY operators_enable_and_disable ON management.receive_locations FOR UPDATE TO __OPERATORS_ROLE__
     USING (true) WITH CHECK (true);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
+from postroom.messagebox.configuration import ServiceClass
 from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask
 from postroom.operations.instances.listing import Instance, InstanceState
 from postroom.pipelines.rows.document import LINE_HINT
@@ -87,6 +88,11 @@ def _advise_to_start(instance: Instance, resume: str) -> str:
     description = instance.error_description or ""
     named = re.search(rf"(?<!\w){re.escape(instance.service or '')}(?!\w)", description)
     renamed = "" if named else f"The port has the name {instance.service!r} now.\n"
+    if instance.service_class is ServiceClass.ORCHESTRATIONS:
+        start = f"postroom orchestration start {shlex.quote(instance.service or '')}"
+        return (
+            f"Start it, which activates an instance with this message: {start}\nOr activate it while stopped: {resume}"
+        )
     start = f"postroom port start {shlex.quote(instance.service or '')}"
     if "send port group" in description:
         start = f"{start}, or postroom group start GROUP"

@@ -86,11 +86,7 @@ def start_port(connection: Connection, port: SendPort) -> tuple[SendPort, Resume
     started = [group for group in groups if group.state is PortState.STARTED]
     _set_subscription_state(connection, _list_subscriptions(started, port), _STARTED)
     stored = _store_port_state(connection, port, PortState.STARTED, port.subscription_id)
-    count = int(read_value(connection, "SELECT resume_stopped(%s, %s)", port.port_id, MAX_RESUMED))
-    resumed = Resumed(hosts={port.host_id: count} if count else {})
-    if count == MAX_RESUMED:
-        resumed = replace(resumed, operation_id=start_resuming(connection, port.name, service_id=port.port_id))
-    return stored, resumed
+    return stored, resume_stopped(connection, port.name, service_id=port.port_id, host_id=port.host_id)
 
 
 def stop_port(connection: Connection, port: SendPort) -> SendPort:
@@ -249,6 +245,16 @@ def _subscribe(connection: Connection, port: SendPort, filter: Filter, *, group:
         ordered=port.ordered,
         group=group,
     )
+
+
+def resume_stopped(connection: Connection, name: str, *, service_id: uuid.UUID, host_id: int) -> Resumed:
+    """Resume the messages that were suspended because a port or an orchestration was stopped. Leave all but the first
+    ones to an operation."""
+    count = int(read_value(connection, "SELECT resume_stopped(%s, %s)", service_id, MAX_RESUMED))
+    resumed = Resumed(hosts={host_id: count} if count else {})
+    if count == MAX_RESUMED:
+        resumed = replace(resumed, operation_id=start_resuming(connection, name, service_id=service_id))
+    return resumed
 
 
 def _list_subscriptions(groups: Iterable[SendPortGroup], port: SendPort) -> list[int | None]:

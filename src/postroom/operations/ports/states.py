@@ -1,4 +1,4 @@
-"""The states of send ports and send port groups, and the allowed transitions (SPT-01, SPT-02).
+"""The states of send ports, send port groups and orchestrations, and the allowed transitions (SPT-01, SPT-02).
 
 bound ──enlist──► stopped ──start──► started          starting a bound port enlists it first
   ▲                  │  ▲               │             unenlisting a started port stops it first
@@ -14,21 +14,24 @@ from psycopg.pq import TransactionStatus
 from postroom.errors import StateError
 from postroom.messagebox.configuration import PortState
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.orchestrations import OrchestrationState
 from postroom.operations.audit import record_action
 from postroom.operations.instances.bulk_operations import run_operation
 
+State = PortState | OrchestrationState
+
 #: The operations that are allowed in each state.
 _TRANSITIONS = {
-    PortState.BOUND: ("enlist", "start"),
-    PortState.STOPPED: ("start", "unenlist"),
-    PortState.STARTED: ("stop", "unenlist"),
+    "bound": ("enlist", "start"),
+    "stopped": ("start", "unenlist"),
+    "started": ("stop", "unenlist"),
 }
 #: The state that each operation leads to.
 _TARGETS = {
-    "enlist": PortState.STOPPED,
-    "start": PortState.STARTED,
-    "stop": PortState.STOPPED,
-    "unenlist": PortState.BOUND,
+    "enlist": "stopped",
+    "start": "started",
+    "stop": "stopped",
+    "unenlist": "bound",
 }
 
 
@@ -38,23 +41,23 @@ class StateChange:
     operation that resumes the others."""
 
     name: str
-    before: PortState
-    after: PortState
+    before: State
+    after: State
     resumed: int = 0
     operation_id: int | None = None
 
 
-def check_transition(operation: str, what: str, state: PortState) -> None:
+def check_transition(operation: str, what: str, state: State) -> None:
     """Raise StateError if the state does not allow the operation. ``what`` is the subject: ``Port 'Europe'``."""
-    if operation not in _TRANSITIONS[state]:
-        allowed = " or ".join(f"'{other}'" for other in _TRANSITIONS[state])
-        name = state.name.lower()
-        problem = f"is already {name}" if _TARGETS[operation] is state else f"is {name} and cannot {operation}"
+    name = state.name.lower()
+    if operation not in _TRANSITIONS[name]:
+        allowed = " or ".join(f"'{other}'" for other in _TRANSITIONS[name])
+        problem = f"is already {name}" if _TARGETS[operation] == name else f"is {name} and cannot {operation}"
         raise StateError(f"{what} {problem}.", hint=f"Possible operations: {allowed}.")
 
 
-def record_state_change(connection: Connection, action: str, name: str, before: PortState, after: PortState) -> None:
-    """Record the new state of a port or group in the audit."""
+def record_state_change(connection: Connection, action: str, name: str, before: State, after: State) -> None:
+    """Record the new state of a port, group or orchestration in the audit."""
     record_action(connection, action, name, before={"state": before.name.lower()}, after={"state": after.name.lower()})
 
 

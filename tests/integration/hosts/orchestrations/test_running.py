@@ -11,10 +11,10 @@ import pytest
 
 from postroom.errors import DefinitionRefused, MessageBoxUnavailable
 from postroom.messagebox.check import check
-from postroom.messagebox.orchestrations import HostOrchestrations, read_orchestrations
+from postroom.messagebox.orchestrations import HostOrchestrations
+from postroom.operations import orchestration_states
 from postroom.operations.instances.changes import resume, suspend, terminate
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, get_instance, list_instances
-from postroom.operations.orchestrations import start_orchestration, stop_orchestration
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box
 from tests.support.orchestrations import apply_orchestrations, publish
@@ -251,17 +251,12 @@ def test_a_stopped_orchestration_is_not_activated_and_its_instances_go_on(
     start_host(recorder)
     publish(box, "order", "", key="a")
     wait_until(lambda: sent(recorder) == [b"ask"], what="a waiting instance")
-    with box.connection.transaction():
-        box.connection.execute("SELECT change_routing()")
-        [one] = read_orchestrations(box.connection)
-        stopped = stop_orchestration(box.connection, one)
+    orchestration_states.stop(box.connection, "collect")
     publish(box, "order", "", key="b")
     assert box.suspended() == [("PORT_STOPPED", True)]
     publish(box, "reply", "1", "2", key="a")
     wait_until(lambda: sent(recorder) == [b"1 2", b"ask"], what="the end of the running instance")
-    with box.connection.transaction():
-        box.connection.execute("SELECT change_routing()")
-        start_orchestration(box.connection, stopped)
+    assert orchestration_states.start(box.connection, "collect").resumed == 1
     wait_until(lambda: sent(recorder) == [b"1 2", b"ask", b"ask"], what="the activation of the other one")
 
 

@@ -1,0 +1,165 @@
+"""`postroom orchestration`: list orchestrations and change their states."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom.cli.command_groups import CommandGroup
+from postroom.cli.commands.ports import change_states
+from postroom.cli.connection import open_messagebox
+from postroom.cli.options import CommandOptions, common_options, names_argument, pass_options, reason_option
+from postroom.cli.rendering.output import show_record, show_rows
+
+if TYPE_CHECKING:
+    from postroom.operations.orchestration_states import OrchestrationListing
+
+
+@click.group(cls=CommandGroup)
+def orchestration() -> None:
+    """List, enlist, start, stop and unenlist orchestrations.
+
+    Messages activate the newest version of an orchestration, so these commands change the newest version. Instances go
+    on in every state. To suspend or terminate them: postroom instance.
+
+    \b
+    Example:
+      postroom orchestration stop procure
+    """
+
+
+@orchestration.command("list")
+@click.option("--application", metavar="NAME", help="Only orchestrations of this application.")
+@common_options
+@pass_options
+def list_(options: CommandOptions, application: str | None) -> None:
+    """List the orchestrations in all versions, with the number of their instances.
+
+    \b
+    Example:
+      postroom orchestration list --application procurement
+    """
+    from postroom.operations.deployment.applications import check_application
+    from postroom.operations.orchestration_states import list_orchestrations
+
+    with open_messagebox(options) as connection:
+        check_application(connection, application)
+        rows = [_to_row(listing) for listing in list_orchestrations(connection, application=application)]
+    columns = ["name", "version", "state", "application", "host", "instances", "suspended_instances", "waiting"]
+    columns += ["suspended_messages", "filter"]
+    if not all(row["newest"] for row in rows):
+        columns.insert(2, "newest")
+    show_rows(rows, columns, options.output, empty="No orchestrations. Apply an application: postroom apply APP")
+
+
+@orchestration.command()
+@click.argument("name")
+@common_options
+@pass_options
+def show(options: CommandOptions, name: str) -> None:
+    """Show the configuration and state of the newest version of an orchestration.
+
+    \b
+    Example:
+      postroom orchestration show procure
+    """
+    from postroom.operations.orchestration_states import get_orchestration, list_orchestrations
+
+    with open_messagebox(options) as connection:
+        newest = get_orchestration(connection, name)
+        versions = [found for found in list_orchestrations(connection) if found.orchestration.name == name]
+    (found,) = (found for found in versions if found.orchestration.service_id == newest.service_id)
+    older = [version.orchestration.version for version in versions if version is not found]
+    show_record({**_to_row(found), "older_versions": older}, options.output)
+
+
+@orchestration.command()
+@names_argument
+@reason_option
+@common_options
+@pass_options
+def enlist(options: CommandOptions, names: tuple[str, ...]) -> None:
+    """Create the activation subscriptions of bound orchestrations. Messages that match are suspended until the start.
+
+    \b
+    Example:
+      postroom orchestration enlist procure
+    """
+    from postroom.operations import orchestration_states
+
+    change_states(options, names, orchestration_states.enlist)
+
+
+@orchestration.command()
+@names_argument
+@reason_option
+@common_options
+@pass_options
+def start(options: CommandOptions, names: tuple[str, ...]) -> None:
+    """Start orchestrations. Messages that were suspended because they were stopped activate instances first.
+
+    \b
+    Example:
+      postroom orchestration start procure
+    """
+    from postroom.operations import orchestration_states
+
+    change_states(options, names, orchestration_states.start)
+
+
+@orchestration.command()
+@names_argument
+@reason_option
+@common_options
+@pass_options
+def stop(options: CommandOptions, names: tuple[str, ...]) -> None:
+    """Stop orchestrations. Messages that would activate an instance are suspended. Instances go on.
+
+    \b
+    Example:
+      postroom orchestration stop procure --reason "the suppliers are closed"
+    """
+    from postroom.operations import orchestration_states
+
+    change_states(options, names, orchestration_states.stop)
+
+
+@orchestration.command()
+@names_argument
+@reason_option
+@common_options
+@pass_options
+def unenlist(options: CommandOptions, names: tuple[str, ...]) -> None:
+    """Remove the activation subscriptions of orchestrations. Instances go on.
+
+    \b
+    Example:
+      postroom orchestration unenlist procure
+    """
+    from postroom.operations import orchestration_states
+
+    change_states(options, names, orchestration_states.unenlist)
+
+
+def _to_row(listing: OrchestrationListing) -> dict[str, Any]:
+    one = listing.orchestration
+    return {
+        "name": one.name,
+        "version": one.version,
+        "newest": one.is_newest,
+        "state": one.state.name.lower(),
+        "application": listing.application,
+        "host": listing.host,
+        "filter": one.filter,
+        "convoy": one.convoy,
+        "correlations": [" and ".join(keys) for keys in one.correlations],
+        "priority": one.priority,
+        "file": one.file,
+        "instances": listing.instances,
+        "suspended_instances": listing.suspended_instances,
+        "waiting": listing.waiting,
+        "suspended_messages": listing.suspended_messages,
+        "service_id": one.service_id,
+        "subscription_id": one.subscription_id,
+    }

@@ -1,0 +1,16 @@
+-- The orchestrations of one application (or of all) with their hosts, and the number of their instances
+-- and of their messages in the queues, by name and version.
+-- Indexes: orchestration_instances_service. The queues are read whole.
+SELECT o.id, a.name, h.name, coalesce(i.instances, 0), coalesce(i.suspended, 0), coalesce(w.waiting, 0),
+       coalesce(s.suspended, 0)
+  FROM orchestrations o
+  JOIN applications a ON a.id = o.application_id
+  JOIN hosts h ON h.id = o.host_id
+  LEFT JOIN (SELECT service_id, count(*) AS instances, count(suspended_at) AS suspended
+               FROM orchestration_instances GROUP BY 1) i ON i.service_id = o.id
+  LEFT JOIN (SELECT service_id, count(*) AS waiting FROM work_queue WHERE service_class = 1 GROUP BY 1) w
+         ON w.service_id = o.id
+  LEFT JOIN (SELECT service_id, count(*) AS suspended FROM suspended_queue WHERE service_class = 1 GROUP BY 1) s
+         ON s.service_id = o.id
+ WHERE a.name = %(application)s OR %(application)s::text IS NULL
+ ORDER BY o.name, o.version

@@ -1,0 +1,104 @@
+"""`postroom orchestration`: the states of orchestrations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from postroom.cli.exit_codes import ExitCode
+from postroom.hosts import HostInstance
+from tests.integration.cli.conftest import Run
+from tests.integration.hosts.conftest import SETTINGS
+from tests.support.recording_adapter import RecordingAdapter
+from tests.support.waiting import wait_until
+
+APP = """
+from postroom import Application, Message, Property, adapters, orchestrations
+from postroom.orchestrations import Correlation
+
+Kind = Property("Shop.Kind", str)
+OrderId = Property("Shop.OrderId", str)
+Payments = Correlation(OrderId, filter=Kind == "payment")
+app = Application("shop")
+app.property(Kind, OrderId)
+app.send_port("Warehouse", adapters.Null())
+
+
+@app.orchestration(activate=Kind == "order", correlations=[Payments])
+async def ship(order: Message) -> None:
+    payments = Payments.of(order)
+    await orchestrations.send(Message.of(b"reserve"), to="Warehouse")
+    await payments.receive()
+    await orchestrations.send(Message.of(b"ship"), to="Warehouse")
+"""
+
+
+@pytest.fixture
+def shop(run: Run, tmp_path: Path) -> Run:
+    """Run `postroom` with a MessageBox that has an orchestration."""
+    file = tmp_path / "shop.py"
+    file.write_text(APP)
+    assert run("apply", file).code == ExitCode.OK
+    return run
+
+
+@pytest.fixture
+def recorder(database: str, tmp_path: Path, shop: Run) -> Iterator[RecordingAdapter]:
+    """Run the host. Return what it sends."""
+    recorder = RecordingAdapter()
+    with HostInstance(database, "Main", tmp_path, settings=SETTINGS, as_role=True, build_adapter=recorder.build):
+        yield recorder
+
+
+def publish(run: Run, folder: Path, kind: str) -> None:
+    body = folder / "body"
+    body.write_text("")
+    assert run("publish", body, "-p", f"Kind={kind}", "-p", "OrderId=7").code == ExitCode.OK
+
+
+def sent(recorder: RecordingAdapter) -> list[bytes]:
+    return [one.body for one in recorder.sent]
+
+
+def test_activations_of_a_stopped_orchestration_are_suspended_and_go_on_after_its_start(
+    shop: Run, recorder: RecordingAdapter, tmp_path: Path
+) -> None:
+    [stopped] = shop("orchestration", "stop", "ship", "-o", "json").json
+    assert (stopped["before"], stopped["after"]) == ("started", "stopped")
+    publish(shop, tmp_path, "order")
+    [suspended] = shop("instance", "list", "--state", "suspended", "-o", "json").json
+    assert (suspended["error_code"], suspended["service"]) == ("PORT_STOPPED", "ship")
+    assert "postroom orchestration start ship" in shop("instance", "show", suspended["instance_id"]).out
+    assert shop("orchestration", "show", "ship", "-o", "json").json["suspended_messages"] == 1
+    [started] = shop("orchestration", "start", "ship", "-o", "json").json
+    assert (started["after"], started["resumed"]) == ("started", 1)
+    wait_until(lambda: sent(recorder) == [b"reserve"], what="the activation")
+    publish(shop, tmp_path, "payment")
+    wait_until(lambda: sent(recorder) == [b"reserve", b"ship"], what="the end of the instance")
+
+
+def test_an_unenlisted_orchestration_gets_no_messages_and_its_instances_go_on(
+    shop: Run, recorder: RecordingAdapter, tmp_path: Path
+) -> None:
+    publish(shop, tmp_path, "order")
+    wait_until(lambda: sent(recorder) == [b"reserve"], what="an instance")
+    assert shop("orchestration", "unenlist", "ship").code == ExitCode.OK
+    [listed] = shop("orchestration", "list", "--application", "shop", "-o", "json").json
+    assert (listed["state"], listed["instances"], listed["subscription_id"]) == ("bound", 1, None)
+    (tmp_path / "body").write_text("")
+    unroutable = shop("publish", tmp_path / "body", "-p", "Kind=order", "-p", "OrderId=8")
+    assert unroutable.code != ExitCode.OK
+    publish(shop, tmp_path, "payment")
+    wait_until(lambda: sent(recorder) == [b"reserve", b"ship"], what="the end of the instance")
+
+
+def test_a_change_that_the_state_does_not_allow_is_refused(shop: Run) -> None:
+    ran = shop("orchestration", "start", "ship")
+    assert ran.code == ExitCode.STATE
+    assert "Orchestration 'ship' is already started." in ran.err
+    ran = shop("orchestration", "stop", "shop")
+    assert ran.code == ExitCode.NOT_FOUND
+    assert "There is no orchestration 'shop'." in ran.err
+    assert "ship" in ran.err
