@@ -9,12 +9,14 @@ import pytest
 
 from postroom.cli.exit_codes import ExitCode
 from postroom.hosts import HostInstance
+from postroom.messagebox.connection import connect
 from tests.integration.cli.conftest import Run
 from tests.integration.hosts.conftest import SETTINGS
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
 APP = """
+import asyncio
 from postroom import Application, Message, Property, adapters, orchestrations
 from postroom.orchestrations import Correlation
 
@@ -26,10 +28,19 @@ app.property(Kind, OrderId)
 app.send_port("Warehouse", adapters.Null())
 
 
+def check() -> str:
+    return "a secret value"
+
+
 @app.orchestration(activate=Kind == "order", correlations=[Payments])
 async def ship(order: Message) -> None:
     payments = Payments.of(order)
     await orchestrations.send(Message.of(b"reserve"), to="Warehouse")
+    if order.data == b"check":
+        await orchestrations.step(check)
+        await asyncio.sleep(0.01)
+        async with asyncio.timeout(3600):
+            await payments.receive()
     await payments.receive()
     await orchestrations.send(Message.of(b"ship"), to="Warehouse")
 """
@@ -52,9 +63,9 @@ def recorder(database: str, tmp_path: Path, shop: Run) -> Iterator[RecordingAdap
         yield recorder
 
 
-def publish(run: Run, folder: Path, kind: str) -> None:
+def publish(run: Run, folder: Path, kind: str, text: str = "") -> None:
     body = folder / "body"
-    body.write_text("")
+    body.write_text(text)
     assert run("publish", body, "-p", f"Kind={kind}", "-p", "OrderId=7").code == ExitCode.OK
 
 
@@ -102,3 +113,52 @@ def test_a_change_that_the_state_does_not_allow_is_refused(shop: Run) -> None:
     assert ran.code == ExitCode.NOT_FOUND
     assert "There is no orchestration 'shop'." in ran.err
     assert "ship" in ran.err
+
+
+def test_the_story_of_an_instance_says_what_happened_and_what_it_waits_for(
+    shop: Run, recorder: RecordingAdapter, database: str, tmp_path: Path
+) -> None:
+    def find_line(text: str) -> str:
+        [number] = [number for number, line in enumerate(APP.splitlines(), 1) if text in line]
+        return f"shop.py:{number}"
+
+    publish(shop, tmp_path, "order", "check")
+    waiting = "SELECT instance_id FROM messagebox.orchestration_instances WHERE wake_at > now() + interval '1 minute'"
+    with connect(database) as connection:
+        wait_until(lambda: connection.execute(waiting).fetchone() is not None, what="the instance waits")
+        [(instance_id,)] = connection.execute(waiting).fetchall()
+    shown = shop("instance", "show", instance_id, "-o", "json").json
+    expected = [
+        ("activated by a message", None),
+        ("subscribed to messages by Shop.Kind, Shop.OrderId", find_line("Payments.of")),
+        ("sent a message to Warehouse", find_line('b"reserve"')),
+        ("started step check", find_line("step(check)")),
+        ("step check ended", find_line("step(check)")),
+        ("started a timer", find_line("asyncio.sleep")),
+        ("its timer was due", find_line("asyncio.sleep")),
+        ("started a timer", find_line("asyncio.timeout")),
+    ]
+    assert [(line["what"], line["place"]) for line in shown["story"]] == expected
+    assert shown["story"][0]["message_id"] == shown["message_id"]
+    times = [line["time"] for line in shown["story"]]
+    assert times == sorted(times)
+    messages, timer = shown["waits_for"]
+    assert "Shop.OrderId == '7'" in messages["what"]
+    assert timer["due"] > times[-1]
+    assert "a secret value" not in str(shown)
+    text = shop("instance", "show", instance_id).out
+    assert "sent a message to Warehouse" in text
+    assert "its next timer" in text
+
+    publish(shop, tmp_path, "payment")
+    received = "SELECT 1 FROM messagebox.orchestration_messages WHERE consumed_in > 1"
+    with connect(database) as connection:
+        wait_until(lambda: connection.execute(received).fetchone() is not None, what="the payment received")
+    story = shop("instance", "show", instance_id, "-o", "json").json["story"]
+    assert story[len(expected)]["what"] == "received a message by Shop.Kind, Shop.OrderId"
+
+
+def test_a_message_on_its_way_has_no_story(shop: Run, tmp_path: Path) -> None:
+    publish(shop, tmp_path, "order")
+    [waiting] = shop("instance", "list", "-o", "json").json
+    assert "story" not in shop("instance", "show", waiting["instance_id"], "-o", "json").json

@@ -19,6 +19,7 @@ from postroom.cli.confirmation import confirm
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import ID, CommandOptions, common_options, pass_options, reason_option
 from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows, to_json
+from postroom.cli.rendering.story import show_story, to_story_json
 
 if TYPE_CHECKING:
     from postroom.messagebox.connection import Connection
@@ -105,21 +106,30 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
 def show(options: CommandOptions, instance_id: ShortId) -> None:
     """Show an instance, why it is suspended, and what to do.
 
+    An instance of an orchestration is shown with its story: what it received, sent and did, when and in which line, and
+    what it waits for now. The story is read from its journal, which operators may not read.
+
     \b
     Example:
       postroom instance show 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
     """
     from postroom.operations.instances.advice import get_advice
     from postroom.operations.instances.listing import get_instance
+    from postroom.operations.orchestration_story import read_story
     from postroom.operations.short_ids import find_id
 
     with open_messagebox(options) as connection:
         found = get_instance(connection, find_id(connection, instance_id, "instance"))
+        story = read_story(connection, found.instance_id)
     row = {**_to_row(found, options.output), "what_to_do": get_advice(found)}
     if options.output is Format.TABLE:
         # The reason repeats the first line of the description. Empty fields are left out.
         row = {name: value for name, value in row.items() if value is not None and name not in ("reason", "since")}
+    if story is not None and options.output is Format.JSON:
+        row |= to_story_json(story)
     show_record(row, options.output)
+    if story is not None and options.output is Format.TABLE:
+        show_story(story)
 
 
 @instance.command()

@@ -1,0 +1,38 @@
+"""Write the story of an orchestration instance."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom.cli.rendering.output import Format, show_rows
+from postroom.errors import format_count
+
+if TYPE_CHECKING:
+    from postroom.operations.orchestration_story import Story
+
+
+def to_story_json(story: Story) -> dict[str, Any]:
+    """Return the story for -o json."""
+    return {
+        "story": None if story.lines is None else [asdict(line) for line in story.lines],
+        "waits_for": [asdict(wait) for wait in story.waits],
+        "journals": story.journals,
+        "unreceived": story.unreceived,
+    }
+
+
+def show_story(story: Story) -> None:
+    """Write the story of an instance as tables below its record."""
+    shown = to_story_json(story)
+    click.echo("\nStory:")
+    if story.journals:
+        click.echo(f"It has started again with a fresh journal {format_count(story.journals, 'time')}.")
+    hidden = "The login may not read journals." if story.lines is None else "Nothing is stored yet."
+    show_rows(shown["story"] or [], ["time", "what", "message_id", "place"], Format.TABLE, empty=hidden)
+    click.echo("\nWaits for:")
+    show_rows(shown["waits_for"], ["what", "due", "place"], Format.TABLE, empty="Nothing.")
+    if story.unreceived:
+        click.echo(f"{format_count(story.unreceived, 'message')} not received yet.")

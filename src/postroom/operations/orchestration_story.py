@@ -1,0 +1,132 @@
+"""The story of an orchestration instance, from its journal: what it received, sent and did, and what it waits for now.
+
+The values that steps returned are left out: they can be as confidential as messages.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.statements import statement
+from postroom.operations.subscriptions import list_subscriptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoryLine:
+    """Something that happened to an instance, or that it did. ``place`` is the file and line of the orchestration."""
+
+    time: datetime
+    what: str
+    place: str | None = None
+    message_id: uuid.UUID | None = None
+    """The message that the instance received."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """Something that an instance waits for. A timer is due at a time, and a step has a place."""
+
+    what: str
+    due: datetime | None = None
+    place: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    """The story of an instance. ``lines`` is None if the login may not read journals."""
+
+    lines: tuple[StoryLine, ...] | None
+    waits: tuple[Wait, ...]
+    journals: int
+    """How often the instance has started again with a fresh journal. The story begins with the last one."""
+    unreceived: int
+    """The messages that were routed to the instance and that it has not received."""
+
+
+def read_story(connection: Connection, instance_id: uuid.UUID) -> Story | None:
+    """Return the story of an instance. Return None if it is no instance of an orchestration."""
+    row = connection.execute(statement("queries/read_orchestration_instance"), (instance_id,)).fetchone()
+    if row is None:
+        return None
+    journals, wake_at, unreceived, convoy, can_read_journal = row
+    turns = _read_turns(connection, instance_id) if can_read_journal else []
+    subscriptions = list_subscriptions(connection, instance_id=instance_id)
+    waits = [
+        *(Wait(what=f"messages that match {subscription.filter}") for subscription in subscriptions),
+        *([Wait(what=f"messages of its convoy, by {', '.join(convoy)}")] if convoy else []),
+        *([] if wake_at is None else [Wait(what="its next timer", due=wake_at)]),
+        *_list_running_steps(turns),
+    ]
+    return Story(
+        lines=tuple(_tell(turns)) if can_read_journal else None,
+        waits=tuple(waits),
+        journals=journals,
+        unreceived=unreceived,
+    )
+
+
+def _read_turns(connection: Connection, instance_id: uuid.UUID) -> list[Mapping[str, Any]]:
+    rows = connection.execute(
+        "SELECT turns FROM orchestration_journal WHERE instance_id = %s ORDER BY number", (instance_id,)
+    )
+    return [turn for (turns,) in rows for turn in turns]
+
+
+def _tell(turns: Sequence[Mapping[str, Any]]) -> Iterator[StoryLine]:
+    """Yield a line for each event of the journal, followed by the commands that it led to. Time stands still between
+    two events, so they have the same time."""
+    issued: dict[int, Mapping[str, Any]] = {}
+    for turn in turns:
+        time = datetime.fromisoformat(turn["time"])
+        yield _tell_event(time, turn["event"], issued)
+        for command in turn["commands"]:
+            issued[command["number"]] = command
+            yield StoryLine(time=time, what=_describe_command(command), place=command["place"])
+
+
+def _tell_event(time: datetime, event: Mapping[str, Any], issued: Mapping[int, Mapping[str, Any]]) -> StoryLine:
+    match event:
+        case {"kind": "started", "message": str(message_id)}:
+            return StoryLine(time=time, what="activated by a message", message_id=uuid.UUID(message_id))
+        case {"kind": "message", "correlation": int(number), "message": str(message_id)}:
+            by = f"by {issued[number]['name']}" if number in issued else "of its convoy"
+            return StoryLine(time=time, what=f"received a message {by}", message_id=uuid.UUID(message_id))
+        case {"kind": "timer", "number": int(number)}:
+            return StoryLine(time=time, what="its timer was due", place=issued[number]["place"])
+        case {"kind": "step", "number": int(number), "error": str(error)}:
+            what = f"step {issued[number]['name']} failed: {error}"
+            return StoryLine(time=time, what=what, place=issued[number]["place"])
+        case {"kind": "step", "number": int(number)}:
+            return StoryLine(time=time, what=f"step {issued[number]['name']} ended", place=issued[number]["place"])
+    raise ValueError(f"{event!r} is not an event of a journal")
+
+
+def _describe_command(command: Mapping[str, Any]) -> str:
+    name = command["name"]
+    match command["kind"]:
+        case "send":
+            sent = f"sent a message to {name}" if name else "published a message"
+            unroutable = command.get("unroutable")
+            return sent if unroutable is None else f"{sent}, which failed: {unroutable}"
+        case "correlate":
+            return f"subscribed to messages by {name}"
+        case "timer":
+            return "started a timer"
+        case "step":
+            return f"started step {name}"
+    raise ValueError(f"{command!r} is not a command of a journal")
+
+
+def _list_running_steps(turns: Sequence[Mapping[str, Any]]) -> list[Wait]:
+    ended = {turn["event"]["number"] for turn in turns if turn["event"]["kind"] == "step"}
+    return [
+        Wait(what=f"step {command['name']}", place=command["place"])
+        for turn in turns
+        for command in turn["commands"]
+        if command["kind"] == "step" and command["number"] not in ended
+    ]
