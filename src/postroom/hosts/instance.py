@@ -339,7 +339,7 @@ class HostInstance:
         if registration is not None and http is not None and load is not None and polled is not None:
             subservices = [*self._subservices.copy().values()]
             yield from collect_host_metrics(self._host_name, self.counts, subservices, http, registration)
-            yield from collect_polled_metrics(self._host_name, polled.running)
+            yield from collect_polled_metrics(self._host_name, polled.locations)
             yield from load.collect()
 
     def find_problems(self) -> list[str]:
@@ -358,7 +358,7 @@ class HostInstance:
         return self._http
 
     @property
-    def polled(self) -> PolledLocations:
+    def polled_locations(self) -> PolledLocations:
         """The receive locations that the host polls. Available while the instance runs."""
         assert self._polled is not None
         return self._polled

@@ -17,7 +17,7 @@ Use asyncio for everything that has a name there: ``asyncio.timeout``, ``asyncio
 from postroom.orchestrations.actions import (
     RetryTransaction,
     atomic,
-    carried,
+    carried_state,
     continue_with,
     delay,
     instance_id,
@@ -44,7 +44,7 @@ __all__ = [
     "Scope",
     "StepFailed",
     "atomic",
-    "carried",
+    "carried_state",
     "continue_with",
     "delay",
     "instance_id",

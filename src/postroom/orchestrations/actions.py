@@ -176,18 +176,18 @@ async def atomic(function: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs
 
 
 async def continue_with(state: object) -> NoReturn:
-    """Start the orchestration again with a fresh journal, the message that activated it, and ``carried() == state``.
+    """Start the orchestration again with a fresh journal and the message that activated it.
 
-    Call it now and then in a loop over many messages: a restart of the host replays only the last journal. Messages
-    that were not received stay. Correlation sets have to be initialised again. ``state`` is data, as the results of
-    steps."""
+    ``carried_state`` returns ``state`` then. Call it now and then in a loop over many messages: a restart of the host
+    replays only the last journal. Messages that were not received stay. Correlation sets have to be initialised again.
+    ``state`` is data, as the results of steps."""
     to_recorded(state)
     get_execution()
     raise ContinueExecution(state)
 
 
-def carried() -> Any:
-    """Return what the last ``continue_with`` has passed on. None at the start of an instance."""
+def carried_state() -> Any:
+    """Return the state that the last ``continue_with`` has passed on. None before the first one."""
     return get_execution().carried.state
 
 

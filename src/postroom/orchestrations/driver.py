@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from postroom.orchestrations.execution import Carried, Execution
+from postroom.orchestrations.execution import Continuation, Execution
 from postroom.orchestrations.journal import (
     Command,
     Event,
@@ -46,7 +46,7 @@ class PersistencePoint:
     """True if there is nothing more to do now, so that the instance need not stay claimed."""
     wake_at: datetime | None
     """When the next timer is due."""
-    continuation: Carried | None = None
+    continuation: Continuation | None = None
     """Not None: the journal is deleted, and the instance starts again with its first message and this."""
 
 

@@ -142,16 +142,16 @@ class InstanceLoop(asyncio.AbstractEventLoop):
             self.errors.append(error)
 
     def call_soon_threadsafe(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
-        raise _refuse("threads")
+        raise _make_refusal("threads")
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
-        raise _refuse("threads")
+        raise _make_refusal("threads")
 
     def run_until_complete(self, future: Coroutine[Any, Any, _T] | Any) -> Any:
-        raise _refuse("another event loop")
+        raise _make_refusal("another event loop")
 
 
-def _refuse(what: str) -> StateError:
+def _make_refusal(what: str) -> StateError:
     return StateError(
         f"An orchestration cannot use {what}.",
         why="What happens there is not in its journal.",

@@ -47,8 +47,8 @@ CONVOY = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Carried:
-    """What an instance has carried over from its last journal: the number of its journals before, and a value."""
+class Continuation:
+    """What an instance continues with after ``continue_with``: the number of its earlier journals, and the state."""
 
     journal: int = 0
     state: object = None
@@ -70,10 +70,12 @@ class Execution:
     """One instance in memory. ``unroutable`` has the reasons of sends without subscribers, by command number.
     ``carried`` is what it continues with."""
 
-    def __init__(self, orchestration: Orchestration, instance_id: uuid.UUID, carried: Carried | None = None) -> None:
+    def __init__(
+        self, orchestration: Orchestration, instance_id: uuid.UUID, carried: Continuation | None = None
+    ) -> None:
         self.orchestration = orchestration
         self.instance_id = instance_id
-        self.carried = carried or Carried()
+        self.carried = carried or Continuation()
         # The commands of each journal are numbered from 1, and their ids must differ.
         self._namespace = self.carried.derive_namespace(instance_id)
         self.random = random.Random(self._namespace.int)
@@ -142,14 +144,14 @@ class Execution:
         return self._main is not None and self._main.done()
 
     @property
-    def continuation(self) -> Carried | None:
+    def continuation(self) -> Continuation | None:
         """What the instance continues with, if it goes on with a fresh journal."""
         if self._main is None or not self._main.done() or self._main.cancelled():
             return None
         ended_with = self._main.exception()
         if not isinstance(ended_with, ContinueExecution):
             return None
-        return Carried(journal=self.carried.journal + 1, state=ended_with.state)
+        return Continuation(journal=self.carried.journal + 1, state=ended_with.state)
 
     @property
     def error(self) -> BaseException | None:

@@ -6,13 +6,13 @@ import uuid
 from collections.abc import Iterable, Sequence
 
 from postroom.orchestrations.definition import Orchestration
-from postroom.orchestrations.execution import Carried, Execution
+from postroom.orchestrations.execution import Continuation, Execution
 from postroom.orchestrations.failures import JournalMismatch
 from postroom.orchestrations.journal import Command, RecordedCommand, Turn
 
 
 def replay(
-    orchestration: Orchestration, instance_id: uuid.UUID, turns: Iterable[Turn], carried: Carried | None = None
+    orchestration: Orchestration, instance_id: uuid.UUID, turns: Iterable[Turn], carried: Continuation | None = None
 ) -> Execution:
     """Return an execution that has handled the events of the journal.
 

@@ -285,7 +285,7 @@ def test_a_request_waits_for_its_own_response(crashes: bool, ack_type: str | Non
 
 def test_an_instance_continues_with_a_fresh_journal(crashes: bool) -> None:
     async def add_up(first: Message) -> None:
-        total = orchestrations.carried() or 0
+        total = orchestrations.carried_state() or 0
         offers = Offers.of(first)
         async with orchestrations.scope() as scope:
             scope.compensate_with(orchestrations.send, Message.of(b"never"))

@@ -27,7 +27,7 @@ from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestratio
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.orchestrations.driver import Driver
-from postroom.orchestrations.execution import Carried, Execution
+from postroom.orchestrations.execution import Continuation, Execution
 from postroom.orchestrations.failures import JournalMismatch
 from postroom.orchestrations.recorded_values import from_recorded
 from postroom.orchestrations.replay import replay
@@ -116,7 +116,7 @@ class OrchestrationRunner:
     @property
     def problems(self) -> list[str]:
         """The reasons why orchestrations cannot run at the moment."""
-        stuck = self._watch.stuck
+        stuck = self._watch.stuck_count
         if not stuck:
             return []
         return [f"{format_count(stuck, 'thread')} of orchestrations cannot be interrupted. Restart the host."]
@@ -128,7 +128,7 @@ class OrchestrationRunner:
 
     @property
     def unfinished_seqs(self) -> list[int]:
-        """Orchestrations hold claims of instances, not of messages."""
+        """Return no numbers: orchestrations hold claims of instances, not of messages."""
         return []
 
     def stop(self, deadline: float) -> None:
@@ -246,7 +246,7 @@ class OrchestrationRunner:
         try:
             if execution is None:
                 if claimed.journal_length:
-                    carried = Carried(journal=claimed.journals, state=from_recorded(claimed.carried))
+                    carried = Continuation(journal=claimed.journals, state=from_recorded(claimed.carried))
                     execution = replay(orchestration, claimed.instance_id, store.read_journal(), carried)
                 else:
                     execution = Execution(orchestration, claimed.instance_id)

@@ -54,7 +54,7 @@ class TurnWatch:
                 del self._turns[id(turn)]
 
     @property
-    def stuck(self) -> int:
+    def stuck_count(self) -> int:
         """The number of threads that were interrupted and still run."""
         return sum(turn.is_interrupted for turn in list(self._turns.values()))
 

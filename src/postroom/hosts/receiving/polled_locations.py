@@ -30,7 +30,7 @@ class PolledLocations:
         self._problems: dict[uuid.UUID, str] = {}
 
     @property
-    def running(self) -> list[PolledLocation]:
+    def locations(self) -> list[PolledLocation]:
         """The locations that are served, or wait until another process releases them."""
         return list(self._running.values())
 
@@ -38,7 +38,7 @@ class PolledLocations:
     def problems(self) -> list[str]:
         """The problems that keep the host from receiving."""
         failures = [
-            f"{running.location.name}: {running.failure}" for running in self.running if running.failure is not None
+            f"{running.location.name}: {running.failure}" for running in self.locations if running.failure is not None
         ]
         return [*self._problems.values(), *failures]
 

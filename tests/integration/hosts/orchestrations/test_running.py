@@ -329,7 +329,7 @@ def test_a_long_convoy_goes_on_with_fresh_journals(
         """
         @app.orchestration(activate=Kind == "order", convoy=[Key], correlations=[Replies], host="Default")
         async def add_up(first: Message) -> None:
-            total = orchestrations.carried() or 0
+            total = orchestrations.carried_state() or 0
             replies = Replies.of(first)
             for _ in range(10):
                 total += int((await orchestrations.receive()).data)

@@ -67,7 +67,7 @@ def test_a_disabled_location_leaves_its_rows_until_it_is_enabled(
     instance = start_host(recorder)
     wait_until(lambda: read_state(box)[0] == "receiving")
     disable(box.connection, "rows")
-    wait_until(lambda: not instance.polled.running)
+    wait_until(lambda: not instance.polled_locations.locations)
     outbox.put(ORDER)
     assert read_state(box)[0] == "disabled"
     assert outbox.count() == 1
@@ -128,7 +128,7 @@ def test_another_host_takes_over_after_a_kill_between_the_commit_and_the_clean_u
         )
         assert box.count("suspended_queue") == 1
         instance = start_host(RecordingAdapter())
-        wait_until(lambda: instance.polled.running)
+        wait_until(lambda: instance.polled_locations.locations)
     finally:
         killed.send_signal(signal.SIGKILL)
         killed.wait()
