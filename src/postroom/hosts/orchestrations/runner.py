@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import queue
 import threading
@@ -205,7 +206,7 @@ class OrchestrationRunner:
         thread: InstanceConnection | None = None
         while (work := self._work.get()) is not None:
             claimed, messages = work
-            for attempt in range(1, 1_000_000):
+            for attempt in itertools.count(1):
                 try:
                     connection = connections.get_writing()
                     if thread is None or thread.connection is not connection:
