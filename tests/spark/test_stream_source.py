@@ -145,6 +145,10 @@ def test_a_small_batch_has_one_task_except_now_and_then(
     last = reader.latestOffset(start, ReadMaxFiles(1_000))
     assert len(reader.partitions(start, last)) == 2, "Spark ends a worker that never has a task"
     assert len(reader.partitions(start, last)) == 1
+    (folder / "large").write_bytes(b"{}\n" * 10_000)
+    claim(location)
+    larger = reader.latestOffset(start, ReadMaxFiles(1_000))
+    assert len(reader.partitions(start, larger)) == 2, "a large file may have many messages"
     reader.stop()
 
 

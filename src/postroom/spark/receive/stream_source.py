@@ -39,8 +39,9 @@ _WARM_SECONDS = 40.0
 
 #: The cost of a row in addition to its bytes, so that many small rows are distributed evenly, too.
 _ROW_COST = 16_384
-#: A task has its own transaction and takes milliseconds in the JVM. So a smaller batch than this has one task.
-_TASK_COST = 200 * _ROW_COST
+#: A task has its own transaction and takes milliseconds in the JVM. So a batch of few small rows has one task. A larger
+#: row may have many messages.
+_FEW_ROWS, _SMALL_ROW = 200, 16_384
 
 #: While a batch has at least so many rows, the next one starts after this time: each batch takes most of a core for a
 #: tenth of a second, however few rows it has.
@@ -198,7 +199,8 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _count_tasks(self, rows: Sequence[Sized]) -> int:
         """Return the number of tasks for these rows. Now and then all workers get rows, so that Spark ends none."""
         now = time.monotonic()
-        if sum(row.size + _ROW_COST for row in rows) < _TASK_COST and now < self._all_workers_at + _WARM_SECONDS:
+        is_small = len(rows) < _FEW_ROWS and all(row.size <= _SMALL_ROW for row in rows)
+        if is_small and now < self._all_workers_at + _WARM_SECONDS:
             return 1
         self._all_workers_at = now
         return self._settings.partitions
