@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -222,6 +223,26 @@ def test_a_file_that_vanishes_during_the_claim_leaves_no_row(
     monkeypatch.setattr(file_claims, "insert_file_claims", remove)
     assert claimer.scan().claimed == 1
     assert box.one("SELECT array_agg(name) FROM file_claims") == ["stays.json"]
+
+
+def test_files_are_claimed_after_a_folder_that_vanished_is_back(
+    claimer: FileClaimer, clock: MovedClock, folder: Path, claimed: Claimed
+) -> None:
+    """For example a network share that is not mounted for a while."""
+    (folder / "first.json").write_bytes(b"{}")
+    assert scan_until_settled(claimer, clock) == 1
+    (folder / "second.json").write_bytes(b"{}")
+    away = folder.rename(folder.with_name("away"))
+    clock.move(3_600)
+    assert claimer.scan().claimed == 0
+    shutil.rmtree(folder)
+    away.rename(folder)
+    clock.move(3_600)
+    scan_until_settled(claimer, clock)
+    assert sorted((claim.name, claim.path.read_bytes()) for claim in claimed()) == [
+        ("first.json", b"{}"),
+        ("second.json", b"{}"),
+    ]
 
 
 def test_the_number_of_outstanding_files_is_limited(
