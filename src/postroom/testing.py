@@ -83,7 +83,7 @@ class Run:
         self.time = end
 
     @property
-    def unconsumed(self) -> list[Message]:
+    def unreceived_messages(self) -> list[Message]:
         """The messages that were routed to the instance, and that it did not receive."""
         return list(self._messages.values())
 

@@ -115,7 +115,7 @@ def observe(program: tuple[Op, ...], inputs: list[str | int], *, crashes: bool) 
         else:
             run.publish(_make_message(one, number))
     sent = [(sent.port, sent.message.data, sent.message.message_id) for sent in run.sent]
-    return sent, run.journal, run.has_ended, run.error, run.waits, [message.data for message in run.unconsumed]
+    return sent, run.journal, run.has_ended, run.error, run.waits, [message.data for message in run.unreceived_messages]
 
 
 def _make_message(kind: str, number: int) -> Message:

@@ -24,7 +24,7 @@ def test_interchanges_stored_while_the_stream_runs_are_published_once(
     with connect(login.url, user=login.user) as connection, connect(login.url, user=login.user) as other:
         numbering = InboxNumbering(connection, location)
 
-        def published(count: int) -> bool:
+        def has_published(count: int) -> bool:
             assert query.isActive, query.exception()
             numbering.scan()
             return box.count("spool") == count and not box.count("inbox")
@@ -32,9 +32,9 @@ def test_interchanges_stored_while_the_stream_runs_are_published_once(
         inbox.store_in_inbox(other, location.location_id, uuid.uuid4(), Context(), [bodies[0]])
         numbering.scan()
         query = start_stream(location)
-        wait_until(lambda: published(1), what="the first message")
+        wait_until(lambda: has_published(1), what="the first message")
         for body in bodies[1:]:
             inbox.store_in_inbox(other, location.location_id, uuid.uuid4(), Context(), [body])
-        wait_until(lambda: published(3), what="all messages")
+        wait_until(lambda: has_published(3), what="all messages")
     assert box.queued() == {"Everything": 3}
     assert sorted(size for (size,) in box.connection.execute("SELECT size FROM parts")) == sorted(map(len, bodies))

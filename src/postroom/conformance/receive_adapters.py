@@ -179,48 +179,48 @@ class ReceivingConformance:
         return PolledReceiving(location, messagebox, tmp_path)
 
     @pytest.fixture
-    def published(self, location: ReceiveLocation, messagebox: str) -> Iterator[Published]:
+    def published_messages(self, location: ReceiveLocation, messagebox: str) -> Iterator[Published]:
         with connect(messagebox) as client:
-            published = Published(client, messagebox)
-            yield published
-            published.close()
+            published_messages = Published(client, messagebox)
+            yield published_messages
+            published_messages.close()
 
     def test_every_interchange_is_published_once_and_removed_from_its_source(
-        self, source: Source, receiving: Receiving, published: Published
+        self, source: Source, receiving: Receiving, published_messages: Published
     ) -> None:
         contents = [b'{"number": %d}' % number for number in range(12)]
         for content in contents:
             source.put(content)
         receiving.receive_all()
-        assert sorted(published.read()) == sorted(contents)
+        assert sorted(published_messages.read()) == sorted(contents)
         assert source.count() == 0
         receiving.receive_all()
-        assert published.read() == []
+        assert published_messages.read() == []
 
     def test_interchanges_with_the_same_content_are_all_published(
-        self, source: Source, receiving: Receiving, published: Published
+        self, source: Source, receiving: Receiving, published_messages: Published
     ) -> None:
         source.put(b'{"number": 1}')
         source.put(b'{"number": 1}')
         receiving.receive_all()
-        assert published.read() == [b'{"number": 1}'] * 2
+        assert published_messages.read() == [b'{"number": 1}'] * 2
         source.put(b'{"number": 1}')
         receiving.receive_all()
-        assert published.read() == [b'{"number": 1}']
+        assert published_messages.read() == [b'{"number": 1}']
 
     def test_a_malformed_interchange_is_suspended_with_its_content_and_does_not_stop_the_others(
-        self, source: Source, receiving: Receiving, published: Published
+        self, source: Source, receiving: Receiving, published_messages: Published
     ) -> None:
         for content in (b'{"number": 1}', _MALFORMED, b'{"number": 2}'):
             source.put(content)
-        suspended = published.count_suspended()
+        suspended = published_messages.count_suspended()
         receiving.receive_all()
-        assert sorted(published.read()) == [b'{"number": 1}', b'{"number": 2}']
-        assert published.count_suspended() == suspended + 1
+        assert sorted(published_messages.read()) == [b'{"number": 1}', b'{"number": 2}']
+        assert published_messages.count_suspended() == suspended + 1
         assert source.count() == 0
 
     def test_after_a_kill_at_any_step_nothing_is_lost_or_published_twice(
-        self, source: Source, receiving: Receiving, published: Published
+        self, source: Source, receiving: Receiving, published_messages: Published
     ) -> None:
         contents = [b'{"number": %d}' % number for number in range(3)]
         for step in receiving.steps:
@@ -228,7 +228,7 @@ class ReceivingConformance:
                 source.put(content)
             receiving.kill_at(step)
             receiving.receive_all()
-            assert sorted(published.read()) == contents, step
+            assert sorted(published_messages.read()) == contents, step
             assert source.count() == 0, step
 
 

@@ -36,7 +36,7 @@ def test_the_cheapest_supplier_is_chosen(run: testing.Run) -> None:
     run.publish(offer("bolt", 80))
     run.publish(message("confirmation", accepted=True))
     assert list_sent(run)[2:] == [("budget", "reserve"), ("bolt", "purchase"), ("buyer", "bought")]
-    assert (run.has_ended, run.unconsumed) == (True, [])
+    assert (run.has_ended, run.unreceived_messages) == (True, [])
 
 
 def test_the_only_offer_in_time_is_chosen_and_a_late_one_is_left(run: testing.Run) -> None:
@@ -45,7 +45,7 @@ def test_the_only_offer_in_time_is_chosen_and_a_late_one_is_left(run: testing.Ru
     run.publish(late := offer("bolt", 80))
     run.publish(message("confirmation", accepted=True))
     assert list_sent(run)[2:] == [("budget", "reserve"), ("acme", "purchase"), ("buyer", "bought")]
-    assert (run.has_ended, run.unconsumed) == (True, [late])
+    assert (run.has_ended, run.unreceived_messages) == (True, [late])
 
 
 def test_a_refusal_releases_the_budget(run: testing.Run) -> None:

@@ -80,7 +80,7 @@ def test_a_message_that_no_receive_waits_for_stays_unconsumed(crashes: bool) -> 
 
     run = testing.start(declare(receive_invoice_first), message("order"), crashes=crashes)
     run.publish(message("offer", b"offer"))
-    assert [one.data for one in run.unconsumed] == [b"offer"]
+    assert [one.data for one in run.unreceived_messages] == [b"offer"]
     run.publish(message("invoice", b"invoice"))
     assert run.has_ended
     assert bodies(run) == [b"invoice", b"offer"]
@@ -96,7 +96,7 @@ def test_a_convoy_receives_the_messages_that_match_its_activation(crashes: bool)
     run.publish(message("order", b"c"))
     run.publish(message("order", b"d"))
     assert bodies(run) == [b"abc"]
-    assert [one.data for one in run.unconsumed] == [b"d"]
+    assert [one.data for one in run.unreceived_messages] == [b"d"]
 
 
 def test_branches_run_in_parallel_and_the_first_one_can_win(crashes: bool) -> None:

@@ -31,7 +31,7 @@ from postroom.spark.intake.watched_folder import ClaimFolders
 from postroom.spark.receive.task import ReceiveTask
 from postroom.spark.worker import close_worker
 from tests.integration.spark.intake.conftest import MovedClock
-from tests.integration.spark.intake.test_ordered_locations import published
+from tests.integration.spark.intake.test_ordered_locations import list_published
 from tests.support.box import PROMOTE, Box
 from tests.support.file_location import add_file_location
 from tests.support.waiting import wait_until
@@ -136,8 +136,8 @@ class OrderedLocation:
             self.scan_late()
             self.receive()
 
-    def published(self) -> list[str]:
-        return [region for region in published(self.box) if region.startswith(f"{self.location.name}-")]
+    def list_published(self) -> list[str]:
+        return [region for region in list_published(self.box) if region.startswith(f"{self.location.name}-")]
 
     def expected(self) -> list[str]:
         return [name for name in self.dropped for _ in range(DOCUMENTS)]
@@ -201,7 +201,7 @@ def test_a_file_that_is_reset_while_the_next_is_claimed_stays_before_it(
     ordered.scan()
     assert ordered.claimed() == []
     ordered.finish()
-    assert ordered.published() == ordered.expected()
+    assert ordered.list_published() == ordered.expected()
     assert ordered.states() == {}
 
 
@@ -210,9 +210,9 @@ def test_files_that_arrive_while_tasks_are_throttled_keep_their_order(ordered: O
         ordered.drop()
         ordered.scan()
         ordered.receive_throttled()
-    assert 0 < len(ordered.published()) < len(ordered.expected())
+    assert 0 < len(ordered.list_published()) < len(ordered.expected())
     ordered.finish()
-    assert ordered.published() == ordered.expected()
+    assert ordered.list_published() == ordered.expected()
 
 
 def test_a_reset_file_comes_before_new_files_with_lower_names(
@@ -227,7 +227,7 @@ def test_a_reset_file_comes_before_new_files_with_lower_names(
     interrupt(monkeypatch, "number_claims_in_order", ordered.receive_throttled)
     ordered.scan()
     ordered.finish()
-    assert ordered.published() == ordered.expected()
+    assert ordered.list_published() == ordered.expected()
 
 
 def test_a_file_that_is_reset_twice_comes_before_a_file_that_still_settles(ordered: OrderedLocation) -> None:
@@ -246,7 +246,7 @@ def test_a_file_that_is_reset_twice_comes_before_a_file_that_still_settles(order
     assert [claim.name for claim in ordered.claimed()] == ordered.dropped[:1], "the second file has not settled"
     ordered.receive_throttled()
     ordered.finish()
-    assert ordered.published() == ordered.expected()
+    assert ordered.list_published() == ordered.expected()
 
 
 def test_numbering_waits_for_a_transaction_that_resets_claims(ordered: OrderedLocation) -> None:
@@ -266,7 +266,7 @@ def test_numbering_waits_for_a_transaction_that_resets_claims(ordered: OrderedLo
     assert ordered.claimed() == []
     assert set(ordered.states().values()) == {FileClaimState.CLAIMING}
     ordered.finish()
-    assert ordered.published() == ordered.expected()
+    assert ordered.list_published() == ordered.expected()
 
 
 STEPS = [
@@ -311,7 +311,7 @@ def test_any_sequence_of_steps_keeps_the_order(open_location: OpenLocation, sett
                 ordered.scan()
             else:
                 step(ordered)
-        assert ordered.published() == ordered.expected()[: len(ordered.published())]
+        assert ordered.list_published() == ordered.expected()[: len(ordered.list_published())]
     ordered.finish()
-    assert ordered.published() == ordered.expected()
+    assert ordered.list_published() == ordered.expected()
     assert ordered.states() == {}

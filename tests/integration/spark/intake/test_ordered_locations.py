@@ -34,7 +34,7 @@ def names(found: list[FileClaim]) -> list[str]:
     return [claim.name.removesuffix(".json") for claim in found]
 
 
-def published(box: Box) -> list[str]:
+def list_published(box: Box) -> list[str]:
     """Return the regions in the order in which their messages were queued."""
     rows = box.connection.execute(
         "SELECT context->'promoted'->>k FROM work_queue q JOIN spool USING (message_id),"
@@ -102,7 +102,7 @@ def test_interchanges_are_published_in_order_each_in_its_own_transaction(watched
     drop(watched.folder, *"edcba")
     scan_until_settled(watched.claimer, watched.clock)
     assert [interchange.published for interchange in watched.receive()] == [1] * 5
-    assert published(box) == list("abcde")
+    assert list_published(box) == list("abcde")
     assert box.one("SELECT count(DISTINCT xmin::text) FROM spool") == 5
 
 
@@ -122,7 +122,7 @@ def test_a_file_that_changed_after_the_claim_is_received_before_the_files_after_
         watched.claimer.scan()
     assert names(watched.claimed()) == ["b", "c", "d", "aa"]
     watched.receive()
-    assert published(box) == ["a", "b, changed", "c", "d", "aa"]
+    assert list_published(box) == ["a", "b, changed", "c", "d", "aa"]
 
 
 def test_a_repeated_task_publishes_nothing_twice_and_keeps_the_order(watched: WatchedLocation, box: Box) -> None:
@@ -131,7 +131,7 @@ def test_a_repeated_task_publishes_nothing_twice_and_keeps_the_order(watched: Wa
     claims = watched.claimed()
     watched.task.receive(claims[:2])
     watched.task.receive(claims)
-    assert published(box) == list("abc")
+    assert list_published(box) == list("abc")
     assert box.count("file_claims") == 0
 
 
@@ -142,7 +142,7 @@ def test_an_invalid_file_is_suspended_not_resumable_and_the_next_file_is_publish
     (watched.folder / "b.json").write_text("{broken")
     scan_until_settled(watched.claimer, watched.clock)
     watched.receive()
-    assert published(box) == ["a", "c"]
+    assert list_published(box) == ["a", "c"]
     assert box.connection.execute("SELECT error_code, resumable FROM suspended_queue").fetchall() == [
         ("PIPELINE", False)
     ]

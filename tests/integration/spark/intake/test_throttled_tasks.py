@@ -19,7 +19,7 @@ from postroom.spark.intake.file_claims import FileClaim
 from postroom.spark.receive.task import ReceiveTask
 from tests.integration.spark.intake.conftest import MakeClaimer, MovedClock
 from tests.integration.spark.intake.test_file_claimer import scan_until_settled
-from tests.integration.spark.intake.test_ordered_locations import published
+from tests.integration.spark.intake.test_ordered_locations import list_published
 from tests.support.box import PROMOTE, Box
 from tests.support.file_location import add_file_location
 from tests.support.simulated_load import set_load
@@ -69,14 +69,14 @@ def test_an_interrupted_file_continues_with_its_next_document(
     scan_until_settled(claimer, clock)
     assert [claim.name for claim in claimed()] == ["a.json", "b.json"]
     task.receive(claimed())
-    assert published(box) == ["a"] * 20
+    assert list_published(box) == ["a"] * 20
 
     set_load(box, queued=0)
     for _ in range(2):
         clock.move(2)
         scan_until_settled(claimer, clock)
     task.receive(claimed())
-    assert published(box) == ["a"] * 25 + ["b"] * 5
+    assert list_published(box) == ["a"] * 25 + ["b"] * 5
     assert box.count("file_claims") == 0
     assert not list(claimer.private_folder.iterdir())
 
