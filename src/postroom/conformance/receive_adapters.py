@@ -144,11 +144,9 @@ class PolledReceiving:
 
 
 class ReceivingConformance:
-    """What senders can rely on: nothing is lost, and nothing is published twice."""
+    """What senders can rely on: nothing is lost, and nothing is published twice.
 
-    @pytest.fixture
-    def source(self) -> Source:
-        raise NotImplementedError
+    A subclass defines the fixture ``source``."""
 
     @pytest.fixture(scope="class")
     @classmethod

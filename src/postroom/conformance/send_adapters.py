@@ -64,11 +64,9 @@ def attempt(number: int = 1) -> adapters.Attempt:
 
 
 class SendAdapterConformance:
-    """Building, opening and closing an adapter, and bodies that cannot be read."""
+    """Building, opening and closing an adapter, and bodies that cannot be read.
 
-    @pytest.fixture
-    def destination(self) -> Destination:
-        raise NotImplementedError
+    A subclass defines the fixture ``destination``."""
 
     @pytest.fixture
     def adapter(self, destination: Destination, tmp_path: Path) -> Iterator[adapters.SendAdapter]:
