@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import email
 import email.policy
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -149,7 +148,6 @@ def test_a_receive_pipeline_reads_an_encrypted_message(keys: Keys) -> None:
     assert message.data == ORDER
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 @pytest.mark.parametrize("clear", [True, False])
 def test_openssl_verifies_and_decrypts_the_message(keys: Keys, clear: bool, tmp_path: Path) -> None:
     encoder = components.SMimeEncoder(
