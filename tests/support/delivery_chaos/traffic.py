@@ -34,6 +34,7 @@ class Traffic:
         self._record = record
         self._url = url
         self._port = port
+        self._is_subscribed = threading.Event()
         self._stop_sending = threading.Event()
         self._stop = threading.Event()
         workers: list[tuple[Callable[[int, random.Random], None], int]] = [
@@ -47,7 +48,10 @@ class Traffic:
         self._consumer = threading.Thread(target=self._run, args=(self._consume, 0, random.Random(seed)))
 
     def start(self) -> None:
-        for thread in (self._consumer, *self._senders):
+        """Start all threads. Publishers start after the consumer has subscribed: some orders match nothing else."""
+        self._consumer.start()
+        assert self._is_subscribed.wait(60)
+        for thread in self._senders:
             thread.start()
 
     def stop_sending(self) -> None:
@@ -101,6 +105,7 @@ class Traffic:
     def _consume(self, _: int, generator: random.Random) -> None:
         with self._connect() as client:
             subscription = client.subscribe(CONSUMER, "Orders.Total < 50", lease=timedelta(seconds=5))
+            self._is_subscribed.set()
             while not self._stop.is_set():
                 try:
                     received = subscription.receive(timeout=0.5)
