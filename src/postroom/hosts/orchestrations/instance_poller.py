@@ -1,0 +1,88 @@
+"""Claims the instances of a host that are ready, and puts them with their messages into a queue in memory."""
+
+from __future__ import annotations
+
+import queue
+import time
+import uuid
+from collections import defaultdict
+
+from postroom.clock import Clock
+from postroom.hosts.orchestrations.deployed_code import DeployedCode
+from postroom.messagebox.configuration import Dequeuing
+from postroom.messagebox.connection import Connect, LazyConnection
+from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations
+from postroom.messagebox.queues import ClaimedMessage
+from postroom.processes.background_loop import BackgroundLoop
+
+#: Publishers wake a host at most this often, so a woken host keeps polling for a moment.
+_AFTER_WAKE_UP = 0.03
+
+#: An instance with the messages that it has not received. A thread that takes None ends.
+WorkQueue = queue.Queue[tuple[ClaimedInstance, list[ClaimedMessage]] | None]
+
+
+class InstancePoller:
+    """Polls for one host instance. It starts paused."""
+
+    def __init__(
+        self,
+        *,
+        connect: Connect,
+        procedures: HostOrchestrations,
+        host_instance: int,
+        dequeuing: Dequeuing,
+        code: DeployedCode,
+        work: WorkQueue,
+        clock: Clock,
+    ) -> None:
+        self._connection = LazyConnection(connect)
+        self._procedures = procedures
+        self._host_instance = host_instance
+        self.dequeuing = dequeuing
+        self._code = code
+        self._work = work
+        self._clock = clock
+        self.is_paused = True
+        self._woken_at = 0.0
+        self._lost_claim: uuid.UUID | None = None
+        self.loop = BackgroundLoop("poll orchestrations", self._poll)
+
+    def wake(self) -> None:
+        """Poll now: there may be messages."""
+        self._woken_at = time.monotonic()
+        self.loop.wake()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _poll(self) -> float:
+        services = self._code.service_ids
+        if self.is_paused or not services:
+            return self.dequeuing.polling_interval.total_seconds()
+        batch = 4 * self.dequeuing.dequeue_threads
+        if self._work.qsize() > batch // 2:
+            return 0.005
+        connection = self._connection.get()
+        if self._lost_claim is not None:
+            self._procedures.release(connection, self._lost_claim)
+        # Until its instances are in memory the claim counts as lost: its answer may be lost, or its messages.
+        claim_id = self._lost_claim = uuid.uuid4()
+        claimed = self._procedures.claim(
+            connection,
+            claim_id=claim_id,
+            host_instance=self._host_instance,
+            limit=batch,
+            services=services,
+            now=self._clock(),
+        )
+        messages: dict[uuid.UUID, list[ClaimedMessage]] = defaultdict(list)
+        for message in self._procedures.read_messages(connection, claim_id) if claimed else ():
+            messages[message.instance_id].append(message)
+        self._lost_claim = None
+        if not claimed:
+            is_woken = time.monotonic() - self._woken_at < _AFTER_WAKE_UP
+            return _AFTER_WAKE_UP if is_woken else self.dequeuing.polling_interval.total_seconds()
+        for instance in claimed:
+            self._work.put((instance, messages[instance.instance_id]))
+        return 0.0
