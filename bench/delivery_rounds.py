@@ -24,7 +24,7 @@ from postroom.adapters.contract import Attempt
 from postroom.adapters.null import Null, NullSender
 from postroom.hosts import HostInstance, HostSettings
 from postroom.message import Message
-from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.system_properties import BTS, FILE
 

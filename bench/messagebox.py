@@ -17,7 +17,8 @@ from postroom.adapters import File
 from postroom.adapters.contract import AdapterDefinition
 from postroom.filters.expression import Filter
 from postroom.maps.port_maps import NO_MAPS
-from postroom.messagebox.configuration import Host, ReceiveLocation, ServiceClass, read_hosts, read_receive_locations
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
+from postroom.messagebox.configuration.hosts import Host, ServiceClass, read_hosts
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.migrate import create_host, migrate

@@ -25,7 +25,8 @@ import pyarrow as pa
 from bench.messagebox import MeasuredBox, json_lines, measured_box
 from bench.ratios import Result, compute_ratio
 from bench.streaming import write_claims
-from postroom.messagebox.configuration import find_host, read_receive_locations
+from postroom.messagebox.configuration.endpoints import read_receive_locations
+from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Login, connect
 from postroom.spark.intake import file_claims
 from postroom.spark.java import find_java

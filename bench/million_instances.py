@@ -21,10 +21,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from postroom.message import Message
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.embedded import EmbeddedServer
-from postroom.messagebox.jobs import build_jobs, run_all_jobs_once, run_due_jobs
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import build_jobs, run_all_jobs_once, run_due_jobs
 from postroom.messagebox.migrate import migrate
 from postroom.operations.instances.bulk_operations import BulkOperation, list_operations
 from tests.support.box import Box, Region, add_test_objects, open_box

@@ -22,7 +22,7 @@ from pathlib import Path
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.embedded import EmbeddedServer
-from postroom.messagebox.jobs import build_jobs
+from postroom.messagebox.maintenance.jobs import build_jobs
 from postroom.messagebox.migrate import migrate
 from postroom.messagebox.queues import HostQueues
 from tests.support.box import Box, Region, add_test_objects, open_box

@@ -25,7 +25,7 @@ from bench.ratios import Result, compute_ratio, measure_alternately, seconds
 from postroom.adapters import AnySink, SparkSink, SparkTable
 from postroom.message import Message
 from postroom.messagebox.connection import Login, connect
-from postroom.messagebox.jobs import build_jobs, run_all_jobs_once, run_due_jobs
+from postroom.messagebox.maintenance.jobs import build_jobs, run_all_jobs_once, run_due_jobs
 from postroom.spark.session import open_session
 from postroom.spark.sinks.running_sinks import Sinks
 from postroom.system_properties import BTS, FILE

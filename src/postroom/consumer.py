@@ -29,9 +29,9 @@ from postroom.errors import BadValue, ClaimLost, MessageBoxUnavailable, StateErr
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter
 from postroom.message import Message
-from postroom.messagebox.configuration import Host, ServiceClass
+from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.connection import Connect, Connection, LazyConnection, transaction
-from postroom.messagebox.notifications import wake_up_channel
+from postroom.messagebox.coordination.notifications import wake_up_channel
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry, StoredPart, Suspension
 from postroom.messagebox.storage.stored_messages import build_message
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState

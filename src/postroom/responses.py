@@ -27,7 +27,7 @@ from postroom.agent.two_way.tokens import correlation_failure, wait_for_response
 from postroom.consumer import Received, Subscription
 from postroom.errors import ClaimLost, MessageBoxUnavailable, MessageFailure, NoResponse, ResponseTimeout, StateError
 from postroom.message import Bytes, Message
-from postroom.messagebox.configuration import Host, ServiceClass
+from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.connection import Connect, Connection, transaction
 from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, Suspension
 from postroom.messagebox.subscriptions import ServiceSubscriptions

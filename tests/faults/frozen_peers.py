@@ -21,9 +21,10 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.hosts import run_host
 from postroom.hosts.registration import Registration
 from postroom.message import Message
-from postroom.messagebox import jobs
-from postroom.messagebox.configuration import read_hosts, read_receive_locations
+from postroom.messagebox.configuration.endpoints import read_receive_locations
+from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.maintenance import jobs
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.storage import copy_rows
 from postroom.messagebox.streams.sink_batches import SinkQueue

@@ -14,9 +14,9 @@ import pytest
 
 from postroom.hosts import HostInstance
 from postroom.message import Message
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.ports import send_ports
 from tests.faults.frozen_peers import (
     CLAIMS_ARE_TAKEN_OVER,

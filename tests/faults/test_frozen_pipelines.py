@@ -15,9 +15,9 @@ from postroom.adapters import SparkTable
 from postroom.hosts.session_watchdog import SessionWatchdog
 from postroom.message import Context
 from postroom.messagebox import inbox
-from postroom.messagebox.check import check
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
+from postroom.messagebox.maintenance.check import check
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.claimed_files import ClaimedFiles
 from postroom.spark.intake.file_claimer import FileClaimer

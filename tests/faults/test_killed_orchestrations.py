@@ -10,7 +10,7 @@ from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
-from postroom.messagebox.check import check
+from postroom.messagebox.maintenance.check import check
 from tests.support.box import Box
 from tests.support.orchestrations import apply_orchestrations, publish
 from tests.support.waiting import wait_until

@@ -16,8 +16,8 @@ import pyspark
 
 from postroom.adapters import SparkSink, SparkTable
 from postroom.files.private_folder import PARENT
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
+from postroom.messagebox.maintenance.check import check
 from postroom.spark.java import find_java
 from tests.support.box import Box, Region
 from tests.support.file_location import add_file_location

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 from postroom.message import Message
-from postroom.messagebox.check import check
-from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Connection, Login, connect
-from postroom.messagebox.jobs import build_jobs, run_all_jobs_once, run_due_jobs
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import build_jobs, run_all_jobs_once, run_due_jobs
 from postroom.messagebox.queues import HostQueues
 from postroom.operations.backup import create, create_backup, read_manifest, restore_backup
 from postroom.operations.backup.manifest import verify_backup

@@ -20,9 +20,9 @@ from pathlib import Path
 import postroom
 from postroom import adapters, pipelines
 from postroom.message import Message
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.migrate import is_current, migrate
 from tests.support.box import PROMOTE, Box, Region
 from tests.support.http_receiver import Handler, http_receiver

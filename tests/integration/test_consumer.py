@@ -18,9 +18,9 @@ from postroom.client import Client
 from postroom.consumer import Received, Subscription
 from postroom.errors import BadFilter, BadValue, ClaimLost, StateError
 from postroom.message import FRAGMENT_SIZE, Message
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect, read_value
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.instances.changes import resume
 from tests.support.box import Box, Region
 from tests.support.waiting import wait_until

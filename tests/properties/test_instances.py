@@ -26,12 +26,13 @@ from hypothesis.stateful import (
 
 from postroom.errors import NotFound, PublishFailed, StateError
 from postroom.message import Message
-from postroom.messagebox.check import check
-from postroom.messagebox.configuration import PortState, ServiceClass
+from postroom.messagebox.configuration.endpoints import PortState
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.coordination.running_processes import ProcessKind, register_process
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import HostQueues, ScheduledRetry, Suspension
-from postroom.messagebox.running_processes import ProcessKind, register_process
 from postroom.operations.instances import changes
 from postroom.operations.instances.bulk_operations import list_operations
 from postroom.operations.instances.listing import InstanceQuery, InstanceState

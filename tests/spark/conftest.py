@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
 from postroom.spark.intake.file_claimer import FileClaimer
 from tests.support.box import Box

@@ -15,7 +15,7 @@ import pytest
 
 from postroom import pipelines
 from postroom.errors import StateError
-from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Login
 from postroom.operations.ports.receive_locations import list_locations
 from postroom.spark.bulk.bulk_files import BulkFiles

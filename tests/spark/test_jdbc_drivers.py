@@ -15,8 +15,8 @@ from psycopg.conninfo import conninfo_to_dict
 from postroom.adapters import SparkSink, SparkTable
 from postroom.cli.exit_codes import ExitCode
 from postroom.errors import StateError
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import Login
+from postroom.messagebox.maintenance.check import check
 from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess
 from tests.support.box import Box, Region

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from postroom.adapters import SparkSink
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import Login
+from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
 from postroom.spark.sinks import file_sink
 from postroom.spark.sinks.drain import Drain

@@ -14,8 +14,8 @@ import pytest
 
 from postroom.adapters import SparkTable
 from postroom.message import Message
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import Login
+from postroom.messagebox.maintenance.check import check
 from postroom.spark.sinks import staging
 from postroom.spark.sinks.drain import Drain
 from postroom.spark.sinks.jdbc import SEQ, TASK, Database, RowsRejected, to_statement_error

@@ -24,9 +24,9 @@ from postroom.agent.receiving.interchange import CHUNK_ROWS
 from postroom.maps import Python
 from postroom.maps.port_maps import PortMaps
 from postroom.message import Message
-from postroom.messagebox.check import check
-from postroom.messagebox.configuration import find_host
+from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Login, connect
+from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.operations.deployment.apply import apply

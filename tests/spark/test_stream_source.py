@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from postroom import Throttling
 from postroom.errors import Unavailable
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.spark.intake import file_claims

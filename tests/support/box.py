@@ -18,13 +18,8 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.application import CircuitBreaker, Schedule
 from postroom.message import Bytes, Context
-from postroom.messagebox.configuration import (
-    Host,
-    ReceiveLocation,
-    read_hosts,
-    read_receive_locations,
-    schedule_to_json,
-)
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations, schedule_to_json
+from postroom.messagebox.configuration.hosts import Host, read_hosts
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.migrate import create_host
 from postroom.messagebox.subscriptions import deploy_property

@@ -8,7 +8,7 @@ from typing import Literal
 from psycopg.types.json import Jsonb
 
 from postroom import adapters, pipelines
-from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.pipelines import ReceivePipeline
 from tests.support.box import PROMOTE, Box
 

@@ -25,7 +25,7 @@ from postroom.cli.main import cli
 from postroom.client import Content
 from postroom.consumer import SubscriptionSettings
 from postroom.message import Bytes
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.system_properties import BTS
 from tests.support.pages import (
     PROPERTIES,

@@ -30,7 +30,7 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.errors import NotAllowed, StaleRouting, TransactionConflict
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, transaction
-from postroom.messagebox.notifications import OwnHost, WakeUp
+from postroom.messagebox.coordination.notifications import OwnHost, WakeUp
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import write_references
 

@@ -22,7 +22,8 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.agent.routing_failure_reports import RoutingFailureReport, Unroutable, publish_reports
 from postroom.errors import PipelineFailure
 from postroom.message import Context, Message
-from postroom.messagebox.configuration import ReceiveLocation, find_host, read_receive_locations
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
+from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
 from postroom.messagebox.statements import statement

@@ -11,7 +11,7 @@ import numpy as np
 from postroom.agent.publish import RoutingLock, lock_routing, write_message_references
 from postroom.errors import RoutingFailure
 from postroom.message import Context, Message
-from postroom.messagebox.configuration import Host, ServiceClass
+from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask, SuspendedRow, write_messages, write_suspended
 

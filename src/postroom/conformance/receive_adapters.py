@@ -27,7 +27,7 @@ from postroom.application import Application
 from postroom.client import Client
 from postroom.errors import PostroomError
 from postroom.hosts.receiving.polled_location import PolledLocation
-from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import connect as connect_messagebox
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.migrate import migrate

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
-from postroom.messagebox.running_processes import read_routing_version, report_configuration
+from postroom.messagebox.coordination.running_processes import read_routing_version, report_configuration
 from postroom.processes.background_loop import BackgroundLoop
 
 #: Files, such as certificates, change without a notification.

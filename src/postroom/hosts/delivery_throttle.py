@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
-from postroom.messagebox.configuration import Host
+from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connect, LazyConnection
-from postroom.messagebox.running_processes import report_throttles
+from postroom.messagebox.coordination.running_processes import report_throttles
 from postroom.messagebox.throttling.process_load import find_process_limits
 from postroom.messagebox.throttling.rates import RateWindow, get_rate_limit
 from postroom.messagebox.throttling.states import (

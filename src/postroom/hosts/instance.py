@@ -33,21 +33,21 @@ from postroom.hosts.orchestrations.runner import OrchestrationRunner
 from postroom.hosts.receiving.polled_locations import PolledLocations
 from postroom.hosts.registration import LOCK_SOCKET, Registration
 from postroom.hosts.session_watchdog import SessionWatchdog
-from postroom.messagebox.configuration import (
+from postroom.messagebox.configuration.endpoints import read_receive_locations
+from postroom.messagebox.configuration.handlers import read_send_handlers
+from postroom.messagebox.configuration.hosts import (
     Dequeuing,
     Host,
     ServiceClass,
     check_login_of_host,
     find_host,
     read_dequeuing,
-    read_receive_locations,
 )
+from postroom.messagebox.configuration.missing_secrets import find_missing_secrets
 from postroom.messagebox.connection import IDLE_TIMEOUTS, Connect, Connection, connect
-from postroom.messagebox.handlers import read_send_handlers
-from postroom.messagebox.heartbeat import HEARTBEAT_SECONDS
-from postroom.messagebox.jobs import JobSettings
-from postroom.messagebox.missing_secrets import find_missing_secrets
-from postroom.messagebox.notifications import OwnHost
+from postroom.messagebox.coordination.heartbeat import HEARTBEAT_SECONDS
+from postroom.messagebox.coordination.notifications import OwnHost
+from postroom.messagebox.maintenance.jobs import JobSettings
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.messagebox.throttling.process_load import find_process_limits

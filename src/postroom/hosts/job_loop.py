@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from postroom.messagebox.connection import Connect, LazyConnection
-from postroom.messagebox.jobs import JobSettings, build_jobs, run_due_jobs
+from postroom.messagebox.maintenance.jobs import JobSettings, build_jobs, run_due_jobs
 from postroom.processes.background_loop import BackgroundLoop
 
 _log = logging.getLogger(__name__)

@@ -21,11 +21,21 @@ from datetime import timedelta
 from typing import Protocol
 
 from postroom.errors import PostroomError, Unavailable
-from postroom.messagebox.configuration import Host
+from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connect, Connection, read_value
-from postroom.messagebox.notifications import CONFIGURATION_CHANNEL, listen, receive_notifications, wake_up_channel
+from postroom.messagebox.coordination.notifications import (
+    CONFIGURATION_CHANNEL,
+    listen,
+    receive_notifications,
+    wake_up_channel,
+)
+from postroom.messagebox.coordination.running_processes import (
+    PROCESS_LOCK,
+    ProcessKind,
+    deregister_process,
+    register_process,
+)
 from postroom.messagebox.queues import HostQueues
-from postroom.messagebox.running_processes import PROCESS_LOCK, ProcessKind, deregister_process, register_process
 from postroom.messagebox.statements import statement
 from postroom.processes.background_loop import BackgroundLoop
 

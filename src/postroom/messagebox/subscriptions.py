@@ -24,9 +24,9 @@ from postroom.errors import DefinitionError, NotFound
 from postroom.filters.access import choose_predicate_tables
 from postroom.filters.expression import Filter, Operator
 from postroom.filters.text import format_filter
-from postroom.messagebox.configuration import Host, ServiceClass
+from postroom.messagebox.configuration.hosts import Host, ServiceClass
+from postroom.messagebox.configuration.send_port_groups import SendPortGroup
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.send_port_groups import SendPortGroup
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_values import to_stored, value_key
 from postroom.properties import Property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from postroom.errors import PostroomError
-from postroom.messagebox.configuration import Host
+from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.throttling.load import FindProcessLimits, Load, read_load
 from postroom.messagebox.throttling.states import LastingState, Throttle, ThrottleState

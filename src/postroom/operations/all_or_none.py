@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from postroom.errors import PostroomError
 from postroom.messagebox.connection import Connection, operator_transaction
-from postroom.messagebox.notifications import defer_wake_ups
+from postroom.messagebox.coordination.notifications import defer_wake_ups
 
 Name = TypeVar("Name")
 Result = TypeVar("Result")

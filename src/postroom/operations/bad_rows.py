@@ -20,7 +20,7 @@ from typing import Any
 from postroom.agent.receiving.suspended_documents import SuspendedForm
 from postroom.errors import StateError, format_count
 from postroom.message import Context
-from postroom.messagebox.configuration import read_receive_locations
+from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.operations.instances.changes import resume_with_bodies

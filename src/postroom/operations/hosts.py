@@ -12,7 +12,8 @@ from postroom.adapters.url_logins import HIDDEN
 from postroom.application.handler import list_default_handlers
 from postroom.errors import BadValue, NotFound, StateError, nearest
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
-from postroom.messagebox.configuration import (
+from postroom.messagebox.configuration.handlers import read_handlers
+from postroom.messagebox.configuration.hosts import (
     DEQUEUED_CLASSES,
     Dequeuing,
     Host,
@@ -22,7 +23,6 @@ from postroom.messagebox.configuration import (
     read_hosts,
 )
 from postroom.messagebox.connection import Connection, operator_transaction
-from postroom.messagebox.handlers import read_handlers
 from postroom.messagebox.migrate import create_host, remove_host
 from postroom.messagebox.statements import statement
 from postroom.operations.audit import record_action

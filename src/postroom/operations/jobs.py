@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from postroom.messagebox.check import Violation, check
+from postroom.messagebox.configuration.missing_secrets import find_missing_secrets
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.jobs import JobRun, build_jobs, run_all_jobs_once
-from postroom.messagebox.missing_secrets import find_missing_secrets
-from postroom.messagebox.repair import Repair
-from postroom.messagebox.repair import repair_messagebox as repair_unrecorded
+from postroom.messagebox.maintenance.check import Violation, check
+from postroom.messagebox.maintenance.jobs import JobRun, build_jobs, run_all_jobs_once
+from postroom.messagebox.maintenance.repair import Repair
+from postroom.messagebox.maintenance.repair import repair_messagebox as repair_unrecorded
 from postroom.operations.audit import record_action
 
 __all__ = [

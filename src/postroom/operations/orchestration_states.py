@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from postroom.errors import NotFound, nearest
 from postroom.messagebox.connection import Connection, operator_transaction
-from postroom.messagebox.notifications import WakeUp
+from postroom.messagebox.coordination.notifications import WakeUp
 from postroom.messagebox.orchestrations import DeployedOrchestration, OrchestrationState, read_orchestrations
 from postroom.messagebox.statements import statement
 from postroom.operations.orchestrations import (

@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 
 from postroom.application import OrchestrationDefinition
 from postroom.filters.text import format_filter, parse
-from postroom.messagebox.configuration import Host, ServiceClass, read_hosts
+from postroom.messagebox.configuration.hosts import Host, ServiceClass, read_hosts
 from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.orchestrations import DeployedOrchestration, OrchestrationState, read_orchestrations
 from postroom.messagebox.statements import statement

@@ -13,7 +13,7 @@ from postroom.agent.routing.table import read_filters
 from postroom.errors import DefinitionError, NotFound, nearest
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse
-from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import SubscriptionState

@@ -9,9 +9,9 @@ from psycopg.rows import dict_row
 
 from postroom.application.throttling import Override, OverrideMode, Overrides
 from postroom.errors import BadValue
-from postroom.messagebox.configuration import find_host, read_hosts
+from postroom.messagebox.configuration.hosts import find_host, read_hosts
 from postroom.messagebox.connection import Connection, operator_transaction
-from postroom.messagebox.running_processes import PROCESS_LOCK
+from postroom.messagebox.coordination.running_processes import PROCESS_LOCK
 from postroom.messagebox.statements import statement
 from postroom.messagebox.throttling.load import read_throttle, store_overrides
 from postroom.messagebox.throttling.states import ThrottleState

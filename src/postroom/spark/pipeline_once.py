@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from postroom.clock import system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError, StateError, Unavailable
-from postroom.messagebox.configuration import Host, ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
+from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Login
 from postroom.messagebox.streams.sink_progress import lock_sinks_served
 from postroom.spark.bulk.bulk_files import BulkFiles

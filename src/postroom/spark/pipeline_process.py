@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.errors import DefinitionError, PostroomError, Unavailable
-from postroom.messagebox.configuration import Host, ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
+from postroom.messagebox.configuration.hosts import Host
+from postroom.messagebox.configuration.missing_secrets import find_missing_secrets
 from postroom.messagebox.connection import Connection, Login
-from postroom.messagebox.heartbeat import keep_alive
-from postroom.messagebox.missing_secrets import find_missing_secrets
-from postroom.messagebox.notifications import CONFIGURATION_CHANNEL, listen, receive_notifications
-from postroom.messagebox.running_processes import (
+from postroom.messagebox.coordination.heartbeat import keep_alive
+from postroom.messagebox.coordination.notifications import CONFIGURATION_CHANNEL, listen, receive_notifications
+from postroom.messagebox.coordination.running_processes import (
     ProcessKind,
     deregister_process,
     read_routing_version,

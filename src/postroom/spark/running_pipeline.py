@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.errors import MessageBoxUnavailable, PostroomError
-from postroom.messagebox.configuration import Host, check_login_of_host, find_host, read_receive_locations
+from postroom.messagebox.configuration.endpoints import read_receive_locations
+from postroom.messagebox.configuration.hosts import Host, check_login_of_host, find_host
 from postroom.messagebox.connection import Login, connect
 from postroom.monitoring.server import MonitoringServer
 from postroom.processes.frozen_processes import kill_frozen_children

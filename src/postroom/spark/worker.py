@@ -33,7 +33,7 @@ from typing import TypeVar
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import MessageFailure, PostroomError, Unavailable
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.throttling.pace import Pace
 from postroom.monitoring.logs import LOG_FORMAT_VARIABLE, LogFormat, set_up_logging

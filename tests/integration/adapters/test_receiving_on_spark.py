@@ -15,7 +15,7 @@ from postroom import adapters
 from postroom.conformance.receive_adapters import Receiving, ReceivingConformance, Source
 from postroom.hosts import HostInstance, HostSettings
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.claimed_files import ClaimedFiles

@@ -19,9 +19,9 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.maps import Map
 from postroom.maps.port_maps import PortMaps
 from postroom.message import Bytes, Context, Message
-from postroom.messagebox.check import check
-from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import connect
+from postroom.messagebox.maintenance.check import check
 from postroom.pipelines import Delimited, Field, Positional, components
 from postroom.pipelines.components.contract import Consumed
 from postroom.properties import DistinguishedField, Property

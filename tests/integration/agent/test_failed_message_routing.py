@@ -14,9 +14,9 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import MessageBoxUnavailable, StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.instances.advice import get_advice
 from postroom.operations.instances.changes import resume
 from postroom.operations.instances.listing import get_instance

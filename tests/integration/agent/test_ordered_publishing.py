@@ -14,7 +14,7 @@ import pytest
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.message import Message
-from postroom.messagebox.configuration import read_receive_locations
+from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.queues import HostQueues
 from postroom.operations.ports import send_ports

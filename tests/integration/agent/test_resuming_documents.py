@@ -14,8 +14,8 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import AuthenticationFailure, PipelineFailure
 from postroom.message import Bytes, Message
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
+from postroom.messagebox.maintenance.check import check
 from postroom.operations.explain.explanation import explain_message
 from postroom.operations.ports import send_ports
 from postroom.system_properties import BTS

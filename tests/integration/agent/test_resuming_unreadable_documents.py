@@ -9,7 +9,7 @@ import pytest
 
 from postroom import pipelines
 from postroom.errors import PipelineFailure
-from postroom.messagebox.check import check
+from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.queues import Suspension
 from postroom.pipelines import components
 from postroom.properties import Property

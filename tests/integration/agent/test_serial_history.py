@@ -21,9 +21,9 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PublishFailed, StateError
 from postroom.message import Message
-from postroom.messagebox.check import check
-from postroom.messagebox.configuration import PortState, ReceiveLocation
+from postroom.messagebox.configuration.endpoints import PortState, ReceiveLocation
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.maintenance.check import check
 from postroom.operations.ports import send_ports as ports
 from postroom.operations.ports.states import State, StateChange
 from tests.support.box import Box, Priority, Region, interchange

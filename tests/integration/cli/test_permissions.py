@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from postroom.cli.exit_codes import ExitCode
-from postroom.messagebox.configuration import ServiceClass, read_hosts
+from postroom.messagebox.configuration.hosts import ServiceClass, read_hosts
 from postroom.messagebox.connection import connect
 from postroom.messagebox.migrate import create_host
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService

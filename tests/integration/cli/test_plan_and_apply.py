@@ -13,9 +13,9 @@ import pytest
 
 from postroom.cli.exit_codes import ExitCode
 from postroom.cli.main import main
-from postroom.messagebox.configuration import find_host
+from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import connect
-from postroom.messagebox.running_processes import ProcessKind, register_process
+from postroom.messagebox.coordination.running_processes import ProcessKind, register_process
 from postroom.operations.deployment import taken_changes
 from postroom.system_properties import SYSTEM_PROPERTIES
 from tests.integration.cli.conftest import APP, Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from postroom.messagebox.configuration import ServiceClass, read_hosts
+from postroom.messagebox.configuration.hosts import ServiceClass, read_hosts
 from postroom.messagebox.connection import connect
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from tests.integration.cli.conftest import Run

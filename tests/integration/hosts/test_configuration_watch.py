@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import BadValue, NotFound
-from postroom.messagebox.running_processes import read_routing_version
+from postroom.messagebox.coordination.running_processes import read_routing_version
 from postroom.operations.hosts import list_service_classes, set_service_class
 from tests.integration.hosts.conftest import StartHost
 from tests.integration.hosts.messaging.test_failed_message_routing import order

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import postroom
 from postroom import Client, Throttled, Throttling
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.operations.throttling import ThrottlingListing, list_throttling
 from tests.integration.hosts.conftest import StartHost

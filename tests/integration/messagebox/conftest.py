@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from tests.support.box import Box

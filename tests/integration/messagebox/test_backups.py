@@ -10,11 +10,11 @@ from contextlib import contextmanager
 import pytest
 
 from postroom.message import Message
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.embedded.binaries import find_binaries
 from postroom.messagebox.embedded.server import STORE
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import HostQueues
 from tests.support.box import Box, Region, open_box
 from tests.support.databases import Databases

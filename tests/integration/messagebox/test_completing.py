@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 
 from postroom.message import Message
-from postroom.messagebox.check import check
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import HostQueues
 from tests.support.box import Box, Region
 

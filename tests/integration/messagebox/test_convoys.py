@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from postroom.errors import DefinitionError
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.properties import Property
 from tests.support.box import Box, Priority, Region, Total

@@ -9,9 +9,9 @@ import pytest
 
 from postroom.errors import NotAllowed
 from postroom.message import Message
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.roles import grant_role
 from tests.support.box import Box, Region
 

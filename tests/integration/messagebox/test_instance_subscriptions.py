@@ -10,9 +10,9 @@ import pytest
 
 from postroom.errors import DefinitionError, NotAllowed, StateError, StorageFailure
 from postroom.filters.expression import Filter
-from postroom.messagebox.check import check
-from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.properties import Property
 from tests.support.box import Box, Priority, Region, Total

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from postroom.message import Message
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.embedded.binaries import find_binaries
 from postroom.messagebox.embedded.server import STORE
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.migrate import migrate
 from tests.support.box import Box, Region, add_test_objects, open_box
 from tests.support.folders import open_folder

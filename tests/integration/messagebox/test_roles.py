@@ -14,7 +14,7 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.errors import DatabaseError, NotAllowed, NotFound, StorageFailure
 from postroom.filters.text import format_filter
 from postroom.message import Message
-from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.migrate import migrate
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService

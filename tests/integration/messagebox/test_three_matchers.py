@@ -18,7 +18,7 @@ from postroom.filters.columns import build_columns
 from postroom.filters.evaluate import matches
 from postroom.filters.expression import Filter
 from postroom.message import Context, Message
-from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.subscriptions import create_subscription, deploy_property
 from postroom.properties import Property

@@ -12,11 +12,11 @@ from psycopg.conninfo import make_conninfo
 
 from postroom.hosts.session_watchdog import SessionWatchdog
 from postroom.message import Message
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.repair import repair_messagebox
 from postroom.messagebox.migrate import migrate
-from postroom.messagebox.repair import repair_messagebox
 from postroom.operations.backup import create_backup, read_manifest, restore_backup
 from postroom.operations.ports import send_ports
 from postroom.operations.roles import grant_role

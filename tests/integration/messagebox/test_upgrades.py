@@ -7,7 +7,7 @@ import pytest
 from postroom.errors import StateError
 from postroom.message import Message
 from postroom.messagebox import migrate as migrations
-from postroom.messagebox.check import check
+from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.migrate import check_server_version, is_current, migrate
 from postroom.messagebox.statements import list_statements, statement
 from tests.support.box import Box, Region

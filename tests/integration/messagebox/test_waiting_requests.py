@@ -6,11 +6,11 @@ import uuid
 
 import pytest
 
-from postroom.messagebox.check import check
-from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.coordination.running_processes import ProcessKind, register_process
+from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.queues import HostQueues
-from postroom.messagebox.running_processes import ProcessKind, register_process
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region

@@ -10,7 +10,7 @@ import pytest
 from postroom.errors import StateError
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.notifications import wake_up_channel
+from postroom.messagebox.coordination.notifications import wake_up_channel
 from postroom.operations.all_or_none import all_or_none
 from postroom.operations.ports import send_ports
 from tests.support.box import Box, Region

@@ -17,7 +17,7 @@ from postroom.cli.main import main
 from postroom.errors import StateError
 from postroom.filters.columns import to_arrow_type
 from postroom.message import Context
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import connect
 from postroom.operations.bad_rows import ResumedRows, SavedRows, resume_bad_rows, save_bad_rows
 from postroom.operations.instances.changes import terminate

@@ -16,7 +16,7 @@ from postroom.errors import DefinitionError, NotFound, StateError
 from postroom.filters.text import format_filter
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration import PortState, read_receive_locations
+from postroom.messagebox.configuration.endpoints import PortState, read_receive_locations
 from postroom.messagebox.connection import connect
 from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState

@@ -7,7 +7,7 @@ import pytest
 from postroom import Throttling
 from postroom.application.throttling import OverrideMode
 from postroom.errors import BadValue
-from postroom.messagebox.configuration import find_host
+from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.operations.audit import list_audit
 from postroom.operations.throttling import list_throttling, set_override

@@ -31,8 +31,8 @@ def pipeline_options(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "postroom.spark.running_pipeline.run_pipeline", lambda *_, **options: given.update(options) or {}
     )
     monkeypatch.setattr("postroom.messagebox.connection.connect", lambda url: _Connection())
-    monkeypatch.setattr("postroom.messagebox.configuration.find_host", lambda connection, name: _Host())
-    monkeypatch.setattr("postroom.messagebox.configuration.check_login_of_host", lambda connection, host: None)
+    monkeypatch.setattr("postroom.messagebox.configuration.hosts.find_host", lambda connection, name: _Host())
+    monkeypatch.setattr("postroom.messagebox.configuration.hosts.check_login_of_host", lambda connection, host: None)
     return given
 
 

@@ -34,7 +34,7 @@ from postroom.errors import (
     StateError,
 )
 from postroom.message import FRAGMENT_SIZE, Message, Part
-from postroom.messagebox.configuration import Host, ServiceClass
+from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask, SuspendedRow, write_fragments, write_messages
 from postroom.properties import Property

@@ -29,7 +29,7 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.agent.routing_failure_reports import publish_reports
 from postroom.errors import BadValue, PublishFailed, PublishResult
 from postroom.message import Message
-from postroom.messagebox.configuration import Host
+from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connection
 from postroom.properties import dotted_name, split_key
 from postroom.system_properties import ENGINE_PROPERTIES

@@ -15,7 +15,7 @@ import pyarrow as pa
 from postroom.agent.originator import ANONYMOUS, GUEST, PublisherLogin
 from postroom.agent.receiving.interchange import Chunk
 from postroom.errors import AuthenticationFailure
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.pipelines.documents.disassembled_batch import DecodedInterchange
 from postroom.pipelines.documents.message_batch import MessageBatch
 from postroom.system_properties import BTS

@@ -30,7 +30,7 @@ from postroom.agent.routing_failure_reports import Unroutable
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageFailure, RoutingFailure
 from postroom.message import Part
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.storage.copy_rows import (
     BIGINT,

@@ -30,7 +30,7 @@ from postroom.clock import Clock
 from postroom.errors import MessageFailure, RoutingFailure
 from postroom.filters.columns import build_columns
 from postroom.message import Body, Bytes, Context, Message
-from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import Suspension
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask, SuspendedRow, write_messages

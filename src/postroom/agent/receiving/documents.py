@@ -22,7 +22,7 @@ from postroom.agent.originator import PublisherLogin, resolve_originator, resolv
 from postroom.agent.receiving.interchange import Chunk, Interchange
 from postroom.filters.columns import Columns
 from postroom.message import BODY_NAME, MAX_PARTS, Body, Bytes, Context, Part, predicates_to_json
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.storage.stored_values import format_decimal
 from postroom.pipelines.documents.disassembled_batch import BadDocument
 from postroom.pipelines.documents.temporary_bodies import slice_body

@@ -21,7 +21,7 @@ from postroom.filters.authorisation import ApplicationProperties
 from postroom.filters.columns import Columns
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.filters.index import Piece, SubscriptionIndex
-from postroom.messagebox.configuration import ServiceClass, read_application_properties
+from postroom.messagebox.configuration.hosts import ServiceClass, read_application_properties
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import QueueTask

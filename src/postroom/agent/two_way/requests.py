@@ -23,9 +23,10 @@ from postroom.agent.two_way.documents import build_document, build_received, rea
 from postroom.agent.two_way.tokens import add_token, build_token, wait_for_response
 from postroom.errors import BadValue, MessageFailure, PipelineFailure
 from postroom.message import Message
-from postroom.messagebox.configuration import Host, ReceiveLocation, ServiceClass
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
+from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.notifications import OwnHost
+from postroom.messagebox.coordination.notifications import OwnHost
 from postroom.messagebox.storage.copy_rows import SuspendedRow
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 

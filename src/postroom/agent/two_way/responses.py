@@ -22,9 +22,10 @@ from postroom.agent.two_way.documents import build_document, build_received, rea
 from postroom.agent.two_way.tokens import correlation_failure
 from postroom.errors import BadValue, MessageFailure, RoutingFailure
 from postroom.message import Context, Message
-from postroom.messagebox.configuration import Host, SendPort
+from postroom.messagebox.configuration.endpoints import SendPort
+from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.notifications import OwnHost
+from postroom.messagebox.coordination.notifications import OwnHost
 from postroom.messagebox.queues import Suspension
 from postroom.messagebox.storage.copy_rows import SuspendedRow
 from postroom.system_properties import BTS

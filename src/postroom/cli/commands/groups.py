@@ -13,7 +13,7 @@ from postroom.cli.options import CommandOptions, common_options, names_argument,
 from postroom.cli.rendering.output import Format, show_record, show_rows, to_json
 
 if TYPE_CHECKING:
-    from postroom.messagebox.send_port_groups import SendPortGroup
+    from postroom.messagebox.configuration.send_port_groups import SendPortGroup
 
 
 @click.group(cls=CommandGroup)

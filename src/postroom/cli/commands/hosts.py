@@ -39,7 +39,7 @@ def run(options: CommandOptions, name: str, monitoring: MonitoringOptions) -> No
       postroom host run Main --home ./orders-home
     """
     from postroom.hosts import run_host
-    from postroom.messagebox.configuration import check_login_of_host, find_host
+    from postroom.messagebox.configuration.hosts import check_login_of_host, find_host
     from postroom.messagebox.connection import connect
 
     with monitoring.start() as server, options.messagebox() as url:

@@ -54,7 +54,7 @@ def run(
     import sys
 
     from postroom.cli.rendering.once_progress import show_once_progress
-    from postroom.messagebox.configuration import check_login_of_host, find_host
+    from postroom.messagebox.configuration.hosts import check_login_of_host, find_host
     from postroom.messagebox.connection import connect
     from postroom.monitoring.logs import LOG_FORMAT_VARIABLE
     from postroom.spark.running_pipeline import run_pipeline, start_session

@@ -14,7 +14,7 @@ from postroom.cli.rendering.output import Format, show_record, show_rows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from postroom.messagebox.configuration import Transport
+    from postroom.messagebox.configuration.endpoints import Transport
     from postroom.messagebox.connection import Connection
     from postroom.operations.ports.send_ports import PortListing
     from postroom.operations.ports.states import StateChange

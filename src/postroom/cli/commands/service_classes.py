@@ -13,7 +13,7 @@ from postroom.cli.options import CommandOptions, common_options, pass_options, r
 from postroom.cli.rendering.output import show_rows
 
 if TYPE_CHECKING:
-    from postroom.messagebox.configuration import Dequeuing
+    from postroom.messagebox.configuration.hosts import Dequeuing
 
 _COLUMNS = ["name", "polling_interval_seconds", "dequeue_threads"]
 

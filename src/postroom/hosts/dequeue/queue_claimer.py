@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from postroom.clock import Clock
 from postroom.hosts.dequeue.service import Service
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
-from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
 from postroom.messagebox.storage.copy_rows import QueueTask

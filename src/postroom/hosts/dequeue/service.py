@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Protocol, runtime_checkable
 
 from postroom.errors import ReadInterrupted, Unavailable
-from postroom.messagebox.configuration import Host
+from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
 from postroom.messagebox.queues import (
     ClaimedMessage,

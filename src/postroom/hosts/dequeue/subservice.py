@@ -17,7 +17,7 @@ from postroom.hosts.dequeue.queue_claimer import QueueClaimer
 from postroom.hosts.dequeue.service import BatchingService, Service, ThreadConnections
 from postroom.hosts.dequeue.slow_services import SlowServiceWatcher
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
-from postroom.messagebox.configuration import Dequeuing
+from postroom.messagebox.configuration.hosts import Dequeuing
 from postroom.messagebox.connection import Connect
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
 from postroom.messagebox.throttling.states import Throttle, ThrottleState

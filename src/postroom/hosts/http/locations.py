@@ -17,7 +17,7 @@ from postroom.hosts.http.requests import HttpRequests, Locations, RequestCounts
 from postroom.hosts.http.shared_connections import SharedConnections
 from postroom.hosts.http.two_way import TwoWayRequests
 from postroom.hosts.messaging.requests import RequestReceiver
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connect
 from postroom.messagebox.throttling.load import ThrottleWatch
 from postroom.messagebox.throttling.process_load import find_process_limits

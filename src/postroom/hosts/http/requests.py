@@ -31,7 +31,7 @@ from postroom.hosts.http.shared_connections import CONNECTION_TIMEOUT, SharedCon
 from postroom.hosts.http.two_way import TwoWayRequests
 from postroom.message import Body, Context
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.throttling.load import ThrottleWatch
 from postroom.messagebox.throttling.states import Throttle

@@ -13,7 +13,7 @@ from postroom.hosts.http.shared_connections import CONNECTION_TIMEOUT, SharedCon
 from postroom.hosts.messaging.callers import Answer, Caller, NoResponse
 from postroom.hosts.messaging.requests import RequestReceiver
 from postroom.message import Body, Bytes, Context
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 
 _MISSING = {
     NoResponse.EXPIRED: (504, "The request was received, but its response did not come in time."),

@@ -20,7 +20,7 @@ from postroom.agent.routing.matching import ProcedureMatcher
 from postroom.clock import Clock
 from postroom.errors import ClaimLost
 from postroom.message import Message
-from postroom.messagebox.configuration import Host
+from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Suspension
 from postroom.messagebox.statements import statement

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from postroom.message import Body, Bytes
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.subscriptions import ServiceSubscriptions

@@ -24,9 +24,10 @@ from postroom.hosts.messaging.sent_messages import retry_while_unavailable
 from postroom.hosts.messaging.solicits import Solicits
 from postroom.hosts.messaging.transports import check_expiration, wait_for_receiver, wait_for_service_window
 from postroom.message import Message
-from postroom.messagebox.configuration import Host, SendPort
+from postroom.messagebox.configuration.endpoints import SendPort
+from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.notifications import OwnHost
+from postroom.messagebox.coordination.notifications import OwnHost
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Suspension
 from postroom.messagebox.storage.copy_rows import DELIVERIES, QueueTask
 from postroom.messagebox.storage.stored_messages import build_message

@@ -20,7 +20,7 @@ from postroom.errors import ClaimLost, DeliveryFailure, PostroomError, Unavailab
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
 from postroom.hosts.messaging.acknowledgements import Acknowledgements
 from postroom.hosts.messaging.transports import choose_transport, count_remaining_retries, limit_to_expiration
-from postroom.messagebox.configuration import ReceiveLocation, SendPort, Transport, read_receive_locations
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, SendPort, Transport, read_receive_locations
 from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, ScheduledRetry, Suspension
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.messagebox.storage.stored_messages import StoredContext

@@ -16,7 +16,7 @@ from typing import Any
 from postroom.adapters import AdapterDefinition, SendAdapter, build
 from postroom.hosts.messaging.transports import count_remaining_retries, get_transport_index
 from postroom.message import Message
-from postroom.messagebox.configuration import SendPort, Transport, read_send_ports
+from postroom.messagebox.configuration.endpoints import SendPort, Transport, read_send_ports
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
 from postroom.system_properties import BTS

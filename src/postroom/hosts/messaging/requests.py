@@ -11,9 +11,10 @@ from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.two_way.requests import Request, RequestPublisher
 from postroom.errors import KeyReused
 from postroom.hosts.messaging.callers import Caller, Callers
-from postroom.messagebox.configuration import Host, ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
+from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.notifications import OwnHost
+from postroom.messagebox.coordination.notifications import OwnHost
 
 
 class RequestReceiver:

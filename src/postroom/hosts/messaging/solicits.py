@@ -13,9 +13,10 @@ from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnectio
 from postroom.hosts.messaging.failures import describe_sent
 from postroom.hosts.messaging.sent_messages import retry_while_unavailable
 from postroom.message import Message
-from postroom.messagebox.configuration import Host, SendPort
+from postroom.messagebox.configuration.endpoints import SendPort
+from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.notifications import OwnHost
+from postroom.messagebox.coordination.notifications import OwnHost
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
 
 

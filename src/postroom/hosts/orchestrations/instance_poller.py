@@ -9,7 +9,7 @@ from collections import defaultdict
 
 from postroom.clock import Clock
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
-from postroom.messagebox.configuration import Dequeuing
+from postroom.messagebox.configuration.hosts import Dequeuing
 from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations
 from postroom.messagebox.queues import ClaimedMessage

@@ -19,7 +19,7 @@ from postroom.hosts.orchestrations.instance_poller import WorkQueue
 from postroom.hosts.orchestrations.instance_store import InstanceConnection, MessageBoxStore
 from postroom.hosts.orchestrations.live_instances import LiveInstances
 from postroom.hosts.orchestrations.turn_watch import TurnWatch
-from postroom.messagebox.configuration import Host, ServiceClass
+from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.connection import Connect
 from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations
 from postroom.messagebox.queues import ClaimedMessage, HostQueues

@@ -16,7 +16,7 @@ from postroom.hosts.orchestrations.instance_poller import InstancePoller, WorkQu
 from postroom.hosts.orchestrations.instance_worker import InstanceWorker
 from postroom.hosts.orchestrations.live_instances import LiveInstances
 from postroom.hosts.orchestrations.turn_watch import TurnWatch
-from postroom.messagebox.configuration import Dequeuing, Host
+from postroom.messagebox.configuration.hosts import Dequeuing, Host
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
 from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations, read_orchestrations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from postroom.clock import Clock, system_clock
 from postroom.hosts.receiving.polled_location import PolledLocation
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connect
 
 _log = logging.getLogger(__name__)

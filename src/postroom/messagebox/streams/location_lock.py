@@ -7,7 +7,7 @@ import zlib
 
 from postroom.errors import Unavailable
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.heartbeat import keep_alive
+from postroom.messagebox.coordination.heartbeat import keep_alive
 from postroom.messagebox.statements import statement
 
 #: The class of the advisory locks of receive locations. The number of a lock is derived from the location's id.

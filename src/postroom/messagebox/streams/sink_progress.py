@@ -19,7 +19,7 @@ from enum import Enum
 
 from postroom.errors import PostroomError
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.heartbeat import keep_alive
+from postroom.messagebox.coordination.heartbeat import keep_alive
 from postroom.messagebox.queues import to_storable_text
 from postroom.messagebox.statements import statement
 

@@ -25,9 +25,9 @@ from postroom.agent.idempotency import read_progress
 from postroom.clock import Clock, system_clock
 from postroom.errors import StateError
 from postroom.files.safe_files import sync_folder
-from postroom.messagebox.configuration import read_receive_locations
+from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.connection import Connection, connect, read_value
-from postroom.messagebox.file_pause import FilePause
+from postroom.messagebox.coordination.file_pause import FilePause
 from postroom.messagebox.statements import statement
 from postroom.operations.backup.manifest import DUMP, FORMAT, Manifest, Report, SavedRole, write_manifest
 from postroom.operations.backup.programs import dump_database

@@ -19,7 +19,7 @@ from psycopg import sql
 
 from postroom.errors import DefinitionError, StateError, format_count
 from postroom.files.safe_files import get_inode
-from postroom.messagebox.configuration import read_receive_locations, read_send_ports
+from postroom.messagebox.configuration.endpoints import read_receive_locations, read_send_ports
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.migrate import migrate
 from postroom.messagebox.statements import statement

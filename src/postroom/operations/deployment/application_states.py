@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from postroom.messagebox.configuration import PortState
+from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.connection import Connection, operator_transaction
-from postroom.messagebox.notifications import defer_wake_ups
+from postroom.messagebox.coordination.notifications import defer_wake_ups
 from postroom.operations.deployment.applications import check_application
 from postroom.operations.ports import groups, receive_locations, send_ports
 

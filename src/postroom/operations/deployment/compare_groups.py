@@ -8,8 +8,8 @@ from typing import Any
 from postroom.application import ApplicationDefinition, SendPortGroupDefinition
 from postroom.errors import Problem
 from postroom.filters.text import format_filter
-from postroom.messagebox.configuration import PortState
-from postroom.messagebox.send_port_groups import SendPortGroup
+from postroom.messagebox.configuration.endpoints import PortState
+from postroom.messagebox.configuration.send_port_groups import SendPortGroup
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.plan import Action, ChangeKind, Difference, PlanStep
 

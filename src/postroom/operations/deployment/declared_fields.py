@@ -12,7 +12,7 @@ from typing import Any
 from postroom.application import BackupTransport, ReceiveLocationDefinition, ReceivePortDefinition, SendPortDefinition
 from postroom.filters.text import format_filter
 from postroom.maps.port_maps import NO_MAPS
-from postroom.messagebox.configuration import ReceiveLocation, SendPort, Transport
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, SendPort, Transport
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
 
 ROUTE_FAILURES = "route failures"

@@ -9,23 +9,21 @@ from typing import Any
 
 from postroom.application import ApplicationDefinition, Handler
 from postroom.filters.authorisation import ApplicationProperties
-from postroom.messagebox.configuration import (
-    Host,
+from postroom.messagebox.configuration.endpoints import (
     ReceiveLocation,
     SendPort,
-    read_application_properties,
-    read_hosts,
     read_receive_locations,
     read_send_ports,
 )
+from postroom.messagebox.configuration.handlers import read_handlers
+from postroom.messagebox.configuration.hosts import Host, read_application_properties, read_hosts
+from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.handlers import read_handlers
 from postroom.messagebox.orchestrations import (
     DeployedOrchestration,
     count_orchestration_instances,
     read_orchestrations,
 )
-from postroom.messagebox.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.statements import statement
 from postroom.operations.deployment.backlog import count_backlog
 from postroom.operations.deployment.plan import ChangeKind

@@ -16,11 +16,12 @@ from postroom.application import (
     SendPortGroupDefinition,
 )
 from postroom.filters.authorisation import ApplicationProperties
-from postroom.messagebox.configuration import PortState, SendPort, read_hosts, read_send_ports, schedule_to_json
+from postroom.messagebox.configuration.endpoints import PortState, SendPort, read_send_ports, schedule_to_json
+from postroom.messagebox.configuration.handlers import store_handlers
+from postroom.messagebox.configuration.hosts import read_hosts
+from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.handlers import store_handlers
 from postroom.messagebox.migrate import create_host
-from postroom.messagebox.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import deploy_property
 from postroom.messagebox.throttling.load import store_thresholds

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from postroom.application import ApplicationDefinition, ReceiveLocationDefinition, SendPortDefinition
 from postroom.errors import Problem
-from postroom.messagebox.configuration import ReceiveLocation, SendPort
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, SendPort
 
 Declared = SendPortDefinition | ReceiveLocationDefinition
 Named = TypeVar("Named", SendPort, ReceiveLocation)

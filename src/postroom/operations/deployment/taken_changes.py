@@ -7,7 +7,11 @@ from collections.abc import Collection
 
 from postroom.errors import ChangesNotTaken
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.running_processes import RunningProcess, list_running_processes, read_routing_version
+from postroom.messagebox.coordination.running_processes import (
+    RunningProcess,
+    list_running_processes,
+    read_routing_version,
+)
 
 #: How long ``postroom apply`` waits. PostgreSQL ends the session of a frozen process after 8 s.
 TAKE_SECONDS = 30.0

@@ -25,7 +25,8 @@ from postroom.clock import system_clock
 from postroom.errors import DefinitionError, MessageFailure, NotFound
 from postroom.maps.inbound import build_resumed_pipeline
 from postroom.message import Context, FileSlice
-from postroom.messagebox.configuration import ReceiveLocation, read_hosts, read_receive_locations
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
+from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection
 from postroom.system_properties import BTS, FILE
 

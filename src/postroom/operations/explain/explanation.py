@@ -22,7 +22,7 @@ from postroom.filters.authorisation import MessagePredicate, find_unmet, may_rec
 from postroom.filters.explain import Explanation, distance, explain
 from postroom.filters.expression import Filter
 from postroom.message import Context
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.operations.explain.candidates import (
     Candidate,

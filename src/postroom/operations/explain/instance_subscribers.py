@@ -17,7 +17,7 @@ from postroom.agent.routing.correlation import (
 from postroom.agent.routing.table import RoutingTable, read_property_lists
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES
 from postroom.message import Context
-from postroom.messagebox.configuration import read_application_properties, read_hosts
+from postroom.messagebox.configuration.hosts import read_application_properties, read_hosts
 from postroom.messagebox.connection import Connection
 from postroom.operations.explain.subscribers import PossibleSubscriber
 from postroom.operations.redaction import can_read_correlation_values

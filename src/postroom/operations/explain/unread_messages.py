@@ -9,7 +9,7 @@ from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.suspended_documents import resume_interchange
 from postroom.errors import PipelineFailure
 from postroom.message import Body, Context, Message, Part
-from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import QueueTask

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask
 from postroom.operations.instances.listing import Instance, InstanceState
 from postroom.pipelines.rows.document import LINE_HINT

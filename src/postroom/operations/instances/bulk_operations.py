@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Literal
 
 from postroom.messagebox.connection import Connection, operator_transaction, read_value
-from postroom.messagebox.jobs import OPERATION_PIECE
+from postroom.messagebox.maintenance.jobs import OPERATION_PIECE
 from postroom.messagebox.statements import statement
 from postroom.operations.audit import get_os_user, record_action
 from postroom.operations.instances.listing import InstanceQuery

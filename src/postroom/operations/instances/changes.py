@@ -18,7 +18,7 @@ from typing import Literal, Protocol
 from postroom.errors import StateError
 from postroom.message import Body, Bytes, Part
 from postroom.messagebox.connection import Connection, operator_transaction
-from postroom.messagebox.notifications import WakeUp
+from postroom.messagebox.coordination.notifications import WakeUp
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask, write_part
 from postroom.operations.audit import record_action

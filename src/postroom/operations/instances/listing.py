@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from postroom.agent.error_messages import FAILURE_CODES
 from postroom.errors import NotFound, nearest
-from postroom.messagebox.configuration import ServiceClass, find_host
+from postroom.messagebox.configuration.hosts import ServiceClass, find_host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask

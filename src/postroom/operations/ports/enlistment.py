@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 
 from postroom.filters.expression import Filter, any_of
 from postroom.filters.text import parse
-from postroom.messagebox.configuration import Host, PortState, SendPort, ServiceClass, read_hosts, read_send_ports
+from postroom.messagebox.configuration.endpoints import PortState, SendPort, read_send_ports
+from postroom.messagebox.configuration.hosts import Host, ServiceClass, read_hosts
+from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.connection import Connection, read_value
-from postroom.messagebox.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.subscriptions import create_subscription
 from postroom.operations.instances.bulk_operations import start_resuming
 from postroom.operations.properties import read_deployed_properties

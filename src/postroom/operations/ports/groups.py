@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from postroom.errors import NotFound, StateError, nearest
-from postroom.messagebox.configuration import read_hosts
+from postroom.messagebox.configuration.hosts import read_hosts
+from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.connection import Connection, operator_transaction
-from postroom.messagebox.notifications import WakeUp
-from postroom.messagebox.send_port_groups import SendPortGroup, read_send_port_groups
+from postroom.messagebox.coordination.notifications import WakeUp
 from postroom.operations.ports.enlistment import Resumed, enlist_group, start_group, stop_group, unenlist_group
 from postroom.operations.ports.states import StateChange, check_transition, finish_resuming, record_state_change
 

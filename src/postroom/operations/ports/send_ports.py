@@ -12,10 +12,10 @@ from typing import Any
 
 from postroom.errors import NotFound, StateError, nearest
 from postroom.messagebox.circuits import OpenCircuit, read_open_circuits
-from postroom.messagebox.configuration import PortState, SendPort, read_send_ports
+from postroom.messagebox.configuration.endpoints import PortState, SendPort, read_send_ports
+from postroom.messagebox.configuration.send_port_groups import read_send_port_groups
 from postroom.messagebox.connection import Connection, operator_transaction, read_value
-from postroom.messagebox.notifications import WakeUp
-from postroom.messagebox.send_port_groups import read_send_port_groups
+from postroom.messagebox.coordination.notifications import WakeUp
 from postroom.messagebox.statements import statement
 from postroom.operations.audit import record_action
 from postroom.operations.describe import describe_value

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from postroom.errors import DefinitionError
-from postroom.messagebox.configuration import PortState, SendPort, read_hosts
+from postroom.messagebox.configuration.endpoints import PortState, SendPort
+from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.streams.sink_progress import SINKS_SERVED_LOCK, SinkState

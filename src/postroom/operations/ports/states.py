@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from psycopg.pq import TransactionStatus
 
 from postroom.errors import StateError
-from postroom.messagebox.configuration import PortState
+from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import OrchestrationState
 from postroom.operations.audit import record_action

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from postroom.errors import Unavailable
-from postroom.messagebox.configuration import read_hosts, read_receive_locations, read_send_ports
+from postroom.messagebox.configuration.endpoints import read_receive_locations, read_send_ports
+from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.embedded.postmaster import Guard

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from postroom.agent.idempotency import read_progress
 from postroom.errors import Fault, PostroomError
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
 from postroom.spark.bulk.read_plan import ReadPlan, clone_session, read_files, rows_pipeline, rows_reader
 from postroom.spark.bulk.row_counts import RowCounts

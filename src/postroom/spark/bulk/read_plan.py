@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from postroom.adapters import SparkReader
 from postroom.adapters.spark_reader.definition import CORRUPT, Option
 from postroom.agent.receiving.interchange import CHUNK_BYTES, CHUNK_ROWS
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.pipelines import Rows
 from postroom.pipelines.rows.batch import BAD, BODY, NULLS, value_name
 from postroom.secrets.references import Secret

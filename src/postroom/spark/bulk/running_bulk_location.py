@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from postroom.clock import Clock, system_clock
 from postroom.errors import PostroomError, Unavailable
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import LazyConnection, Login
 from postroom.messagebox.streams.location_progress import LocationProgress
 from postroom.processes.background_loop import BackgroundLoop

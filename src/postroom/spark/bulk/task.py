@@ -19,7 +19,7 @@ from postroom.adapters import SparkReader
 from postroom.agent.idempotency import read_progress, unit_for_split
 from postroom.agent.receiving.row_units import ReceivedRows, RowUnit, receive_rows
 from postroom.message import Context
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
 from postroom.pipelines.rows.batch import RowOrigin
 from postroom.properties import Property

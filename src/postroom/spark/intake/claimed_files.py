@@ -18,9 +18,9 @@ from postroom.agent.idempotency import read_progress
 from postroom.agent.receiving.interchange import Interchange
 from postroom.files.safe_files import sync_folder
 from postroom.message import Context, FileSlice
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.file_pause import lock_files_in_transaction
+from postroom.messagebox.coordination.file_pause import lock_files_in_transaction
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.archiving import add_to_archive, remove_marker
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState

@@ -33,9 +33,9 @@ from pathlib import Path
 from postroom.agent.idempotency import read_progress
 from postroom.clock import Clock, system_clock
 from postroom.files.safe_files import remove_leftovers
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.file_pause import lock_files
+from postroom.messagebox.coordination.file_pause import lock_files
 from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.claimed_files import KEPT_FOLDER, finish_files

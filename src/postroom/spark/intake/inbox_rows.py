@@ -10,7 +10,7 @@ from functools import partial
 
 from postroom.agent.receiving.interchange import Interchange
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.inbox import InboxRow, StoredInterchange
 from postroom.messagebox.streams.location_lock import LocationLock

@@ -11,7 +11,8 @@ from typing import Protocol
 from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration import Host, ReceiveLocation, is_host_stopped, read_receive_locations
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
+from postroom.messagebox.configuration.hosts import Host, is_host_stopped
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.spark.intake import file_claims

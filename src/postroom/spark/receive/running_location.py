@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, LazyConnection, Login
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState, Rate
 from postroom.messagebox.throttling.states import Throttle

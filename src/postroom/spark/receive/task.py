@@ -21,7 +21,7 @@ import pyarrow as pa
 from postroom.agent.receiving.document_batch import ReceiveResult
 from postroom.agent.receiving.interchange import Interchange, to_message_failure
 from postroom.errors import PipelineFailure, format_count, is_environment_error
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
 from postroom.spark.worker import (
     GRACE,

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 
 from postroom.adapters import AnySink
 from postroom.errors import DefinitionError, MessageBoxUnavailable, PostroomError, StateError
-from postroom.messagebox.configuration import Host, is_host_stopped, read_send_ports
+from postroom.messagebox.configuration.endpoints import read_send_ports
+from postroom.messagebox.configuration.hosts import Host, is_host_stopped
 from postroom.messagebox.connection import Connection, Login
-from postroom.messagebox.heartbeat import keep_alive
+from postroom.messagebox.coordination.heartbeat import keep_alive
 from postroom.messagebox.streams.sink_progress import lock_sinks_served
 from postroom.processes.backoff import Backoff
 from postroom.spark.error_reasons import format_reason

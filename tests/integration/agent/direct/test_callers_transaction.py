@@ -13,10 +13,10 @@ from postroom.agent.direct.message_agent import MessageAgent, Outbox
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import MessageBoxUnavailable, PublishFailed
 from postroom.message import Message
-from postroom.messagebox.check import check
-from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.notifications import WakeUp
+from postroom.messagebox.coordination.notifications import WakeUp
+from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.operations.ports import send_ports

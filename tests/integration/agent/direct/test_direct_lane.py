@@ -12,8 +12,8 @@ import pytest
 from postroom.agent.routing import table as routing
 from postroom.errors import BadValue, PublishFailed, RoutingFailure, StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
+from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.subscriptions import deploy_property
 from postroom.operations.ports import send_ports as ports
 from postroom.properties import Property

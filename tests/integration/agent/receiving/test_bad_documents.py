@@ -14,10 +14,10 @@ from postroom.agent.receiving import receiver as receiving
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PipelineFailure
-from postroom.messagebox.check import check
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import connect
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.instances.changes import resume_all, terminate_all
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, count_instances, list_instances
 from postroom.pipelines import ReceivePipeline

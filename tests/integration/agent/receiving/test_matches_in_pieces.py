@@ -10,9 +10,9 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing import batch_matches
 from postroom.agent.routing.table import RoutingTable
 from postroom.filters import index
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from tests.support.box import Box, interchange
 
 EU, US, MARS = b'{"region": "EU"}\n', b'{"region": "US"}\n', b'{"region": "MARS"}\n'

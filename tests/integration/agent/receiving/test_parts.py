@@ -12,9 +12,9 @@ from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.message import FRAGMENT_SIZE, Bytes, Message, Part
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.messages import find_part, get_message, read_part
 from postroom.pipelines import components
 from tests.support.box import PROMOTE, Box, Region, interchange

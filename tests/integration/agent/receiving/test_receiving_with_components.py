@@ -14,7 +14,7 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Bytes
-from postroom.messagebox.check import check
+from postroom.messagebox.maintenance.check import check
 from postroom.pipelines import components
 from tests.support.box import PROMOTE, Box, Region
 

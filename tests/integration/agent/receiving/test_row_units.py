@@ -18,7 +18,7 @@ from postroom.agent.receiving.row_units import BadRowLimit, ReceivedRows, RowUni
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PipelineFailure, StateError
 from postroom.filters.columns import to_arrow_type
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.pipelines.rows.batch import RowOrigin
 from postroom.spark.bulk.row_counts import RowCounts

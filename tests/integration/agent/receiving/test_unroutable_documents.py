@@ -14,9 +14,9 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.routing_failure_reports import Unroutable
 from postroom.errors import StateError
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.instances.advice import get_advice
 from postroom.operations.instances.changes import resume, terminate
 from postroom.operations.instances.listing import Instance, InstanceQuery, InstanceState, list_instances

@@ -14,9 +14,9 @@ import pytest
 from postroom.hosts import ServiceContext
 from postroom.hosts.dequeue.service import Outcome
 from postroom.message import Message
-from postroom.messagebox.check import check
-from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import connect
+from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry, Suspension
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.operations.instances.changes import resume

@@ -10,8 +10,8 @@ from datetime import timedelta
 from postroom.adapters import Attempt
 from postroom.hosts import HostSettings
 from postroom.message import Message
-from postroom.messagebox.check import check
-from postroom.messagebox.jobs import JobSettings, build_jobs, run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import JobSettings, build_jobs, run_all_jobs_once
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region
 from tests.support.recording_adapter import BlockedSend, RecordingAdapter

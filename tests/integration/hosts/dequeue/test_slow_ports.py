@@ -12,7 +12,7 @@ from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure
 from postroom.hosts import HostInstance
 from postroom.message import Message
-from postroom.messagebox.check import check
+from postroom.messagebox.maintenance.check import check
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box, Region

@@ -13,7 +13,7 @@ from pathlib import Path
 import tests
 from postroom.hosts import HostSettings, run_host
 from postroom.message import Message
-from postroom.messagebox.check import check
+from postroom.messagebox.maintenance.check import check
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box, Region
 from tests.support.recording_adapter import BlockedSend, RecordingAdapter

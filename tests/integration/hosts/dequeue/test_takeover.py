@@ -17,10 +17,10 @@ from pathlib import Path
 import tests
 from postroom.adapters import Attempt
 from postroom.message import Message
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
-from postroom.messagebox.jobs import run_all_jobs_once
-from postroom.messagebox.notifications import wake_up_channel
+from postroom.messagebox.coordination.notifications import wake_up_channel
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box, Region
 from tests.support.recording_adapter import BlockedSend, RecordingAdapter

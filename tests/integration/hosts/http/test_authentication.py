@@ -20,9 +20,9 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.clock import system_clock
 from postroom.errors import AuthenticationFailure
 from postroom.message import FRAGMENT_SIZE, Bytes, Context
-from postroom.messagebox.check import check
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import connect
+from postroom.messagebox.maintenance.check import check
 from postroom.operations.explain.explanation import FailureHandling, explain_message
 from postroom.operations.instances.changes import resume
 from postroom.pipelines import ReceivePipeline, components

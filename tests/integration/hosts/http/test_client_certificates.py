@@ -16,7 +16,7 @@ import trustme
 
 from postroom import adapters
 from postroom.hosts.http.locations import HttpLocations
-from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.pipelines.components import key_hash
 from tests.integration.hosts.http.test_receive import ORDER, publish, serve
 from tests.support.box import Box

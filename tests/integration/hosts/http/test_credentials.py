@@ -10,7 +10,7 @@ import pytest
 from postroom import adapters
 from postroom.hosts.http.locations import HttpLocations
 from postroom.message import Context
-from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.operations.ports import receive_locations as locations
 from postroom.pipelines.components import key_hash
 from postroom.system_properties import BTS, HTTP

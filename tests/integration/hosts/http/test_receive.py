@@ -25,7 +25,8 @@ from postroom.hosts.messaging.callers import Callers
 from postroom.hosts.messaging.requests import RequestReceiver
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration import ReceiveLocation, ServiceClass
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.subscriptions import ServiceSubscriptions

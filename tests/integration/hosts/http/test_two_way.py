@@ -18,8 +18,8 @@ from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure
 from postroom.hosts import HostInstance
 from postroom.message import Message
-from postroom.messagebox.check import check
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.hosts import set_stopped
 from postroom.operations.ports import send_ports
 from tests.integration.hosts.conftest import StartHost

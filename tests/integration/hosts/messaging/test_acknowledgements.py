@@ -12,9 +12,9 @@ from postroom.application import Schedule
 from postroom.errors import MessageBoxUnavailable
 from postroom.hosts.messaging.acknowledgements import Acknowledgements
 from postroom.message import Message
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.instances.changes import resume
 from postroom.operations.ports import send_ports
 from postroom.system_properties import BTS

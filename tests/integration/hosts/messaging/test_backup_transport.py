@@ -9,7 +9,7 @@ import pytest
 from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure, DeliveryRefused
 from postroom.message import Message
-from postroom.messagebox.check import check
+from postroom.messagebox.maintenance.check import check
 from postroom.operations.instances import changes
 from postroom.operations.instances.listing import InstanceQuery, list_instances
 from postroom.system_properties import BTS

@@ -11,8 +11,8 @@ from psycopg.types.json import Jsonb
 from postroom import Client, NoResponse, adapters
 from postroom.hosts import HostInstance
 from postroom.message import Message
-from postroom.messagebox.check import check
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.instances import changes
 from postroom.operations.instances.listing import InstanceQuery, list_instances
 from tests.integration.hosts.conftest import SETTINGS

@@ -14,8 +14,8 @@ from postroom.adapters.contract import Outgoing
 from postroom.errors import DeliveryFailure
 from postroom.hosts import HostInstance
 from postroom.message import Message
-from postroom.messagebox.check import check
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.instances import changes
 from postroom.operations.instances.listing import InstanceQuery
 from postroom.system_properties import BTS

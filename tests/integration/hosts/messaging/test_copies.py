@@ -10,7 +10,7 @@ from postroom import Application, Property, adapters
 from postroom.agent.direct.message_agent import MessageAgent
 from postroom.hosts import HostInstance
 from postroom.message import Message
-from postroom.messagebox.configuration import find_host
+from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection, connect
 from postroom.operations.deployment.apply import apply
 from tests.integration.hosts.conftest import SETTINGS

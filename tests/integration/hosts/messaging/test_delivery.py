@@ -11,8 +11,8 @@ from psycopg.types.json import Jsonb
 from postroom.adapters import Attempt
 from postroom.hosts import HostInstance
 from postroom.message import FRAGMENT_SIZE, Bytes, Message, Part
-from postroom.messagebox.check import check
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.ports import send_ports as ports
 from postroom.pipelines import Send, components
 from postroom.system_properties import BTS

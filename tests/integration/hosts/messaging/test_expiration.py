@@ -8,7 +8,7 @@ import pytest
 
 from postroom import Schedule
 from postroom.message import Message
-from postroom.messagebox.check import check
+from postroom.messagebox.maintenance.check import check
 from postroom.operations.instances import changes
 from postroom.operations.instances.advice import get_advice
 from postroom.operations.instances.listing import InstanceQuery, list_instances

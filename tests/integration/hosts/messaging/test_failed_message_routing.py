@@ -17,9 +17,9 @@ from postroom.agent.failed_messages import ErrorMessage, FailedMessages, Publish
 from postroom.clock import system_clock
 from postroom.errors import ClaimLost, DeliveryRefused, MessageBoxUnavailable
 from postroom.message import FRAGMENT_SIZE, Context, Message, Part
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
 from postroom.operations.instances.changes import resume
 from postroom.properties import Property

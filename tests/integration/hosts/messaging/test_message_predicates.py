@@ -11,9 +11,9 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PublishFailed
 from postroom.message import Bytes, Context, Message
-from postroom.messagebox.check import check
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import connect
+from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.storage.stored_messages import StoredContext
 from postroom.operations.instances.changes import resume
 from postroom.properties import Property

@@ -11,10 +11,10 @@ from postroom import Schedule
 from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure, DeliveryRefused
 from postroom.message import Message
-from postroom.messagebox.check import check
-from postroom.messagebox.configuration import read_send_ports
+from postroom.messagebox.configuration.endpoints import read_send_ports
 from postroom.messagebox.connection import connect
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import HostQueues
 from postroom.operations.instances import changes
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, list_instances

@@ -16,8 +16,8 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import NotAllowed
 from postroom.message import Bytes, Context, Message
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
+from postroom.messagebox.maintenance.check import check
 from postroom.operations.instances.changes import resume
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost

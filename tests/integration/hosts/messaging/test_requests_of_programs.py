@@ -16,9 +16,9 @@ from postroom import BTS, Client, Message, NoResponse, PublishFailed, ResponseTi
 from postroom.async_client import connect_async
 from postroom.consumer import Received
 from postroom.message import FRAGMENT_SIZE
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect, read_value
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region
 from tests.support.recording_adapter import BlockedSend, fail_always

@@ -13,9 +13,9 @@ from postroom.agent.direct.message_agent import MessageAgent
 from postroom.application import ApplicationDefinition
 from postroom.hosts import HostInstance
 from postroom.message import Message
-from postroom.messagebox.check import find_violations
-from postroom.messagebox.configuration import find_host
+from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.maintenance.check import find_violations
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.operations.deployment.apply import apply
 from postroom.operations.deployment.backlog import Backlog, settle_backlogs

@@ -12,9 +12,9 @@ from postroom import pipelines
 from postroom.agent.resuming import ResumedInbound
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Message
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import Connection, transaction
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import ClaimedMessage
 from postroom.operations.instances.changes import resume
 from postroom.pipelines import components

@@ -11,7 +11,7 @@ from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure
 from postroom.hosts import HostInstance
 from postroom.message import Message
-from postroom.messagebox.check import check
+from postroom.messagebox.maintenance.check import check
 from postroom.operations.instances import changes
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, list_instances
 from postroom.system_properties import BTS

@@ -20,9 +20,9 @@ from postroom.hosts.messaging.callers import Caller, NoResponse
 from postroom.hosts.messaging.requests import RequestReceiver
 from postroom.maps.port_maps import PortMaps
 from postroom.message import Bytes, Message
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.ports import send_ports
 from postroom.pipelines import ReceivePipeline
 from postroom.system_properties import BTS

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from postroom.errors import DefinitionRefused, MessageBoxUnavailable
-from postroom.messagebox.check import check
+from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.orchestrations import HostOrchestrations
 from postroom.operations import orchestration_states
 from postroom.operations.instances.changes import resume, suspend, terminate

@@ -8,7 +8,7 @@ import pytest
 
 from postroom.message import Context
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.inbox import InboxRow
 from postroom.spark.intake.inbox_rows import Inbox, InboxNumbering

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from postroom.agent.receiving.receiver import Receiver
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration import read_receive_locations
+from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.connection import Login, connect
 from postroom.spark.intake.inbox_rows import Inbox, InboxNumbering
 from postroom.spark.receive.task import ReceiveTask

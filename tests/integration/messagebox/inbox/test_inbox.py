@@ -17,7 +17,7 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.errors import NotAllowed, Unavailable
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.messagebox.throttling.pace import Pace

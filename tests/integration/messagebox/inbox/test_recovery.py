@@ -6,7 +6,7 @@ import pytest
 
 from postroom.message import Context
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.spark.intake.inbox_rows import InboxNumbering
 from postroom.spark.receive.task import ReceiveTask
 from tests.integration.messagebox.inbox.conftest import Connect, waiting

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from postroom.messagebox.file_pause import FilePause
+from postroom.messagebox.coordination.file_pause import FilePause
 from postroom.operations.backup import create, manifest, programs, restore_backup
 from postroom.operations.backup.saved_files import FileCollection
 from tests.support.interrupted_process import interrupt_after, interrupt_self

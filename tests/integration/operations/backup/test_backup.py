@@ -12,10 +12,10 @@ import pytest
 
 from postroom.errors import NotFound, StateError, Unavailable
 from postroom.message import FRAGMENT_SIZE, Message
-from postroom.messagebox.check import check
-from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Login, connect
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.migrate import is_current
 from postroom.operations.backup import Manifest, RestoreReport, create_backup, read_manifest, restore_backup
 from postroom.operations.backup import create as create_module

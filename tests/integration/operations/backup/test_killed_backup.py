@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
-from postroom.messagebox.file_pause import lock_files
+from postroom.messagebox.coordination.file_pause import lock_files
+from postroom.messagebox.maintenance.check import check
 from postroom.operations.backup import create_backup, read_manifest, restore_backup
 from postroom.operations.backup.manifest import verify_backup
 from postroom.spark.intake.file_claimer import FileClaimer

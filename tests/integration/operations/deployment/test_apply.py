@@ -19,7 +19,8 @@ from postroom.application import ApplicationDefinition, SendPortState
 from postroom.errors import DefinitionRefused, PublishFailed
 from postroom.message import Context, Message
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration import PortState, find_host, read_hosts, read_receive_locations, read_send_ports
+from postroom.messagebox.configuration.endpoints import PortState, read_receive_locations, read_send_ports
+from postroom.messagebox.configuration.hosts import find_host, read_hosts
 from postroom.messagebox.connection import Connection, connect
 from postroom.operations.deployment import apply as apply_module
 from postroom.operations.deployment.apply import apply, plan

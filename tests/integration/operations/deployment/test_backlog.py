@@ -13,9 +13,10 @@ from postroom import Application, Property, adapters
 from postroom.agent.direct.message_agent import MessageAgent
 from postroom.errors import DefinitionRefused, NotFound
 from postroom.message import Message
-from postroom.messagebox.check import find_violations
-from postroom.messagebox.configuration import find_host, read_receive_locations, read_send_ports
+from postroom.messagebox.configuration.endpoints import read_receive_locations, read_send_ports
+from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.maintenance.check import find_violations
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask
 from postroom.operations.deployment.applications import list_applications
 from postroom.operations.deployment.apply import apply, plan, plan_removal, remove

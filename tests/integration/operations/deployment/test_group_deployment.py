@@ -12,9 +12,10 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.application import SendPortState
 from postroom.errors import DefinitionRefused, PublishFailed
 from postroom.message import Message
-from postroom.messagebox.configuration import PortState, find_host
+from postroom.messagebox.configuration.endpoints import PortState
+from postroom.messagebox.configuration.hosts import find_host
+from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.operations.deployment.apply import plan
 from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.plan import Action, ChangeKind

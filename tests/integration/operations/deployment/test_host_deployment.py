@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from postroom import Application, Property, Throttling, adapters
-from postroom.messagebox.configuration import find_host, read_receive_locations
+from postroom.messagebox.configuration.endpoints import read_receive_locations
+from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.apply import plan
 from postroom.operations.deployment.plan import Action, ChangeKind

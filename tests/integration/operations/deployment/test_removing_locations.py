@@ -15,9 +15,10 @@ from postroom.adapters import AdapterDefinition
 from postroom.errors import DefinitionRefused, MissingReference
 from postroom.message import Context
 from postroom.messagebox import inbox
-from postroom.messagebox.check import find_violations
-from postroom.messagebox.configuration import read_hosts, read_receive_locations
+from postroom.messagebox.configuration.endpoints import read_receive_locations
+from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.maintenance.check import find_violations
 from postroom.operations.deployment import apply as deployment
 from postroom.operations.deployment.compare import compare
 from postroom.spark.intake import file_claims

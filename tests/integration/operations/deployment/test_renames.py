@@ -10,10 +10,11 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.errors import DefinitionRefused, NotFound
 from postroom.message import Context, Message
 from postroom.messagebox import inbox
-from postroom.messagebox.check import find_violations
-from postroom.messagebox.configuration import PortState, find_host, read_receive_locations, read_send_ports
+from postroom.messagebox.configuration.endpoints import PortState, read_receive_locations, read_send_ports
+from postroom.messagebox.configuration.hosts import find_host
+from postroom.messagebox.configuration.send_port_groups import read_send_port_groups
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.send_port_groups import read_send_port_groups
+from postroom.messagebox.maintenance.check import find_violations
 from postroom.operations.deployment.apply import plan
 from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.plan import Action, ChangeKind

@@ -7,7 +7,8 @@ import pytest
 from postroom import Application, Property, adapters
 from postroom.adapters import AdapterDefinition, SparkSink
 from postroom.errors import DefinitionRefused
-from postroom.messagebox.configuration import ServiceClass, read_send_ports
+from postroom.messagebox.configuration.endpoints import read_send_ports
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.apply import plan
 from postroom.operations.deployment.plan import ChangeKind, PlanStep

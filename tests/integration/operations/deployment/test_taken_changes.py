@@ -15,9 +15,9 @@ from postroom import Application, Property, adapters, pipelines
 from postroom.application import ApplicationDefinition
 from postroom.errors import ChangesNotTaken
 from postroom.hosts import HostInstance, HostSettings
-from postroom.messagebox.configuration import find_host
+from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.running_processes import (
+from postroom.messagebox.coordination.running_processes import (
     ProcessKind,
     deregister_process,
     list_running_processes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from postroom import Application, Property, adapters, pipelines
-from postroom.messagebox.configuration import read_receive_locations, read_send_ports
+from postroom.messagebox.configuration.endpoints import read_receive_locations, read_send_ports
 from postroom.messagebox.connection import Connection
 from tests.support.deployment import deploy
 

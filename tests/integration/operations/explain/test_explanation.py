@@ -12,7 +12,7 @@ from postroom import pipelines
 from postroom.errors import AuthenticationFailure, DefinitionError, NotFound, PipelineFailure
 from postroom.filters.explain import Reason
 from postroom.message import Context, Message
-from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.operations.explain.explanation import (
     FailureHandling,

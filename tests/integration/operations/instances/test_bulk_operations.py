@@ -12,10 +12,10 @@ import pytest
 from postroom.errors import NotAllowed
 from postroom.hosts import HostInstance
 from postroom.message import Message
-from postroom.messagebox import jobs
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance import jobs
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import HostQueues, ScheduledRetry
 from postroom.operations.audit import list_audit
 from postroom.operations.instances import bulk_operations, changes

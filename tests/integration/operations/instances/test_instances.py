@@ -14,8 +14,8 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.errors import NotFound, PublishFailed, StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox.connection import connect
-from postroom.messagebox.jobs import run_all_jobs_once
-from postroom.messagebox.notifications import wake_up_channel
+from postroom.messagebox.coordination.notifications import wake_up_channel
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import HostQueues, Postponement, ScheduledRetry, Suspension
 from postroom.operations.instances.changes import (
     resume,

@@ -9,8 +9,8 @@ import pytest
 from postroom.errors import DefinitionError, NotFound, StateError
 from postroom.filters.text import format_filter
 from postroom.message import Message
-from postroom.messagebox.check import check
-from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.configuration.hosts import ServiceClass
+from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.operations.instances.changes import resume, suspend, suspend_all, terminate, terminate_all
 from postroom.operations.instances.listing import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from postroom.message import Message
 from postroom.messagebox.connection import connect
-from postroom.messagebox.running_processes import ProcessKind, register_process
+from postroom.messagebox.coordination.running_processes import ProcessKind, register_process
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.operations.ports.receive_locations import (
     create_watched_folders,

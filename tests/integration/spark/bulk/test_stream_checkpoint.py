@@ -11,7 +11,7 @@ import pytest
 from postroom import pipelines
 from postroom.agent.idempotency import unit_for_partition
 from postroom.errors import StateError
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
 from postroom.operations.ports import receive_locations as locations
 from postroom.spark.bulk.stream_checkpoint import StreamCheckpoint

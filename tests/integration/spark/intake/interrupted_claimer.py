@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from postroom.messagebox.configuration import read_receive_locations
+from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.connection import Login, connect
 from postroom.spark.intake import archiving, claimed_files, file_claims
 from postroom.spark.intake.claimed_files import ClaimedFiles

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.messagebox.file_pause import FilePause
+from postroom.messagebox.coordination.file_pause import FilePause
 from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState
 from postroom.spark.intake.intake_once import receive_all

@@ -16,7 +16,7 @@ import pytest
 
 from postroom import pipelines
 from postroom.agent.receiving.receiver import Receiver
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.claimed_files import ClaimedFiles, finish_files

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import Unavailable
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.streams.location_lock import LOCATION_LOCK
 from postroom.spark.intake import file_claims

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from postroom.errors import Unavailable
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState
 from tests.integration.spark.intake.conftest import MakeClaimer, WatchedLocation

@@ -13,7 +13,7 @@ import pytest
 
 from postroom import Schedule
 from postroom.clock import system_clock
-from postroom.messagebox.configuration import ReceiveLocation, read_receive_locations
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.operations.ports import receive_locations as locations
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState

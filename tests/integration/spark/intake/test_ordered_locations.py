@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.spark.intake.file_claims import FileClaim
 from postroom.spark.intake.watched_folder import ClaimFolders
 from tests.integration.spark.intake.conftest import MakeClaimer, MovedClock, WatchedLocation

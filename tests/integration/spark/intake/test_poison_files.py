@@ -10,7 +10,7 @@ import pytest
 
 from postroom.agent.receiving.receiver import Receiver
 from postroom.errors import MessageBoxUnavailable
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim

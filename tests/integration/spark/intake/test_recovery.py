@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.claimed_files import ClaimedFiles

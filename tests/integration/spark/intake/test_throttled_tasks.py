@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from postroom import Throttling, pipelines
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.messagebox.throttling.pace import MAX_WAIT, Pace
 from postroom.spark import worker

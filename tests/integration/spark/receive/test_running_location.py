@@ -17,10 +17,10 @@ import pytest
 from postroom.adapters import SparkSink
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import StateError, Unavailable
-from postroom.messagebox.configuration import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login
-from postroom.messagebox.notifications import receive_notifications
-from postroom.messagebox.running_processes import read_routing_version
+from postroom.messagebox.coordination.notifications import receive_notifications
+from postroom.messagebox.coordination.running_processes import read_routing_version
 from postroom.messagebox.streams.location_progress import LocationReport
 from postroom.operations.ports.receive_locations import LocationListing, list_locations
 from postroom.operations.ports.sinks import list_sinks

@@ -10,9 +10,9 @@ import pytest
 
 from postroom.adapters import SparkSink
 from postroom.errors import ClaimLost, NotAllowed
-from postroom.messagebox.check import check
-from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.queues import HostQueues, ScheduledRetry, Suspension
 from postroom.messagebox.streams.sink_batches import CHUNK_BYTES, SeqRange, SinkBatch, SinkQueue
 from postroom.operations.instances import changes as instance_changes

@@ -12,8 +12,8 @@ import pytest
 
 from postroom.adapters import SparkSink
 from postroom.errors import ClaimLost, Unavailable
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.streams.sink_batches import SeqRange, SinkBatch, SinkQueue
 from tests.support.box import Box
 from tests.support.sinks import Killed, add_sink, drain_batch, make_drain, publish, read_lake, read_port_id

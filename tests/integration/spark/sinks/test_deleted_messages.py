@@ -11,9 +11,9 @@ import pytest
 
 from postroom.adapters import SparkSink
 from postroom.errors import LockTimeout
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import Connection, connect, transaction
-from postroom.messagebox.jobs import run_all_jobs_once
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.streams.sink_batches import SinkQueue
 from tests.support.box import Box
 from tests.support.sinks import add_sink, publish, read_port_id

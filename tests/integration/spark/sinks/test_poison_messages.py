@@ -18,8 +18,8 @@ from postroom.maps import Xslt
 from postroom.maps.port_maps import PortMaps
 from postroom.maps.running import RunningMaps
 from postroom.message import Message
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import Login
+from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.streams.sink_batches import SeqRange, SinkBatch, SinkQueue, SinkRows
 from postroom.operations.instances import changes as instance_changes
 from postroom.pipelines import Send, components

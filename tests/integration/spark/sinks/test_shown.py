@@ -8,7 +8,7 @@ import pytest
 
 from postroom.adapters import SparkSink, SparkTable
 from postroom.errors import NotAllowed
-from postroom.messagebox.configuration import read_send_ports
+from postroom.messagebox.configuration.endpoints import read_send_ports
 from postroom.messagebox.connection import connect
 from postroom.messagebox.streams.sink_progress import SinkReport, lock_sinks_served
 from postroom.operations.describe import describe_value

@@ -22,8 +22,8 @@ from postroom.maps import Xslt
 from postroom.maps.port_maps import PortMaps
 from postroom.maps.running import RunningMaps
 from postroom.message import Message
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import connect
+from postroom.messagebox.maintenance.check import check
 from postroom.pipelines import Send, components
 from postroom.spark.sinks.file_sink import LocalTarget
 from postroom.spark.sinks.jdbc import merge_statement

@@ -10,7 +10,7 @@ import pytest
 
 from postroom.hosts.dequeue.queue_claimer import QueueClaimer
 from postroom.hosts.dequeue.subservice import Poller
-from postroom.messagebox.configuration import Dequeuing, ServiceClass
+from postroom.messagebox.configuration.hosts import Dequeuing, ServiceClass
 from tests.support.waiting import wait_until
 from tests.unit.hosts.dequeue.test_slow_services import SLOW, of
 from tests.unit.hosts.dequeue.test_work_buffer import take_seqs, unpaused_buffer

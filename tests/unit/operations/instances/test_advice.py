@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from postroom.cli.main import COMMANDS
-from postroom.messagebox.configuration import ServiceClass
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask
 from postroom.operations.instances.advice import get_advice
 from postroom.operations.instances.listing import Instance, InstanceState

@@ -9,7 +9,7 @@ import time
 from datetime import datetime
 
 from postroom.messagebox.connection import connect
-from postroom.messagebox.heartbeat import keep_alive
+from postroom.messagebox.coordination.heartbeat import keep_alive
 from tests.support.box import Box
 from tests.support.waiting import wait_until
 

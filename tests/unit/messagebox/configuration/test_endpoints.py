@@ -13,7 +13,7 @@ import pytest
 from postroom import adapters, pipelines
 from postroom.errors import DefinitionError
 from postroom.maps.port_maps import NO_MAPS
-from postroom.messagebox.configuration import PortState, ReceiveLocation, SendPort
+from postroom.messagebox.configuration.endpoints import PortState, ReceiveLocation, SendPort
 
 FILE = adapters.File("in", order="name")
 JSON = pipelines.Json(split="orders")

@@ -12,9 +12,9 @@ import pytest
 
 from postroom.errors import NotAllowed, Unavailable
 from postroom.message import FRAGMENT_SIZE, Message
-from postroom.messagebox.check import Violation, check
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.jobs import (
+from postroom.messagebox.maintenance.check import Violation, check
+from postroom.messagebox.maintenance.jobs import (
     JOB_LOCK,
     Job,
     JobRun,

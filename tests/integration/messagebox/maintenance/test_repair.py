@@ -11,12 +11,12 @@ import pytest
 
 from postroom.errors import Unavailable
 from postroom.message import FRAGMENT_SIZE, Message
-from postroom.messagebox import repair as repair_module
-from postroom.messagebox.check import check
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.jobs import build_jobs, run_all_jobs_once, run_due_jobs
+from postroom.messagebox.maintenance import repair as repair_module
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import build_jobs, run_all_jobs_once, run_due_jobs
+from postroom.messagebox.maintenance.repair import repair_messagebox
 from postroom.messagebox.queues import HostQueues
-from postroom.messagebox.repair import repair_messagebox
 from tests.support.box import Box, Region
 from tests.support.waiting import wait_until
 

@@ -1,9 +1,8 @@
-"""Reads the deployed configuration: hosts, receive locations, send ports, groups, service classes."""
+"""Reads the deployed receive locations and send ports."""
 
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
@@ -15,42 +14,15 @@ from psycopg.types.json import Jsonb
 
 from postroom.adapters import AdapterDefinition, File, HttpReceive
 from postroom.adapters.kinds import get_adapter_type, get_watched_folder, load_port_adapter, load_receive_adapter
-from postroom.application import CircuitBreaker, Schedule, Throttling
-from postroom.application.throttling import Overrides, load_overrides, load_throttling
-from postroom.errors import DefinitionError, NotAllowed, NotFound, nearest
-from postroom.filters.authorisation import ApplicationProperties
+from postroom.application import CircuitBreaker, Schedule
+from postroom.errors import DefinitionError
 from postroom.maps.port_maps import PortMaps, load_maps
-from postroom.messagebox.connection import Connection, read_value
+from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.pipelines import ReceivePipeline, Send, load_pipeline
 from postroom.pipelines.send.definition import load_send_pipeline
 
 _T = TypeVar("_T")
-
-
-class ServiceClass(IntEnum):
-    """The service classes, with BizTalk's codes. SPARK_SINKS and PROGRAMS are additions of Postroom."""
-
-    ORCHESTRATIONS = 1
-    MESSAGING_IN_PROCESS = 4
-    CACHING = 16
-    MESSAGING_ISOLATED = 32
-    ROUTING_FAILURE_REPORT = 64
-    SPARK_SINKS = 128
-    PROGRAMS = 256
-
-
-#: The service classes that hosts dequeue.
-DEQUEUED_CLASSES = (ServiceClass.MESSAGING_IN_PROCESS, ServiceClass.ORCHESTRATIONS)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Dequeuing:
-    """The settings of a service class: the polling interval for an empty queue, and the number of dequeue threads."""
-
-    service_class: ServiceClass
-    polling_interval: timedelta
-    dequeue_threads: int
 
 
 class PortState(IntEnum):
@@ -59,19 +31,6 @@ class PortState(IntEnum):
     BOUND = 1
     STOPPED = 2
     STARTED = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Host:
-    host_id: int
-    name: str
-    role_name: str
-    is_default: bool
-    trusted: bool = False
-    isolated: bool = False
-    stopped: bool = False
-    throttling: Throttling = field(default_factory=Throttling)
-    overrides: Overrides = field(default_factory=Overrides)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,82 +197,6 @@ class SendPort(Transport):
         """The pipeline of responses. The port is two-way."""
         assert self.response_json is not None
         return self._parse(load_pipeline, self.response_json["pipeline"])
-
-
-def read_hosts(connection: Connection) -> list[Host]:
-    rows = connection.execute(
-        "SELECT id, name, role_name, is_default, trusted, isolated, stopped, throttling, throttling_overrides"
-        "  FROM management.hosts ORDER BY id"
-    )
-    return [
-        Host(
-            host_id=host_id,
-            name=name,
-            role_name=role,
-            is_default=default,
-            trusted=trusted,
-            isolated=isolated,
-            stopped=stopped,
-            throttling=load_throttling(throttling),
-            overrides=load_overrides(overrides),
-        )
-        for host_id, name, role, default, trusted, isolated, stopped, throttling, overrides in rows
-    ]
-
-
-def read_application_properties(connection: Connection) -> dict[int, ApplicationProperties]:
-    """Return the application properties of each host, by host id."""
-    values: defaultdict[int, set[tuple[str, str]]] = defaultdict(set)
-    for host_id, key, text in connection.execute("SELECT host_id, property_key, value FROM application_properties"):
-        values[host_id].add((key, text))
-    return {host_id: frozenset(texts) for host_id, texts in values.items()}
-
-
-def find_host(connection: Connection, name: str) -> Host:
-    """Return the host with this name, case-insensitive. Raise NotFound with a list of the hosts."""
-    known = read_hosts(connection)
-    for host in known:
-        if host.name.lower() == name.lower():
-            return host
-    raise NotFound(
-        f"There is no host {name!r}.",
-        hint=nearest(name, (host.name for host in known), "The hosts are", none="none yet; run postroom apply first"),
-    )
-
-
-def is_host_stopped(connection: Connection, host_id: int) -> bool:
-    """Return True if an operator has stopped the host."""
-    return bool(read_value(connection, "SELECT stopped FROM management.hosts WHERE id = %s", host_id))
-
-
-def check_login_of_host(connection: Connection, host: Host) -> None:
-    """Raise NotAllowed unless the login is a login of the host or an administrator."""
-    row = connection.execute(
-        "SELECT has_function_privilege(format('messagebox.%%I(uuid, bigint[])',"
-        " 'complete_messages_' || lower(%s::text)), 'execute'), session_user",
-        (host.name,),
-    ).fetchone()
-    assert row is not None
-    allowed, login = row
-    if not allowed:
-        raise NotAllowed(
-            f"The login {login} may not run the host {host.name}.",
-            why=f"It is neither a member of the host's role {host.role_name} nor an administrator.",
-            hint="Use a --database URL with a login of the host. The owner of the MessageBox grants it: "
-            f"GRANT {host.role_name} TO {login}",
-        )
-
-
-def read_dequeuing(connection: Connection, service_class: ServiceClass) -> Dequeuing:
-    """Return the settings of a service class (adm_ServiceClass)."""
-    row = connection.execute(
-        "SELECT polling_interval, dequeue_threads FROM management.service_classes WHERE id = %s",
-        (int(service_class),),
-    ).fetchone()
-    if row is None:
-        raise NotFound(f"There is no service class {service_class.name.lower()}.", hint="Migrate the MessageBox again.")
-    polling_interval, dequeue_threads = row
-    return Dequeuing(service_class=service_class, polling_interval=polling_interval, dequeue_threads=dequeue_threads)
 
 
 def read_receive_locations(connection: Connection, *, host_id: int | None = None) -> list[ReceiveLocation]:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from postroom.message import FRAGMENT_SIZE, Message
-from postroom.messagebox.check import _INVARIANTS, check, find_violations
 from postroom.messagebox.connection import connect
-from postroom.messagebox.jobs import JOB_LOCK, run_all_jobs_once
+from postroom.messagebox.maintenance.check import _INVARIANTS, check, find_violations
+from postroom.messagebox.maintenance.jobs import JOB_LOCK, run_all_jobs_once
 from postroom.messagebox.statements import list_statements
 from tests.support.box import Box, Region
 from tests.support.databases import Databases

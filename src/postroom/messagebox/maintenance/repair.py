@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from postroom.errors import LockTimeout, Unavailable
 from postroom.messagebox.connection import Connection, transaction
-from postroom.messagebox.jobs import lock_jobs
+from postroom.messagebox.maintenance.jobs import lock_jobs
 
 _EXAMPLES = 10
 #: Writers of the logs wait behind a repair that waits for its locks, so it waits for a short time, several times.

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from enum import Enum
 
-from postroom.messagebox.configuration import PortState
+from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 

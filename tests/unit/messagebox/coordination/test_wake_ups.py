@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.notifications import OwnHost, WakeUp
+from postroom.messagebox.coordination.notifications import OwnHost, WakeUp
 
 
 class _Notifications:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from postroom.errors import MessageBoxUnavailable, Unavailable
-from postroom.messagebox import file_pause
 from postroom.messagebox.connection import connect
-from postroom.messagebox.file_pause import FilePause, lock_files, lock_files_in_transaction
+from postroom.messagebox.coordination import file_pause
+from postroom.messagebox.coordination.file_pause import FilePause, lock_files, lock_files_in_transaction
 from tests.support.waiting import wait_until
 
 _SESSION = "FROM pg_stat_activity WHERE application_name = 'postroom backup pause' AND datname = current_database()"

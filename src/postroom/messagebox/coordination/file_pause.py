@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from postroom.errors import LockTimeout, Unavailable
 from postroom.messagebox.connection import Connection, connect, read_value
-from postroom.messagebox.heartbeat import send_heartbeats
+from postroom.messagebox.coordination.heartbeat import send_heartbeats
 
 #: The advisory lock on all files of the MessageBox. ``start_stream_batch`` locks it, too.
 FILES_LOCK = (7001, 3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.messagebox.configuration import read_receive_locations, read_send_ports
+from postroom.messagebox.configuration.endpoints import read_receive_locations, read_send_ports
 from postroom.messagebox.connection import Connection
 from postroom.secrets.references import find_unavailable
 

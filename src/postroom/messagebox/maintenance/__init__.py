@@ -1,0 +1,1 @@
+"""Housekeeping jobs, the consistency check and its repairs."""
