@@ -30,7 +30,8 @@ _FIRST_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, kw_only=True)
 class Sent:
-    """A message that the orchestration has sent. ``port`` is None if it was published to all subscribers."""
+    """A message that the orchestration has sent. ``port`` is None if it was published to all subscribers, and the name
+    of the orchestration if it started another one."""
 
     message: Message
     port: str | None
@@ -57,6 +58,10 @@ class Run:
         #: The error that suspended the instance.
         self.error: str | None = None
         self.has_ended = False
+        #: The reason why the instance has suspended itself. ``resume`` continues it.
+        self.suspension: str | None = None
+        #: The reason why the instance has terminated itself.
+        self.termination: str | None = None
         self.time = time
         self._subscribed = subscribed
         self._crashes = crashes
@@ -82,6 +87,12 @@ class Run:
             self._drive()
         self.time = end
 
+    def resume(self) -> None:
+        """Continue an instance that has suspended itself."""
+        assert self.suspension is not None, "the instance has not suspended itself"
+        self.suspension = None
+        self._drive()
+
     @property
     def unreceived_messages(self) -> list[Message]:
         """The messages that were routed to the instance, and that it did not receive."""
@@ -94,7 +105,7 @@ class Run:
 
     @property
     def _is_running(self) -> bool:
-        return not self.has_ended and self.error is None
+        return not self.has_ended and self.error is None and self.suspension is None
 
     def _drive(self) -> None:
         if not self._is_running:
@@ -102,6 +113,7 @@ class Run:
         driver = Driver(self._execution, self)
         driver.run()
         self._execution = driver.execution
+        self.termination = self._execution.termination
         if self._execution.error is not None:
             self.error = self._execution.format_error()
         elif self._crashes and not self.has_ended:
@@ -129,15 +141,18 @@ class Run:
     def persist(self, point: PersistencePoint) -> Mapping[int, str]:
         sends = [command for command in point.commands if isinstance(command, Send) and command.unroutable is None]
         if self._subscribed is not None:
-            unroutable = {one.number: "Nobody subscribes." for one in sends if one.port not in self._subscribed}
+            unroutable = {
+                one.number: "Nobody subscribes." for one in sends if (one.name or None) not in self._subscribed
+            }
             if unroutable:
                 return unroutable
         for seq in point.consumed:
             del self._messages[seq]
         # Through JSON, as in the MessageBox.
         self.journal += json.loads(json.dumps([turn.to_json() for turn in point.turns]))
-        self.sent += [Sent(message=send.message, port=send.port) for send in sends]
+        self.sent += [Sent(message=send.message, port=send.name or None) for send in sends]
         self.has_ended = point.has_ended
+        self.suspension = point.suspension
         if point.continuation is not None:
             self.journal.clear()
             self._messages = {1: next(iter(self._known.values())), **self._messages}

@@ -158,6 +158,8 @@ SET_BY = {
     "BTS.AckType": "every acknowledgement, promoted: `ACK` or `NACK`. Without a subscriber it is dropped",
     "BTS.ActionOnFailure": "a receive [adapter of your own](../how-to/write-an-adapter.md#receive), which "
     "decides about interchanges that the pipeline rejects: 0",
+    "BTS.ActivationServiceID": "a message that [starts an orchestration]"
+    "(../how-to/orchestrations.md#call-start-suspend-terminate), promoted: the name of the orchestration",
     "BTS.CorrelationToken": "a publisher, or a [request](../how-to/two-way-http.md); its acknowledgements and its"
     " response have it too, promoted",
     "BTS.EpmRRCorrelationToken": "every [request](../how-to/two-way-http.md) of a two-way receive port, and its"

@@ -180,7 +180,7 @@ class OrchestrationDefinition(_Positioned):
     code: str
     """A digest of that file and of those that it imports from its folder."""
     filter: InstanceOf[Filter] | None = None
-    """The filter of the activation subscription. None: it is only called by others."""
+    """The filter of the activation subscription. None: other orchestrations start it."""
     convoy: tuple[StoredProperty, ...] = ()
     correlations: tuple[tuple[StoredProperty, ...], ...] = ()
     host: str

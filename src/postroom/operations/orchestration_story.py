@@ -103,14 +103,18 @@ def _tell_event(time: datetime, event: Mapping[str, Any], issued: Mapping[int, M
             return StoryLine(time=time, what=what, place=issued[number]["place"])
         case {"kind": "step", "number": int(number)}:
             return StoryLine(time=time, what=f"step {issued[number]['name']} ended", place=issued[number]["place"])
+        case {"kind": "resumed"}:
+            return StoryLine(time=time, what="resumed by an operator")
     raise ValueError(f"{event!r} is not an event of a journal")
 
 
 def _describe_command(command: Mapping[str, Any]) -> str:
     name = command["name"]
     match command["kind"]:
-        case "send":
+        case "send" | "start" as kind:
             sent = f"sent a message to {name}" if name else "published a message"
+            if kind == "start":
+                sent = f"started orchestration {name}"
             unroutable = command.get("unroutable")
             return sent if unroutable is None else f"{sent}, which failed: {unroutable}"
         case "correlate":
@@ -119,6 +123,8 @@ def _describe_command(command: Mapping[str, Any]) -> str:
             return "started a timer"
         case "step":
             return f"started step {name}"
+        case "suspend":
+            return "suspended itself"
     raise ValueError(f"{command!r} is not a command of a journal")
 
 

@@ -16,6 +16,7 @@ from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.operations.ports.enlistment import Resumed, resume_stopped
 from postroom.operations.properties import read_deployed_properties
+from postroom.system_properties import BTS
 
 _BOUND, _STOPPED, _STARTED = OrchestrationState.BOUND, OrchestrationState.STOPPED, OrchestrationState.STARTED
 
@@ -65,9 +66,10 @@ def store_orchestration(
 
 
 def enlist_orchestration(connection: Connection, one: DeployedOrchestration) -> DeployedOrchestration:
-    """Create its activation subscription, stopped. An older version, or one that is only called, has none."""
+    """Create its activation subscription, stopped. An older version has none. One without a filter is activated by
+    messages with which other orchestrations start it."""
     subscription_id = None
-    if one.filter is not None and one.is_newest:
+    if one.is_newest:
         properties = read_deployed_properties(connection)
         by_key = {prop.key: prop for prop in properties}
         subscription_id = ServiceSubscriptions(
@@ -75,7 +77,7 @@ def enlist_orchestration(connection: Connection, one: DeployedOrchestration) -> 
         ).activate(
             connection,
             SubscribingService(service_id=one.service_id, name=one.name),
-            parse(one.filter, properties),
+            BTS.ActivationServiceID == one.name if one.filter is None else parse(one.filter, properties),
             priority=one.priority,
             convoy=[by_key[key] for key in one.convoy],
         )

@@ -27,8 +27,11 @@ from postroom.orchestrations.actions import (
     receive,
     request,
     send,
+    start,
     step,
     step_key,
+    suspend,
+    terminate,
 )
 from postroom.orchestrations.correlation import Correlation, CorrelationSet
 from postroom.orchestrations.definition import Orchestration
@@ -55,6 +58,9 @@ __all__ = [
     "request",
     "scope",
     "send",
+    "start",
     "step",
     "step_key",
+    "suspend",
+    "terminate",
 ]

@@ -14,7 +14,8 @@ from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, TypeVarTuple, ov
 
 from postroom.errors import DeliveryFailure, StateError
 from postroom.message import Message
-from postroom.orchestrations.execution import CONVOY, ContinueExecution, get_execution
+from postroom.orchestrations.definition import Orchestration
+from postroom.orchestrations.execution import CONVOY, get_execution
 from postroom.orchestrations.failures import StepFailed
 from postroom.orchestrations.journal import Send
 from postroom.orchestrations.recorded_values import to_recorded
@@ -46,19 +47,44 @@ async def send(message: Message, *, to: SendPort | str | None = None) -> uuid.UU
 
     The message becomes visible at the next persistence point. Raise RoutingFailure if nobody subscribes to it."""
     name = to if to is None or isinstance(to, str) else to.name
+    command = get_execution().make_send(message, name)
+    _issue(command)
+    return command.message.message_id
+
+
+async def start(orchestration: Orchestration, message: Message) -> None:
+    """Start an instance of another orchestration, in its newest version, and do not wait for it.
+
+    The orchestration is declared without ``activate``. It starts at the next persistence point. The message reaches
+    nobody else: its properties can be read, but are not promoted. Raise RoutingFailure if the orchestration is not
+    enlisted. To run it as a part of this instance and to wait for it, call it: ``await orchestration(message)``."""
     execution = get_execution()
-    command = execution.make_send(message, name)
+    if orchestration.activate is not None:
+        raise StateError(
+            f"The orchestration {orchestration.name!r} is activated by messages, so it cannot be started.",
+            hint="Publish a message that matches its filter, or declare it without activate=.",
+        )
+    if orchestration.name == execution.orchestration.name:
+        raise StateError(
+            f"The orchestration {orchestration.name!r} cannot start itself.", hint="Use a loop, or continue_with()."
+        )
+    context = message.context.demote_all().promote(BTS.ActivationServiceID, orchestration.name)
+    _issue(execution.make_start(replace(message, context=context), orchestration.name))
+
+
+def _issue(command: Send) -> None:
+    """Issue a send, or add it to those of the atomic function."""
     if (buffered := _buffered.get()) is None:
-        execution.issue_sends([command])
+        get_execution().issue_sends([command])
     else:
         buffered.append(command)
-    return command.message.message_id
 
 
 async def request(message: Message, *, to: SendPort | str) -> Message:
     """Send a request through a two-way send port, and return its response. Limit the wait with ``asyncio.timeout``.
 
     Raise DeliveryFailure if the port has given up."""
+    _refuse_in_atomic("wait for a response", "The request is not sent before the end of the function.")
     execution = get_execution()
     token = str(execution.make_id())
     responses = execution.correlate(
@@ -182,8 +208,29 @@ async def continue_with(state: object) -> NoReturn:
     replays only the last journal. Messages that were not received stay. Correlation sets have to be initialised again.
     ``state`` is data, as the results of steps."""
     to_recorded(state)
-    get_execution()
-    raise ContinueExecution(state)
+    await get_execution().continue_with(state)
+
+
+async def terminate(reason: str) -> NoReturn:
+    """End the instance at once, with all of its tasks. What it has sent before is published.
+
+    No handler and no compensation runs. Messages that it has not received are suspended, as at every end."""
+    await get_execution().terminate(reason)
+
+
+async def suspend(reason: str) -> None:
+    """Suspend the instance at its next persistence point. It continues here when an operator resumes it.
+
+    Timers do not fire until then."""
+    _refuse_in_atomic("suspend itself", "Nothing of an atomic function is stored before its end.")
+    await get_execution().suspend(reason)
+
+
+def _refuse_in_atomic(what: str, why: str) -> None:
+    if _buffered.get() is not None:
+        raise StateError(
+            f"An orchestration cannot {what} in an atomic function.", why=why, hint="Do it after the atomic function."
+        )
 
 
 def carried_state() -> Any:

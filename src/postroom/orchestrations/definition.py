@@ -16,8 +16,8 @@ OrchestrationFunction = Callable[[Message], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Orchestration:
-    """A coroutine function and what activates it. Calling it inside another orchestration runs it as a part of that
-    instance."""
+    """A coroutine function and what activates it: messages, or other orchestrations if ``activate`` is None. Calling it
+    inside another orchestration runs it as a part of that instance."""
 
     name: str
     version: int

@@ -19,6 +19,7 @@ from postroom.orchestrations.journal import (
     Event,
     MessageReceived,
     RecordedCommand,
+    Resumed,
     RunStep,
     Started,
     StepEnded,
@@ -46,6 +47,8 @@ class PersistencePoint:
     """True if there is nothing more to do now, so that the instance need not stay claimed."""
     wake_at: datetime | None
     """When the next timer is due."""
+    suspension: str | None = None
+    """The reason why the instance suspends itself. It continues when an operator resumes it."""
     continuation: Continuation | None = None
     """Not None: the journal is deleted, and the instance starts again with its first message and this."""
 
@@ -93,12 +96,14 @@ class Driver:
         """Handle all events that there are now, and store the result.
 
         If the orchestration raises, the turn in which it did so is not stored, and ``execution.error`` is set."""
+        if self.execution.suspension is not None:  # it is claimed, so an operator has resumed it
+            self._handle(Resumed(time=self._store.get_time()))
         while True:
             has_more = self._advance()
             if self.execution.continuation is not None:
                 self._continue()
                 continue
-            step = None if self.execution.has_ended else next(iter(self.execution.steps.values()), None)
+            step = None if self._has_stopped else next(iter(self.execution.steps.values()), None)
             if not self._persist(is_waiting=not has_more and step is None):
                 continue
             if step is not None:
@@ -108,10 +113,15 @@ class Driver:
             elif not has_more:
                 return
 
+    @property
+    def _has_stopped(self) -> bool:
+        """True if the instance handles no more events, because it has ended or has suspended itself."""
+        return self.execution.has_ended or self.execution.suspension is not None
+
     def _advance(self) -> bool:
         """Handle events until the instance waits, or a step is to be run. Return True if there may be more events."""
         execution = self.execution
-        while not execution.has_ended and not execution.steps:
+        while not self._has_stopped and not execution.steps:
             if len(self._turns) == MAX_TURNS:
                 return True
             event = self._find_event()
@@ -147,6 +157,7 @@ class Driver:
             return True
         has_failed = execution.error is not None
         continuation = execution.continuation
+        suspension = execution.suspension
         timers = execution.list_timers()
         unroutable = self._store.persist(
             PersistencePoint(
@@ -156,6 +167,7 @@ class Driver:
                 has_ended=execution.has_ended and not has_failed and continuation is None,
                 is_waiting=is_waiting and not has_failed,
                 wake_at=timers[0][0] if timers else None,
+                suspension=None if suspension is None or has_failed else suspension.reason,
                 continuation=continuation,
             )
         )
@@ -170,6 +182,7 @@ class Driver:
         """Store what the instance did, and start it again with a fresh journal."""
         before = self.execution
         if self._persist(is_waiting=False):
+            before.close()
             self.execution = Execution(before.orchestration, before.instance_id, before.continuation)
 
     def _go_back(self, turns: Sequence[Turn], unroutable: Mapping[int, str]) -> None:

@@ -68,6 +68,10 @@ class InstanceLoop(asyncio.AbstractEventLoop):
         self._ready.append(handle)
         return True
 
+    def discard_callbacks(self) -> None:
+        """Let nothing run after the callback that runs now."""
+        self._ready.clear()
+
     def close(self) -> None:
         """End all tasks. Their ``finally`` blocks run now, and cannot do anything as an instance.
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from postroom.errors import RoutingFailure, StateError
 from postroom.filters.evaluate import matches
@@ -34,11 +34,14 @@ from postroom.orchestrations.journal import (
     Correlate,
     Event,
     MessageReceived,
+    Resumed,
     RunStep,
     Send,
+    Start,
     Started,
     StartTimer,
     StepEnded,
+    Suspend,
     TimerFired,
 )
 
@@ -58,14 +61,6 @@ class Continuation:
         return instance_id if self.journal == 0 else uuid.uuid5(instance_id, f"journal {self.journal}")
 
 
-class ContinueExecution(BaseException):
-    """Ends a coroutine that goes on with a fresh journal. Not an Exception, so that ``except Exception`` keeps it."""
-
-    def __init__(self, state: object) -> None:
-        super().__init__(state)
-        self.state = state
-
-
 class Execution:
     """One instance in memory. ``unroutable`` has the reasons of sends without subscribers, by command number.
     ``carried`` is what it continues with."""
@@ -82,6 +77,10 @@ class Execution:
         #: The steps that are to be run, by number.
         self.steps: dict[int, RunStep] = {}
         self.unroutable: dict[int, str] = {}
+        #: The reason why the instance has terminated itself.
+        self.termination: str | None = None
+        #: What the instance continues with, if it goes on with a fresh journal.
+        self.continuation: Continuation | None = None
         self._loop: InstanceLoop | None = None
         self._main: asyncio.Task[None] | None = None
         self._commands: list[Command] = []
@@ -93,6 +92,7 @@ class Execution:
         self._receives: dict[int, deque[asyncio.Future[Message]]] = {}
         self._returned: dict[int, deque[Message]] = {}
         self._step_futures: dict[int, asyncio.Future[object]] = {}
+        self._suspensions: list[tuple[Suspend, asyncio.Future[None]]] = []
 
     # -- driving -----------------------------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ class Execution:
         assert loop is not None
         assert main is not None
         loop.run_until_waiting()
-        if main.done() and loop.tasks:
+        if main.done() and loop.tasks and not self._is_dropped:
             for task, _ in loop.tasks:
                 task.cancel()
             loop.run_until_waiting()
@@ -133,6 +133,12 @@ class Execution:
                     else:
                         future.set_exception(_make_step_failure(step, event.error))
                 return
+            case Resumed() if self.suspension is not None:
+                for _, resumed in self._suspensions:
+                    if not resumed.done():
+                        resumed.set_result(None)
+                self._suspensions.clear()
+                return
         raise JournalMismatch(f"The instance does not wait for the event {type(event).__name__} of its journal.")
 
     @property
@@ -141,22 +147,22 @@ class Execution:
 
     @property
     def has_ended(self) -> bool:
-        return self._main is not None and self._main.done()
+        return self._is_dropped or (self._main is not None and self._main.done())
 
     @property
-    def continuation(self) -> Continuation | None:
-        """What the instance continues with, if it goes on with a fresh journal."""
-        if self._main is None or not self._main.done() or self._main.cancelled():
-            return None
-        ended_with = self._main.exception()
-        if not isinstance(ended_with, ContinueExecution):
-            return None
-        return Continuation(journal=self.carried.journal + 1, state=ended_with.state)
+    def _is_dropped(self) -> bool:
+        """True if the coroutine does not go on, although it has not ended."""
+        return self.termination is not None or self.continuation is not None
+
+    @property
+    def suspension(self) -> Suspend | None:
+        """The command with which the instance has suspended itself, until it is resumed."""
+        return next((command for command, future in self._suspensions if not future.done()), None)
 
     @property
     def error(self) -> BaseException | None:
         """The exception that ended the instance, if any."""
-        if self.continuation is not None:
+        if self._is_dropped:
             return None
         if self._loop is not None and self._loop.errors:
             return self._loop.errors[0]
@@ -219,7 +225,11 @@ class Execution:
     def make_send(self, message: Message, port: str | None) -> Send:
         number = self._next_number()
         message = _with_derived_ids(message, uuid.uuid5(self._namespace, f"send {number}"))
-        return Send(number=number, place=_find_place(), message=message, port=port, unroutable=None)
+        return Send(number=number, place=_find_place(), message=message, port=port)
+
+    def make_start(self, message: Message, orchestration: str) -> Start:
+        send = self.make_send(message, None)
+        return Start(number=send.number, place=send.place, message=send.message, port=None, orchestration=orchestration)
 
     def issue_sends(self, sends: Sequence[Send]) -> None:
         """Issue sends, all or none. Raise RoutingFailure if it is known that one of them has no subscribers. That is
@@ -262,6 +272,28 @@ class Execution:
         future: asyncio.Future[object] = self.loop.create_future()
         self._step_futures[number] = future
         return await future
+
+    async def suspend(self, reason: str) -> None:
+        command = Suspend(number=self._next_number(), place=_find_place(), reason=reason)
+        self.issue(command)
+        future: asyncio.Future[None] = self.loop.create_future()
+        self._suspensions.append((command, future))
+        await future
+
+    async def terminate(self, reason: str) -> NoReturn:
+        self.termination = reason
+        await self._drop()
+
+    async def continue_with(self, state: object) -> NoReturn:
+        self.continuation = Continuation(journal=self.carried.journal + 1, state=state)
+        await self._drop()
+
+    async def _drop(self) -> NoReturn:
+        """Let no task of the instance go on. ``close`` drops them: no handler, no compensation, no ``finally`` block
+        does anything more as this instance."""
+        self.loop.discard_callbacks()
+        await self.loop.create_future()
+        raise AssertionError("a dropped coroutine went on")
 
     def _start_timer(self, due: datetime) -> int:
         number = self._next_number()

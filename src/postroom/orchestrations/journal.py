@@ -61,6 +61,11 @@ class StepEnded(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Resumed(Event):
+    """An operator resumes the instance, which had suspended itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Command:
     """Something that an instance did. Commands are numbered in their order."""
 
@@ -90,6 +95,18 @@ class Send(Command):
     @property
     def name(self) -> str:
         return self.port or ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start(Send):
+    """Start an instance of another orchestration with a message."""
+
+    kind = "start"
+    orchestration: str
+
+    @property
+    def name(self) -> str:
+        return self.orchestration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +141,14 @@ class RunStep(Command):
     @property
     def name(self) -> str:
         return self.step_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suspend(Command):
+    """Wait until an operator resumes the instance."""
+
+    kind = "suspend"
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +219,8 @@ def _event_to_json(event: Event) -> dict[str, Any]:
             return {"kind": "step", "number": number, "value": to_recorded(value)}
         case StepEnded(number=number, error=error):
             return {"kind": "step", "number": number, "error": error}
+        case Resumed():
+            return {"kind": "resumed"}
     raise AssertionError(event)
 
 
@@ -209,4 +236,6 @@ def _event_from_json(time: datetime, stored: Mapping[str, Any], messages: Mappin
             return StepEnded(time=time, number=number, error=error)
         case {"kind": "step", "number": int(number), "value": value}:
             return StepEnded(time=time, number=number, value=from_recorded(value))
+        case {"kind": "resumed"}:
+            return Resumed(time=time)
     raise ValueError(f"{stored!r} is not an event of a journal")

@@ -8,8 +8,6 @@ from functools import partial
 from types import TracebackType
 from typing import ParamSpec, Self
 
-from postroom.orchestrations.execution import ContinueExecution
-
 _P = ParamSpec("_P")
 
 _enclosing: ContextVar[Scope | None] = ContextVar("enclosing_scope", default=None)
@@ -44,7 +42,7 @@ class Scope:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         assert self._token is not None
-        if kind in (GeneratorExit, ContinueExecution):  # the coroutine is dropped, and the instance goes on
+        if kind is GeneratorExit:  # the coroutine is dropped
             return
         _enclosing.reset(self._token)
         if error is not None:

@@ -147,11 +147,13 @@ class MessageBoxStore:
             turns=[turn.to_json() for turn in point.turns],
             consumed=point.consumed,
             wake_at=point.wake_at,
-            release=point.is_waiting,
+            release=point.is_waiting and point.suspension is None,
         )
         for command in point.commands:
             if isinstance(command, Correlate):
                 self._thread.subscriptions.wait(connection, self._service, self._claimed.instance_id, command.filter)
+        if point.suspension is not None:
+            procedures.suspend(connection, self._claimed, code="SUSPENDED_ITSELF", description=point.suspension)
 
 
 def _find_unroutable(error: PublishFailed, messages: Mapping[int, Message]) -> Mapping[int, str]:

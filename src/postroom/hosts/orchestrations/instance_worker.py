@@ -141,10 +141,12 @@ class InstanceWorker:
             _close(execution)
             return self._suspend(thread, claimed, code="ORCHESTRATION", description=description)
         if store.has_ended:
+            if execution.termination is not None:
+                _log.warning("instance %s has terminated itself: %s", claimed.instance_id, execution.termination)
             _close(execution)
             return "completed"
         self._live.put(execution, store.journal_length)
-        return "waiting"
+        return "waiting" if execution.suspension is None else "suspended"
 
     def _suspend(self, thread: InstanceConnection, claimed: ClaimedInstance, *, code: str, description: str) -> str:
         _log.warning("instance %s is suspended: %s", claimed.instance_id, description.splitlines()[-1])

@@ -11,7 +11,7 @@ CREATE TABLE management.orchestrations (
     version          integer NOT NULL CHECK (version >= 1),
     file             text NOT NULL,                                 -- the file of the application, where its hosts run
     code             text NOT NULL,                                 -- a digest of that file and of what it imports from its folder
-    filter           text,                                          -- of the activation subscription; null: it is only called
+    filter           text,                                          -- of the activation subscription; null: other orchestrations start it
     convoy           text[] NOT NULL DEFAULT '{}',                  -- keys of the properties
     correlations     jsonb NOT NULL DEFAULT '[]',                   -- the keys of each correlation
     priority         smallint NOT NULL DEFAULT 7 CHECK (priority BETWEEN 1 AND 10),     -- of activations (DEQ-12)

@@ -37,7 +37,7 @@ def plan_orchestrations(definition: ApplicationDefinition, deployed: Deployed) -
         name = format_name(one.name, one.version)
         after = declared_fields(definition, one)
         if known is None:
-            note = f"{one.state}, {after['activate'] or 'is not activated by messages'}"
+            note = f"{one.state}, {after['activate'] or 'is started by other orchestrations'}"
             yield PlanStep(kind=ChangeKind.ORCHESTRATION, name=name, action=Action.CREATE, note=note)
             continue
         before = _deployed_fields(known, deployed.host_name(known.host_id))

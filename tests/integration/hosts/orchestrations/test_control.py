@@ -1,0 +1,129 @@
+"""Orchestrations start others, suspend themselves and terminate themselves on hosts (ORC-52, 53)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from postroom.messagebox.maintenance.check import check
+from postroom.operations import orchestration_states
+from postroom.operations.instances.changes import resume
+from postroom.operations.instances.listing import InstanceState, get_instance
+from postroom.operations.orchestration_story import read_story
+from tests.integration.hosts.conftest import StartHost
+from tests.support.box import Box
+from tests.support.orchestrations import apply_orchestrations, publish
+from tests.support.recording_adapter import RecordingAdapter
+from tests.support.waiting import wait_until
+
+START = """
+from postroom.errors import RoutingFailure
+
+@app.orchestration(host="Default")
+async def ship(order: Message) -> None:
+    await orchestrations.send(Message.of(b"ship " + order.context[Key].encode()), to="Out")
+
+@app.orchestration(activate=Kind == "order", host="Default")
+async def sell(order: Message) -> None:
+    try:
+        await orchestrations.start(ship, order)
+        await orchestrations.send(Message.of(b"sold"), to="Out")
+    except RoutingFailure:
+        await orchestrations.send(Message.of(b"not shipped"), to="Out")
+"""
+
+
+@pytest.fixture
+def recorder() -> RecordingAdapter:
+    return RecordingAdapter()
+
+
+def sent(recorder: RecordingAdapter) -> list[bytes]:
+    return sorted(one.body for one in recorder.sent)
+
+
+def has_ended(box: Box) -> bool:
+    return box.count("orchestration_instances") == 0 and box.count("work_queue") == 0
+
+
+def test_an_orchestration_starts_another_one(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(box, tmp_path, START)
+    start_host(recorder)
+    publish(box, "order", "")
+    wait_until(lambda: sent(recorder) == [b"ship k", b"sold"], what="both orchestrations")
+    wait_until(lambda: has_ended(box), what="the end of the instances")
+    assert check(box.connection) == []
+
+
+def test_a_start_waits_while_the_orchestration_is_stopped_and_fails_while_it_is_not_enlisted(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(box, tmp_path, START)
+    start_host(recorder)
+    orchestration_states.stop(box.connection, "ship")
+    publish(box, "order", "")
+    wait_until(lambda: sent(recorder) == [b"sold"], what="the end of the first")
+    assert box.suspended() == [("PORT_STOPPED", True)]
+    orchestration_states.start(box.connection, "ship")
+    wait_until(lambda: sent(recorder) == [b"ship k", b"sold"], what="the one that was started")
+    orchestration_states.unenlist(box.connection, "ship")
+    publish(box, "order", "")
+    wait_until(lambda: sent(recorder) == [b"not shipped", b"ship k", b"sold"], what="the exception")
+
+
+def test_an_instance_that_has_suspended_itself_continues_on_another_host_instance(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        @app.orchestration(activate=Kind == "order", correlations=[Replies], host="Default")
+        async def review(order: Message) -> None:
+            replies = Replies.of(order)
+            await orchestrations.send(Message.of(b"before"), to="Out")
+            await orchestrations.suspend("Look at the price.")
+            await orchestrations.send(Message.of(b"after " + (await replies.receive()).data), to="Out")
+        """,
+    )
+    first = start_host(recorder)
+    publish(box, "order", "")
+    wait_until(lambda: sent(recorder) == [b"before"], what="the message before")
+    wait_until(lambda: box.count("orchestration_instances WHERE suspended_at IS NOT NULL") == 1, what="suspended")
+    instance = get_instance(box.connection, box.one("SELECT instance_id FROM orchestration_instances"))
+    assert (instance.state, instance.error_code) == (InstanceState.SUSPENDED, "SUSPENDED_ITSELF")
+    assert instance.error_description == "Look at the price."
+    publish(box, "reply", "reply")
+    first.stop()
+    start_host(recorder)
+    story = read_story(box.connection, instance.instance_id)
+    assert story is not None
+    assert [line.what for line in story.lines or ()][-1] == "suspended itself"
+    resume(box.connection, instance.instance_id)
+    wait_until(lambda: sent(recorder) == [b"after reply", b"before"], what="the message after")
+    wait_until(lambda: has_ended(box), what="the end of the instance")
+    assert check(box.connection) == []
+
+
+def test_an_instance_that_terminates_itself_leaves_its_messages_as_zombies(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        @app.orchestration(activate=Kind == "order", convoy=[Key], host="Default")
+        async def collect(first: Message) -> None:
+            await orchestrations.send(Message.of(b"sent"), to="Out")
+            await orchestrations.terminate("It is not needed.")
+        """,
+    )
+    publish(box, "order", "1", "2")
+    start_host(recorder)
+    wait_until(lambda: box.suspended() == [("0xC0C01B4C", False)], what="the other message suspended")
+    wait_until(lambda: sent(recorder) == [b"sent"], what="the message that was sent before")
+    wait_until(lambda: has_ended(box), what="the end of the instance")
+    assert check(box.connection) == []
