@@ -6,23 +6,20 @@ versions finish their instances in any state. Every change takes the routing loc
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from postroom.errors import NotFound, nearest
-from postroom.messagebox.connection import Connection, operator_transaction
-from postroom.messagebox.coordination.notifications import WakeUp
+from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import DeployedOrchestration, OrchestrationState, read_orchestrations
 from postroom.messagebox.statements import statement
 from postroom.operations.orchestrations import (
     enlist_orchestration,
-    get_orchestration_host,
     start_orchestration,
     stop_orchestration,
     unenlist_orchestration,
 )
 from postroom.operations.ports.enlistment import Resumed
-from postroom.operations.ports.states import StateChange, check_transition, finish_resuming, record_state_change
+from postroom.operations.ports.states import StateChange, Step, change_state
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +75,7 @@ def enlist(connection: Connection, name: str) -> StateChange:
 
 def start(connection: Connection, name: str) -> StateChange:
     """Start the orchestration. Messages that were suspended because it was stopped activate instances, in order."""
-    change = _change(connection, name, "start", _start)
-    if change.resumed:
-        WakeUp(connection).send([get_orchestration_host(connection, get_orchestration(connection, name)).name])
-    return finish_resuming(connection, change)
+    return _change(connection, name, "start", _start)
 
 
 def stop(connection: Connection, name: str) -> StateChange:
@@ -94,26 +88,8 @@ def unenlist(connection: Connection, name: str) -> StateChange:
     return _change(connection, name, "unenlist", lambda c, one: (unenlist_orchestration(c, one), Resumed()))
 
 
-#: Returns the orchestration in its new state, and the resumed messages.
-_Step = Callable[[Connection, DeployedOrchestration], tuple[DeployedOrchestration, Resumed]]
-
-
-def _change(connection: Connection, name: str, operation: str, step: _Step) -> StateChange:
-    def work(connection: Connection) -> StateChange:
-        connection.execute("SELECT change_routing()")
-        one = get_orchestration(connection, name)
-        check_transition(operation, f"Orchestration {name!r}", one.state)
-        after, resumed = step(connection, one)
-        record_state_change(connection, f"orchestration.{operation}", name, one.state, after.state)
-        return StateChange(
-            name=name,
-            before=one.state,
-            after=after.state,
-            resumed=resumed.count,
-            operation_id=resumed.operation_id,
-        )
-
-    return operator_transaction(connection, work)
+def _change(connection: Connection, name: str, operation: str, step: Step[DeployedOrchestration]) -> StateChange:
+    return change_state(connection, "Orchestration", operation, name, get_orchestration, step)
 
 
 def _start(connection: Connection, one: DeployedOrchestration) -> tuple[DeployedOrchestration, Resumed]:

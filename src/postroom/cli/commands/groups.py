@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.command_groups import CommandGroup
-from postroom.cli.commands.ports import change_states
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, names_argument, pass_options, reason_option
+from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.rendering.output import Format, show_record, show_rows, to_json
+from postroom.cli.state_commands import add_state_commands
 
 if TYPE_CHECKING:
     from postroom.messagebox.configuration.send_port_groups import SendPortGroup
@@ -84,72 +84,16 @@ def show(options: CommandOptions, name: str) -> None:
     show_rows(members, columns, options.output, empty="It has no members.")
 
 
-@group.command()
-@names_argument
-@reason_option
-@common_options
-@pass_options
-def enlist(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Create the subscriptions of bound groups. Matching messages are suspended until the group is started.
-
-    \b
-    Example:
-      postroom group enlist Everyone
-    """
-    from postroom.operations.ports import groups
-
-    change_states(options, names, groups.enlist)
-
-
-@group.command()
-@names_argument
-@reason_option
-@common_options
-@pass_options
-def start(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Start groups. Started members send what comes through the group, suspended messages first.
-
-    \b
-    Example:
-      postroom group start Everyone
-    """
-    from postroom.operations.ports import groups
-
-    change_states(options, names, groups.start)
-
-
-@group.command()
-@names_argument
-@reason_option
-@common_options
-@pass_options
-def stop(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Stop groups. Messages that come through the group are suspended. Members still send what they receive directly.
-
-    \b
-    Example:
-      postroom group stop Everyone
-    """
-    from postroom.operations.ports import groups
-
-    change_states(options, names, groups.stop)
-
-
-@group.command()
-@names_argument
-@reason_option
-@common_options
-@pass_options
-def unenlist(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Remove the subscriptions of groups. Existing instances stay.
-
-    \b
-    Example:
-      postroom group unenlist Everyone
-    """
-    from postroom.operations.ports import groups
-
-    change_states(options, names, groups.unenlist)
+add_state_commands(
+    group,
+    "postroom.operations.ports.groups",
+    example="Everyone",
+    enlist="Create the subscriptions of bound groups. Matching messages are suspended until the group is started.",
+    start="Start groups. Started members send what comes through the group, suspended messages first.",
+    stop="Stop groups. "
+    "Messages that come through the group are suspended. Members still send what they receive directly.",
+    unenlist="Remove the subscriptions of groups. Existing instances stay.",
+)
 
 
 def _to_row(group: SendPortGroup) -> dict[str, Any]:

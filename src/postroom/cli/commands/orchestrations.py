@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.command_groups import CommandGroup
-from postroom.cli.commands.ports import change_states
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, names_argument, pass_options, reason_option
+from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.rendering.output import show_record, show_rows
+from postroom.cli.state_commands import add_state_commands
 
 if TYPE_CHECKING:
     from postroom.operations.orchestration_states import OrchestrationListing
@@ -74,72 +74,16 @@ def show(options: CommandOptions, name: str) -> None:
     show_record({**_to_row(found), "older_versions": older}, options.output)
 
 
-@orchestration.command()
-@names_argument
-@reason_option
-@common_options
-@pass_options
-def enlist(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Create the activation subscriptions of bound orchestrations. Messages that match are suspended until the start.
-
-    \b
-    Example:
-      postroom orchestration enlist procure
-    """
-    from postroom.operations import orchestration_states
-
-    change_states(options, names, orchestration_states.enlist)
-
-
-@orchestration.command()
-@names_argument
-@reason_option
-@common_options
-@pass_options
-def start(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Start orchestrations. Messages that were suspended because they were stopped activate instances first.
-
-    \b
-    Example:
-      postroom orchestration start procure
-    """
-    from postroom.operations import orchestration_states
-
-    change_states(options, names, orchestration_states.start)
-
-
-@orchestration.command()
-@names_argument
-@reason_option
-@common_options
-@pass_options
-def stop(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Stop orchestrations. Messages that would activate an instance are suspended. Instances go on.
-
-    \b
-    Example:
-      postroom orchestration stop procure --reason "the suppliers are closed"
-    """
-    from postroom.operations import orchestration_states
-
-    change_states(options, names, orchestration_states.stop)
-
-
-@orchestration.command()
-@names_argument
-@reason_option
-@common_options
-@pass_options
-def unenlist(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Remove the activation subscriptions of orchestrations. Instances go on.
-
-    \b
-    Example:
-      postroom orchestration unenlist procure
-    """
-    from postroom.operations import orchestration_states
-
-    change_states(options, names, orchestration_states.unenlist)
+add_state_commands(
+    orchestration,
+    "postroom.operations.orchestration_states",
+    example="procure",
+    enlist="Create the activation subscriptions of bound orchestrations. "
+    "Messages that match are suspended until the start.",
+    start="Start orchestrations. Messages that were suspended because they were stopped activate instances first.",
+    stop="Stop orchestrations. Messages that would activate an instance are suspended. Instances go on.",
+    unenlist="Remove the activation subscriptions of orchestrations. Instances go on.",
+)
 
 
 def _to_row(listing: OrchestrationListing) -> dict[str, Any]:

@@ -10,14 +10,11 @@ from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import CommandOptions, common_options, names_argument, pass_options, reason_option
 from postroom.cli.rendering.output import Format, show_record, show_rows
+from postroom.cli.state_commands import add_state_commands
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from postroom.messagebox.configuration.endpoints import Transport
-    from postroom.messagebox.connection import Connection
     from postroom.operations.ports.send_ports import PortListing
-    from postroom.operations.ports.states import StateChange
 
 
 @click.group(cls=CommandGroup)
@@ -90,74 +87,6 @@ def show(options: CommandOptions, name: str) -> None:
 @reason_option
 @common_options
 @pass_options
-def enlist(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Create the subscriptions of bound ports. Matching messages are suspended until the port is started.
-
-    \b
-    Example:
-      postroom port enlist Europe
-    """
-    from postroom.operations.ports import send_ports
-
-    change_states(options, names, send_ports.enlist)
-
-
-@port.command()
-@names_argument
-@reason_option
-@common_options
-@pass_options
-def start(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Start ports. Messages that were suspended because the port was stopped are resumed first.
-
-    \b
-    Example:
-      postroom port start Europe BigOrders
-    """
-    from postroom.operations.ports import send_ports
-
-    change_states(options, names, send_ports.start)
-
-
-@port.command()
-@names_argument
-@reason_option
-@common_options
-@pass_options
-def stop(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Stop ports. New matching messages are suspended. Queued messages are still sent.
-
-    \b
-    Example:
-      postroom port stop Europe
-    """
-    from postroom.operations.ports import send_ports
-
-    change_states(options, names, send_ports.stop)
-
-
-@port.command()
-@names_argument
-@reason_option
-@common_options
-@pass_options
-def unenlist(options: CommandOptions, names: tuple[str, ...]) -> None:
-    """Remove the subscriptions of ports. Existing instances stay.
-
-    \b
-    Example:
-      postroom port unenlist Europe
-    """
-    from postroom.operations.ports import send_ports
-
-    change_states(options, names, send_ports.unenlist)
-
-
-@port.command()
-@names_argument
-@reason_option
-@common_options
-@pass_options
 def retry(options: CommandOptions, names: tuple[str, ...]) -> None:
     """Attempt the messages of ports now that wait for their next attempt. Use it after a receiver was fixed.
 
@@ -177,25 +106,15 @@ def retry(options: CommandOptions, names: tuple[str, ...]) -> None:
     show_rows(rows, ["name", "retried", "is_probed"], options.output)
 
 
-def change_states(
-    options: CommandOptions, names: tuple[str, ...], change: Callable[[Connection, str], StateChange]
-) -> None:
-    """Change the states in one transaction and show the results."""
-    from postroom.operations.all_or_none import all_or_none
-    from postroom.operations.ports.states import finish_resuming
-
-    with open_messagebox(options) as connection:
-        rows = [
-            {
-                "name": done.name,
-                "before": done.before.name.lower(),
-                "after": done.after.name.lower(),
-                "resumed": done.resumed,
-            }
-            for done in (finish_resuming(connection, one) for one in all_or_none(connection, names, change))
-        ]
-    resumed = ["resumed"] if any(row["after"] == "started" for row in rows) else []
-    show_rows(rows, ["name", "before", "after", *resumed], options.output)
+add_state_commands(
+    port,
+    "postroom.operations.ports.send_ports",
+    example="Europe",
+    enlist="Create the subscriptions of bound ports. Matching messages are suspended until the port is started.",
+    start="Start ports. Messages that were suspended because the port was stopped are resumed first.",
+    stop="Stop ports. New matching messages are suspended. Queued messages are still sent.",
+    unenlist="Remove the subscriptions of ports. Existing instances stay.",
+)
 
 
 def _to_row(listing: PortListing) -> dict[str, Any]:

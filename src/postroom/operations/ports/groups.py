@@ -7,15 +7,11 @@ not routed to the member while either is unenlisted. The application declares th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from postroom.errors import NotFound, StateError, nearest
-from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
-from postroom.messagebox.connection import Connection, operator_transaction
-from postroom.messagebox.coordination.notifications import WakeUp
+from postroom.messagebox.connection import Connection
 from postroom.operations.ports.enlistment import Resumed, enlist_group, start_group, stop_group, unenlist_group
-from postroom.operations.ports.states import StateChange, check_transition, finish_resuming, record_state_change
+from postroom.operations.ports.states import StateChange, Step, change_state
 
 
 def list_groups(connection: Connection, *, application: str | None = None) -> list[SendPortGroup]:
@@ -52,31 +48,18 @@ def stop(connection: Connection, name: str) -> StateChange:
 
 def unenlist(connection: Connection, name: str) -> StateChange:
     """Remove the subscriptions through the group. Existing instances stay and can be resumed or terminated."""
-    return _change(connection, name, "unenlist", lambda c, group: (unenlist_group(c, group), Resumed()))
+    return change_state(
+        connection,
+        "Send port group",
+        "unenlist",
+        name,
+        get_group,
+        lambda c, group: (unenlist_group(c, group), Resumed()),
+    )
 
 
-#: Returns the group in its new state, and the resumed messages.
-_Step = Callable[[Connection, SendPortGroup], tuple[SendPortGroup, Resumed]]
-
-
-def _change(connection: Connection, name: str, operation: str, step: _Step) -> StateChange:
-    resumed = Resumed()
-
-    def work(connection: Connection) -> StateChange:
-        nonlocal resumed
-        connection.execute("SELECT change_routing()")
-        group = get_group(connection, name)
-        check_transition(operation, f"Send port group {name!r}", group.state)
-        after, resumed = step(connection, group)
-        record_state_change(connection, f"group.{operation}", name, group.state, after.state)
-        return StateChange(
-            name=name, before=group.state, after=after.state, resumed=resumed.count, operation_id=resumed.operation_id
-        )
-
-    change = operator_transaction(connection, work)
-    if resumed.hosts:
-        WakeUp(connection).send([host.name for host in read_hosts(connection) if host.host_id in resumed.hosts])
-    return finish_resuming(connection, change)
+def _change(connection: Connection, name: str, operation: str, step: Step[SendPortGroup]) -> StateChange:
+    return change_state(connection, "Send port group", operation, name, get_group, step)
 
 
 def _start(connection: Connection, group: SendPortGroup) -> tuple[SendPortGroup, Resumed]:

@@ -5,7 +5,7 @@ Every change takes the routing lock exclusively, so no concurrent publish can ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -27,7 +27,7 @@ from postroom.operations.ports.enlistment import (
     stop_port,
     unenlist_port,
 )
-from postroom.operations.ports.states import StateChange, check_transition, finish_resuming, record_state_change
+from postroom.operations.ports.states import StateChange, Step, change_state
 from postroom.pipelines import Send
 
 
@@ -97,10 +97,7 @@ def enlist(connection: Connection, name: str) -> StateChange:
 
 def start(connection: Connection, name: str) -> StateChange:
     """Start the port. Messages that were suspended because it was stopped are resumed, in order."""
-    change = _change(connection, name, "start", _start)
-    if change.resumed:
-        WakeUp(connection).send([get_port_host(connection, get_send_port(connection, name)).name])
-    return finish_resuming(connection, change)
+    return _change(connection, name, "start", _start)
 
 
 def stop(connection: Connection, name: str) -> StateChange:
@@ -152,26 +149,8 @@ def get_send_port(connection: Connection, name: str) -> SendPort:
     )
 
 
-#: Returns the port in its new state, and the resumed messages.
-_Step = Callable[[Connection, SendPort], tuple[SendPort, Resumed]]
-
-
-def _change(connection: Connection, name: str, operation: str, step: _Step) -> StateChange:
-    def work(connection: Connection) -> StateChange:
-        connection.execute("SELECT change_routing()")
-        port = get_send_port(connection, name)
-        check_transition(operation, f"Port {name!r}", port.state)
-        after, resumed = step(connection, port)
-        record_state_change(connection, f"port.{operation}", name, port.state, after.state)
-        return StateChange(
-            name=port.name,
-            before=port.state,
-            after=after.state,
-            resumed=resumed.count,
-            operation_id=resumed.operation_id,
-        )
-
-    return operator_transaction(connection, work)
+def _change(connection: Connection, name: str, operation: str, step: Step[SendPort]) -> StateChange:
+    return change_state(connection, "Port", operation, name, get_send_port, step)
 
 
 def _start(connection: Connection, port: SendPort) -> tuple[SendPort, Resumed]:

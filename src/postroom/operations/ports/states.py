@@ -7,18 +7,37 @@ bound ──enlist──► stopped ──start──► started          starti
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
 from psycopg.pq import TransactionStatus
 
 from postroom.errors import StateError
 from postroom.messagebox.configuration.endpoints import PortState
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.configuration.hosts import read_hosts
+from postroom.messagebox.connection import Connection, operator_transaction
+from postroom.messagebox.coordination.notifications import WakeUp
 from postroom.messagebox.orchestrations import OrchestrationState
 from postroom.operations.audit import record_action
 from postroom.operations.instances.bulk_operations import run_operation
+from postroom.operations.ports.enlistment import Resumed
 
 State = PortState | OrchestrationState
+
+
+class HasState(Protocol):
+    """A send port, a send port group or an orchestration."""
+
+    @property
+    def state(self) -> State: ...
+
+
+T = TypeVar("T", bound=HasState)
+#: Finds the one with this name, or raises NotFound.
+Find = Callable[[Connection, str], T]
+#: Returns it in its new state, and the resumed messages.
+Step = Callable[[Connection, T], tuple[T, Resumed]]
 
 #: The operations that are allowed in each state.
 _TRANSITIONS = {
@@ -56,9 +75,38 @@ def check_transition(operation: str, what: str, state: State) -> None:
         raise StateError(f"{what} {problem}.", hint=f"Possible operations: {allowed}.")
 
 
-def record_state_change(connection: Connection, action: str, name: str, before: State, after: State) -> None:
-    """Record the new state of a port, group or orchestration in the audit."""
-    record_action(connection, action, name, before={"state": before.name.lower()}, after={"state": after.name.lower()})
+def change_state(
+    connection: Connection, what: str, operation: str, name: str, find: Find[T], step: Step[T]
+) -> StateChange:
+    """Change the state of a port, group or orchestration under the exclusive routing lock, record it in the audit, and
+    resume what waited for it. ``what`` is the subject of errors and, in lower case, of the audit: "Port"."""
+    resumed = Resumed()
+
+    def work(connection: Connection) -> StateChange:
+        nonlocal resumed
+        connection.execute("SELECT change_routing()")
+        found = find(connection, name)
+        check_transition(operation, f"{what} {name!r}", found.state)
+        after, resumed = step(connection, found)
+        record_action(
+            connection,
+            f"{what.split()[-1].lower()}.{operation}",
+            name,
+            before={"state": found.state.name.lower()},
+            after={"state": after.state.name.lower()},
+        )
+        return StateChange(
+            name=name,
+            before=found.state,
+            after=after.state,
+            resumed=resumed.count,
+            operation_id=resumed.operation_id,
+        )
+
+    change = operator_transaction(connection, work)
+    if resumed.hosts:
+        WakeUp(connection).send([host.name for host in read_hosts(connection) if host.host_id in resumed.hosts])
+    return finish_resuming(connection, change)
 
 
 def finish_resuming(connection: Connection, change: StateChange) -> StateChange:
