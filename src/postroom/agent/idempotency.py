@@ -191,9 +191,9 @@ def digest_messages(messages: Sequence[Message]) -> bytes:
     """Return a digest of the contexts and the parts of messages, in order. Generated ids are not in it."""
     digest = hashlib.blake2b(digest_size=16, person=b"postroom-publish")
     for message in messages:
-        _add_to_digest(digest, message.context.to_json(), message.body_part_name, len(message.parts))
+        parts = [(part.name, part.content_type, part.charset, part.body.size) for part in message.parts]
+        _add_to_digest(digest, message.context.to_json(), message.body_part_name, parts)
         for part in message.parts:
-            _add_to_digest(digest, part.name, part.content_type, part.charset, part.body.size)
             for chunk in part.body.chunks():
                 digest.update(chunk)
     return digest.digest()
@@ -206,7 +206,7 @@ def start_request_digest(content_type: str | None, query: str) -> hashlib.blake2
     return digest
 
 
-def _add_to_digest(digest: hashlib.blake2b, *values: str | int | None) -> None:
+def _add_to_digest(digest: hashlib.blake2b, *values: object) -> None:
     text = _encode_json(values)
     digest.update(len(text).to_bytes(8, "big") + text)
 

@@ -366,6 +366,11 @@ def _to_routing_failure(message: Message, unauthorised_hosts: Collection[str]) -
 def _find_bad_values(value_types: Mapping[str, ValueType], messages: Sequence[Message]) -> dict[int, BadValue]:
     """Return the failures of messages that have a value of another type than the deployed property, by row. Checks
     promoted values and message predicates."""
+    contexts = [message.context for message in messages]
+    types = {(key, type(value)) for context in contexts for key, value in context.promoted.items()}
+    types |= {(key, type(value)) for context in contexts for key, value in context.predicates}
+    if all(value_types.get(key) in (None, ValueType.of(python_type)) for key, python_type in types):
+        return {}
     found = {}
     for row, message in enumerate(messages):
         context = message.context
