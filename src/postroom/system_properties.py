@@ -101,6 +101,7 @@ class BTS:
     ReceivePortName = _bts("ReceivePortName", str)
     ReceivePortTransformHint = _bts("ReceivePortTransformHint", str)
     ReqRespTransmitPipelineID = _bts("ReqRespTransmitPipelineID", str)
+    ReplyTo = _bts("ReplyTo", str)  # where answers are sent to; not in the published schema
     RetryCount = _bts("RetryCount", int)
     RetryInterval = _bts("RetryInterval", int)
     RouteDirectToTP = _bts("RouteDirectToTP", bool)

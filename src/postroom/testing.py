@@ -20,6 +20,7 @@ from typing import Any
 
 from postroom.message import Message
 from postroom.orchestrations.definition import Orchestration
+from postroom.orchestrations.direct_ports import DirectPort
 from postroom.orchestrations.driver import Driver, PersistencePoint
 from postroom.orchestrations.execution import Execution
 from postroom.orchestrations.journal import Event, MessageReceived, Send, Started, Turn
@@ -30,8 +31,8 @@ _FIRST_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, kw_only=True)
 class Sent:
-    """A message that the orchestration has sent. ``port`` is None if it was published to all subscribers, and the name
-    of the orchestration if it started another one."""
+    """A message that the orchestration has sent. ``port`` is the name of the send port or direct port, or of the
+    orchestration that it started. None: it was published to all subscribers."""
 
     message: Message
     port: str | None
@@ -73,8 +74,11 @@ class Run:
     def __del__(self) -> None:
         self._execution.close()
 
-    def publish(self, message: Message) -> None:
-        """Route a message to the instance. It waits until a receive takes it."""
+    def publish(self, message: Message, *, to: DirectPort | None = None) -> None:
+        """Route a message to the instance, or a message that was sent to a direct port. It waits until a receive takes
+        it."""
+        if to is not None:
+            message = to.address(message)
         self._messages[len(self._known) + 1] = message
         self._known[message.message_id] = message
         self._drive()

@@ -119,6 +119,9 @@ _RECEIVED = "every received message, promoted"
 _ERROR = "every error message"
 _SENDING = "the context for the adapter of a send port, written"
 _FILE_NAME = "a publisher or a pipeline component; a macro of [file names](adapters.md#file) uses it"
+_TO_ORCHESTRATION = (
+    "a message that is sent [to another orchestration](../how-to/orchestrations.md#send-to-another-orchestration)"
+)
 SET_BY = {
     "BTS.ReceivePortID": _RECEIVED,
     "BTS.ReceivePortName": _RECEIVED,
@@ -160,6 +163,10 @@ SET_BY = {
     "decides about interchanges that the pipeline rejects: 0",
     "BTS.ActivationServiceID": "a message that [starts an orchestration]"
     "(../how-to/orchestrations.md#call-start-suspend-terminate), promoted: the name of the orchestration",
+    "BTS.PartnerPort": f"{_TO_ORCHESTRATION}, promoted: the name of the partner port",
+    "BTS.PartnerService": f"{_TO_ORCHESTRATION}, promoted: the orchestration of a partner port, or the token of a "
+    "self-correlating port",
+    "BTS.ReplyTo": "a message whose sender has passed a self-correlating port, written: its token",
     "BTS.CorrelationToken": "a publisher, or a [request](../how-to/two-way-http.md); its acknowledgements and its"
     " response have it too, promoted",
     "BTS.EpmRRCorrelationToken": "every [request](../how-to/two-way-http.md) of a two-way receive port, and its"

@@ -18,6 +18,9 @@ from postroom.operations.ports.enlistment import Resumed, resume_stopped
 from postroom.operations.properties import read_deployed_properties
 from postroom.system_properties import BTS
 
+#: The keys by which every orchestration can wait: for messages at a self-correlating port.
+_RUNTIME_CORRELATIONS = ((BTS.PartnerService.key,),)
+
 _BOUND, _STOPPED, _STARTED = OrchestrationState.BOUND, OrchestrationState.STOPPED, OrchestrationState.STARTED
 
 
@@ -108,7 +111,7 @@ def unenlist_orchestration(connection: Connection, one: DeployedOrchestration) -
 def _create_correlation_types(connection: Connection, one: DeployedOrchestration) -> None:
     """Create the correlation types that its instances will need: a new type changes the routing, and an instance must
     not wait for the exclusive routing lock."""
-    for keys in one.correlations:
+    for keys in (*one.correlations, *_RUNTIME_CORRELATIONS):
         read_value(
             connection,
             "SELECT correlation_type(array_agg(id ORDER BY id)) FROM properties WHERE key = ANY (%s)",

@@ -35,16 +35,26 @@ from postroom.orchestrations.actions import (
 )
 from postroom.orchestrations.correlation import Correlation, CorrelationSet
 from postroom.orchestrations.definition import Orchestration
+from postroom.orchestrations.direct_ports import (
+    DirectPort,
+    PartnerPort,
+    SelfCorrelatingPort,
+    open_port,
+    reply_port,
+)
 from postroom.orchestrations.failures import JournalMismatch, StepFailed
 from postroom.orchestrations.scopes import Scope, scope
 
 __all__ = [
     "Correlation",
     "CorrelationSet",
+    "DirectPort",
     "JournalMismatch",
     "Orchestration",
+    "PartnerPort",
     "RetryTransaction",
     "Scope",
+    "SelfCorrelatingPort",
     "StepFailed",
     "atomic",
     "carried_state",
@@ -53,8 +63,10 @@ __all__ = [
     "instance_id",
     "new_id",
     "now",
+    "open_port",
     "random",
     "receive",
+    "reply_port",
     "request",
     "scope",
     "send",

@@ -15,6 +15,7 @@ from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, TypeVarTuple, ov
 from postroom.errors import DeliveryFailure, StateError
 from postroom.message import Message
 from postroom.orchestrations.definition import Orchestration
+from postroom.orchestrations.direct_ports import DirectPort, SelfCorrelatingPort, remove_address
 from postroom.orchestrations.execution import CONVOY, get_execution
 from postroom.orchestrations.failures import StepFailed
 from postroom.orchestrations.journal import Send
@@ -42,22 +43,32 @@ class RetryTransaction(Exception):
     """Raised by an atomic function that wants to be run again."""
 
 
-async def send(message: Message, *, to: SendPort | str | None = None) -> uuid.UUID:
-    """Publish a message: through the bound port ``to``, or to everybody who subscribes to it. Return its id.
+async def send(
+    message: Message, *, to: SendPort | DirectPort | str | None = None, reply_to: SelfCorrelatingPort | None = None
+) -> uuid.UUID:
+    """Publish a message: through the bound port ``to``, to those who receive from the direct port ``to``, or to
+    everybody who subscribes to it. Return its id. Answers that a receiver sends to ``reply_port(message)`` reach
+    ``reply_to``.
 
     The message becomes visible at the next persistence point. Raise RoutingFailure if nobody subscribes to it."""
-    name = to if to is None or isinstance(to, str) else to.name
-    command = get_execution().make_send(message, name)
+    message = _add_reply_port(message, reply_to)
+    execution = get_execution()
+    if isinstance(to, DirectPort):
+        command = execution.make_send(to.address(message), None, to.full_name)
+    else:
+        context = remove_address(message.context)
+        command = execution.make_send(replace(message, context=context), _get_name(to))
     _issue(command)
     return command.message.message_id
 
 
-async def start(orchestration: Orchestration, message: Message) -> None:
+async def start(orchestration: Orchestration, message: Message, *, reply_to: SelfCorrelatingPort | None = None) -> None:
     """Start an instance of another orchestration, in its newest version, and do not wait for it.
 
     The orchestration is declared without ``activate``. It starts at the next persistence point. The message reaches
-    nobody else: its properties can be read, but are not promoted. Raise RoutingFailure if the orchestration is not
-    enlisted. To run it as a part of this instance and to wait for it, call it: ``await orchestration(message)``."""
+    nobody else: its properties can be read, but are not promoted. Answers that the orchestration sends to
+    ``reply_port(message)`` reach ``reply_to``. Raise RoutingFailure if the orchestration is not enlisted.
+    To run it as a part of this instance and to wait for it, call it: ``await orchestration(message)``."""
     execution = get_execution()
     if orchestration.activate is not None:
         raise StateError(
@@ -68,8 +79,17 @@ async def start(orchestration: Orchestration, message: Message) -> None:
         raise StateError(
             f"The orchestration {orchestration.name!r} cannot start itself.", hint="Use a loop, or continue_with()."
         )
-    context = message.context.demote_all().promote(BTS.ActivationServiceID, orchestration.name)
+    context = remove_address(_add_reply_port(message, reply_to).context)
+    context = context.demote_all().promote(BTS.ActivationServiceID, orchestration.name)
     _issue(execution.make_start(replace(message, context=context), orchestration.name))
+
+
+def _add_reply_port(message: Message, port: SelfCorrelatingPort | None) -> Message:
+    return message if port is None else replace(message, context=message.context.write(BTS.ReplyTo, port.token))
+
+
+def _get_name(port: SendPort | str | None) -> str | None:
+    return port if port is None or isinstance(port, str) else port.name
 
 
 def _issue(command: Send) -> None:
@@ -98,9 +118,9 @@ async def request(message: Message, *, to: SendPort | str) -> Message:
     await send(replace(message, context=context), to=to)
     response = await execution.receive(responses)
     if response.context.get(BTS.AckType) == "NACK":
-        name = to if isinstance(to, str) else to.name
         raise DeliveryFailure(
-            f"The send port {name!r} could not send the request.", why=response.context.get(BTS.AckDescription) or ""
+            f"The send port {_get_name(to)!r} could not send the request.",
+            why=response.context.get(BTS.AckDescription) or "",
         )
     return response
 

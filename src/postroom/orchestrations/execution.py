@@ -222,10 +222,10 @@ class Execution:
         self._last_id += 1
         return uuid.uuid5(self._namespace, f"id {self._last_id}")
 
-    def make_send(self, message: Message, port: str | None) -> Send:
+    def make_send(self, message: Message, port: str | None, direct_port: str | None = None) -> Send:
         number = self._next_number()
         message = _with_derived_ids(message, uuid.uuid5(self._namespace, f"send {number}"))
-        return Send(number=number, place=_find_place(), message=message, port=port)
+        return Send(number=number, place=_find_place(), message=message, port=port, direct_port=direct_port)
 
     def make_start(self, message: Message, orchestration: str) -> Start:
         send = self.make_send(message, None)

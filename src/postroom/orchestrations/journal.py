@@ -89,12 +89,14 @@ class Send(Command):
     kind = "send"
     message: Message
     port: str | None
+    direct_port: str | None = None
+    """The name of the direct port that the message is addressed to."""
     unroutable: str | None = None
     """The reason why the orchestration got an exception instead: the message has no subscribers."""
 
     @property
     def name(self) -> str:
-        return self.port or ""
+        return self.port or self.direct_port or ""
 
 
 @dataclass(frozen=True, kw_only=True)

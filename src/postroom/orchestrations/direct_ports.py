@@ -1,0 +1,101 @@
+"""Direct ports: orchestrations send messages to each other through the MessageBox, without a send port (ORC-11 … 13).
+
+Requests = PartnerPort("check_credit", "Requests")
+
+@app.orchestration(activate=Requests.filter)
+async def check_credit(request: Message) -> None:
+    await send(Message.of(b"granted"), to=reply_port(request))
+
+@app.orchestration(activate=Kind == "order")
+async def sell(order: Message) -> None:
+    replies = open_port()
+    await send(order, to=Requests, reply_to=replies)
+    reply = await replies.receive()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from postroom.errors import DefinitionError, StateError
+from postroom.filters.expression import Filter, all_of
+from postroom.message import Context, Message
+from postroom.orchestrations.correlation import CorrelationSet
+from postroom.orchestrations.execution import Execution, get_execution
+from postroom.properties import Property
+from postroom.system_properties import BTS
+from postroom.values import Value
+
+#: The properties that address a message to an orchestration. A message that is sent on loses them.
+_ADDRESS = (BTS.ActivationServiceID, BTS.PartnerService, BTS.PartnerPort)
+
+
+class DirectPort:
+    """Where messages are sent to without a send port: those who subscribe to ``properties`` receive them."""
+
+    def __init__(self, full_name: str, properties: Mapping[Property, Value]) -> None:
+        self.full_name = full_name
+        self.properties = properties
+
+    @property
+    def filter(self) -> Filter:
+        """The messages that are sent to the port."""
+        return all_of([prop == value for prop, value in self.properties.items()])
+
+    def address(self, message: Message) -> Message:
+        """Return the message, addressed to the port."""
+        context = remove_address(message.context)
+        for prop, value in self.properties.items():
+            context = context.promote(prop, value)
+        return replace(message, context=context)
+
+
+class PartnerPort(DirectPort):
+    """A port of an orchestration, which others know by the names of both.
+
+    Many orchestrations send to it, and the one that it belongs to is activated by ``filter``. Or that one sends to it,
+    and many others are activated by ``filter``. Add what else a message must have: ``Requests.filter & (Kind == "a")``.
+    A correlation can have the filter, too."""
+
+    def __init__(self, orchestration: str, name: str) -> None:
+        if not orchestration or not name:
+            raise DefinitionError(
+                f"A partner port cannot have the names {orchestration!r} and {name!r}.",
+                hint='Name the orchestration and its port: PartnerPort("check_credit", "Requests").',
+            )
+        super().__init__(f"{orchestration}.{name}", {BTS.PartnerService: orchestration, BTS.PartnerPort: name})
+
+
+class SelfCorrelatingPort(CorrelationSet):
+    """A port of this instance. Pass it as ``reply_to``: what others send to it reaches this instance alone."""
+
+    def __init__(self, execution: Execution) -> None:
+        self.token = str(execution.make_id())
+        super().__init__(execution, execution.correlate(_make_reply_port(self.token).filter))
+
+
+def open_port() -> SelfCorrelatingPort:
+    """Open a self-correlating port: a port of this instance, without a correlation."""
+    return SelfCorrelatingPort(get_execution())
+
+
+def reply_port(message: Message) -> DirectPort:
+    """Return the port that answers to a message are sent to: the ``reply_to`` that its sender has passed."""
+    token = message.context.get(BTS.ReplyTo)
+    if token is None:
+        raise StateError(
+            "The message has no port for replies.", hint="Its sender passes one: send(message, to=..., reply_to=port)."
+        )
+    return _make_reply_port(token)
+
+
+def remove_address(context: Context) -> Context:
+    """Return the context of a received message without what addressed it to its receiver."""
+    for prop in _ADDRESS:
+        context = context.promote(prop, None)
+    return context
+
+
+def _make_reply_port(token: str) -> DirectPort:
+    return DirectPort("reply port", {BTS.PartnerService: token})

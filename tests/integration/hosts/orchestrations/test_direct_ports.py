@@ -1,0 +1,95 @@
+"""Orchestrations on hosts send to each other: self-correlating ports and partner ports (ORC-11 … 13)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from postroom.messagebox.maintenance.check import check
+from tests.integration.hosts.conftest import StartHost
+from tests.support.box import Box
+from tests.support.orchestrations import apply_orchestrations, publish
+from tests.support.recording_adapter import RecordingAdapter
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def recorder() -> RecordingAdapter:
+    return RecordingAdapter()
+
+
+def sent(recorder: RecordingAdapter) -> list[bytes]:
+    return sorted(one.body for one in recorder.sent)
+
+
+def has_ended(box: Box) -> bool:
+    return box.count("orchestration_instances") == 0 and box.count("work_queue") == 0
+
+
+def test_a_reply_reaches_only_the_instance_that_has_opened_the_port(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        @app.orchestration(host="Default")
+        async def check(order: Message) -> None:
+            await orchestrations.send(Message.of(order.data), to=orchestrations.reply_port(order))
+
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def sell(order: Message) -> None:
+            replies = orchestrations.open_port()
+            await orchestrations.start(check, order, reply_to=replies)
+            reply = await replies.receive()
+            await orchestrations.send(Message.of(order.data + b" got " + reply.data), to="Out")
+        """,
+    )
+    types = box.count("correlation_types")
+    start_host(recorder)
+    publish(box, "order", *"1234")
+    wait_until(lambda: sent(recorder) == [b"1 got 1", b"2 got 2", b"3 got 3", b"4 got 4"], what="all replies")
+    wait_until(lambda: has_ended(box), what="the end of the instances")
+    assert box.count("correlation_types") == types, "no instance has to change the routing"
+    assert check(box.connection) == []
+
+
+def test_a_partner_port_has_many_senders_or_many_receivers(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        Requests = orchestrations.PartnerPort("check", "Requests")
+        Results = orchestrations.PartnerPort("check", "Results")
+
+        @app.orchestration(activate=Requests.filter, host="Default")
+        async def check(order: Message) -> None:
+            await orchestrations.send(Message.of(order.data), to=Results)
+
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def sell(order: Message) -> None:
+            await orchestrations.send(Message.of(b"sell"), to=Requests)
+
+        @app.orchestration(activate=Kind == "return", host="Default")
+        async def take_back(order: Message) -> None:
+            await orchestrations.send(Message.of(b"take back"), to=Requests)
+
+        @app.orchestration(activate=Results.filter, host="Default")
+        async def write_log(result: Message) -> None:
+            await orchestrations.send(Message.of(b"log " + result.data), to="Out")
+
+        @app.orchestration(activate=Results.filter, host="Default")
+        async def tell_buyer(result: Message) -> None:
+            await orchestrations.send(Message.of(b"tell " + result.data), to="Out")
+        """,
+    )
+    start_host(recorder)
+    publish(box, "order", "")
+    publish(box, "return", "")
+    everything = [b"log sell", b"log take back", b"tell sell", b"tell take back"]
+    wait_until(lambda: sent(recorder) == everything, what="both results at both receivers")
+    wait_until(lambda: has_ended(box), what="the end of the instances")
+    assert check(box.connection) == []

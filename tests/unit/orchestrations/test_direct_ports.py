@@ -1,0 +1,131 @@
+"""Self-correlating ports and partner ports: orchestrations send to each other (ORC-11 … 13)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from postroom import Message, Property, orchestrations, testing
+from postroom.errors import DefinitionError, RoutingFailure, StateError
+from postroom.filters.evaluate import matches
+from postroom.filters.expression import Filter
+from postroom.orchestrations import Correlation, Orchestration, PartnerPort
+from postroom.orchestrations.definition import OrchestrationFunction
+from postroom.system_properties import BTS
+
+Kind = Property("Tests.Kind", str)
+Key = Property("Tests.Key", str)
+Requests = PartnerPort("check", "Requests")
+
+
+def declare(function: OrchestrationFunction, *, activate: Filter | None = None) -> Orchestration:
+    return Orchestration(name=function.__name__, version=1, function=function, activate=activate)
+
+
+def message(kind: str, body: bytes = b"") -> Message:
+    return Message.of(body, promoted={Kind: kind, Key: "k"})
+
+
+def bodies(run: testing.Run) -> list[bytes]:
+    return [sent.message.data for sent in run.sent]
+
+
+@pytest.fixture(params=[False, True], ids=["live", "replayed"])
+def crashes(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+async def check(order: Message) -> None:
+    await orchestrations.send(Message.of(b"checked " + order.data), to=orchestrations.reply_port(order))
+
+
+CHECK = declare(check)
+
+
+def test_a_started_orchestration_replies_to_the_port_of_the_instance(crashes: bool) -> None:
+    async def sell(order: Message) -> None:
+        replies = orchestrations.open_port()
+        await orchestrations.start(CHECK, order, reply_to=replies)
+        await orchestrations.send(await replies.receive(), to="Buyer")
+
+    run = testing.start(declare(sell), message("order", b"1"), crashes=crashes)
+    checking = testing.start(CHECK, run.sent[0].message, crashes=crashes)
+    assert [sent.port for sent in checking.sent] == ["reply port"]
+    run.publish(checking.sent[0].message)
+    assert (bodies(run)[1:], run.has_ended, run.unreceived_messages) == ([b"checked 1"], True, [])
+    assert dict(run.sent[1].message.context.promoted) == {}, "a message that is sent on is not addressed any more"
+
+
+def test_each_port_of_each_instance_receives_its_own_messages(crashes: bool) -> None:
+    async def sell(order: Message) -> None:
+        ports = [orchestrations.open_port() for _ in range(2)]
+        for port in ports:
+            await orchestrations.send(order, to="Partner", reply_to=port)
+        second, first = await asyncio.gather(ports[1].receive(), ports[0].receive())
+        await orchestrations.send(Message.of(first.data + second.data), to="Buyer")
+
+    run = testing.start(declare(sell), message("order"), crashes=crashes)
+    other = testing.start(declare(sell), message("order"), crashes=crashes)
+    to_other = orchestrations.reply_port(other.sent[0].message)
+    run.publish(Message.of(b"x"), to=to_other)
+    assert [one.data for one in run.unreceived_messages] == [b"x"]
+    for sent, body in zip(run.sent[1::-1], (b"2", b"1"), strict=True):
+        run.publish(Message.of(body), to=orchestrations.reply_port(sent.message))
+    assert bodies(run)[2:] == [b"12"]
+
+
+def test_many_orchestrations_send_to_a_partner_port(crashes: bool) -> None:
+    async def sell(order: Message) -> None:
+        replies = orchestrations.open_port()
+        await orchestrations.send(order, to=Requests, reply_to=replies)
+        await orchestrations.send(await replies.receive(), to="Buyer")
+
+    run = testing.start(declare(sell), message("order", b"1"), crashes=crashes)
+    [sent] = run.sent
+    assert sent.port == "check.Requests"
+    assert matches(Requests.filter, sent.message.context.promoted)
+    assert not matches(PartnerPort("check", "Others").filter, sent.message.context.promoted)
+    assert sent.message.context[Key] == "k"
+    checking = testing.start(declare(check, activate=Requests.filter), sent.message, crashes=crashes)
+    run.publish(checking.sent[0].message)
+    assert (bodies(run)[1:], run.has_ended) == ([b"checked 1"], True)
+
+
+def test_an_instance_receives_from_a_partner_port_by_correlation(crashes: bool) -> None:
+    at_port = Correlation(Key, filter=Requests.filter)
+
+    async def collect(order: Message) -> None:
+        await orchestrations.send(await at_port.of(order).receive(), to="Buyer")
+
+    run = testing.start(declare(collect), message("order"), crashes=crashes)
+    run.publish(message("order", b"published"))
+    assert not run.has_ended
+    run.publish(message("order", b"sent to the port"), to=Requests)
+    assert bodies(run) == [b"sent to the port"]
+
+
+def test_nobody_receives_from_a_partner_port(crashes: bool) -> None:
+    async def sell(order: Message) -> None:
+        try:
+            await orchestrations.send(order, to=Requests)
+        except RoutingFailure:
+            await orchestrations.send(Message.of(b"nobody"), to="Buyer")
+
+    run = testing.start(declare(sell), message("order"), subscribed=["Buyer"], crashes=crashes)
+    assert bodies(run) == [b"nobody"]
+
+
+def test_a_message_that_is_sent_on_keeps_the_port_for_replies() -> None:
+    async def forward(order: Message) -> None:
+        await orchestrations.start(CHECK, order)
+
+    run = testing.start(declare(forward), Message.of(b"", written={BTS.ReplyTo: "token"}))
+    assert orchestrations.reply_port(run.sent[0].message).properties == {BTS.PartnerService: "token"}
+
+
+def test_a_message_without_a_port_for_replies_and_a_partner_port_without_a_name_are_refused() -> None:
+    with pytest.raises(StateError, match="has no port for replies"):
+        orchestrations.reply_port(message("order"))
+    with pytest.raises(DefinitionError, match="cannot have the names 'check' and ''"):
+        PartnerPort("check", "")
