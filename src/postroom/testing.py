@@ -21,9 +21,9 @@ from typing import Any
 from postroom.message import Message
 from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.direct_ports import DirectPort
-from postroom.orchestrations.driver import Driver, PersistencePoint
+from postroom.orchestrations.driver import Driver, Outcome, PersistencePoint, drive
 from postroom.orchestrations.execution import Execution
-from postroom.orchestrations.journal import Event, MessageReceived, Send, Started, Turn
+from postroom.orchestrations.journal import Event, MessageReceived, Started, Turn
 from postroom.orchestrations.replay import replay as replay_turns
 
 _FIRST_TIME = datetime(2026, 1, 1, tzinfo=UTC)
@@ -115,7 +115,7 @@ class Run:
         if not self._is_running:
             return
         driver = Driver(self._execution, self)
-        driver.run()
+        drive(driver, self._persist)
         self._execution = driver.execution
         self.termination = self._execution.termination
         if self._execution.error is not None:
@@ -142,8 +142,8 @@ class Run:
                 return MessageReceived(time=self.time, correlation=number, message=message, seq=seq)
         return None
 
-    def persist(self, point: PersistencePoint) -> Mapping[int, str]:
-        sends = [command for command in point.commands if isinstance(command, Send) and command.unroutable is None]
+    def _persist(self, point: PersistencePoint) -> Outcome:
+        sends = point.sends
         if self._subscribed is not None:
             unroutable = {
                 one.number: "Nobody subscribes." for one in sends if (one.name or None) not in self._subscribed

@@ -293,6 +293,7 @@ class HostInstance:
             host_instance=registration.host_instance,
             dequeuing=dequeuing,
             turn_limit=self._settings.turn_limit,
+            memory_queue=self._settings.memory_queue,
             clock=self._clock,
         )
         self._orchestrations.start()

@@ -10,11 +10,13 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
-from postroom.errors import ClaimLost
 from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.queues import ClaimedMessage, to_storable_text
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import QueueTask
+
+#: The number of messages of one instance that are in memory at a time: its share of the queue in memory.
+MESSAGES_AT_A_TIME = 100
 
 
 class OrchestrationState(IntEnum):
@@ -57,6 +59,18 @@ class ClaimedInstance:
     journals: int
     carried: Any
     """What it has carried over from the last of its ``journals`` before, as JSON values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JournalEntry:
+    """What is stored of a claimed instance at a persistence point. ``journal_length`` is that before it."""
+
+    claimed: ClaimedInstance
+    journal_length: int
+    turns: Sequence[dict[str, Any]] = ()
+    consumed: Sequence[int] = ()
+    wake_at: datetime | None = None
+    is_released: bool = False
 
 
 def read_orchestrations(connection: Connection, *, host_id: int | None = None) -> list[DeployedOrchestration]:
@@ -126,16 +140,37 @@ class HostOrchestrations:
             for instance_id, service_id, length, journals, carried in rows
         ]
 
-    def release(self, connection: Connection, claim_id: uuid.UUID) -> None:
-        """Release the instances of a claim."""
-        read_value(connection, f"SELECT release_orchestrations_{self._host}(%s)", claim_id)
+    def release(
+        self, connection: Connection, claim_id: uuid.UUID, instance_ids: Sequence[uuid.UUID] | None = None
+    ) -> None:
+        """Release the instances of a claim, or some of them. They are ready again."""
+        read_value(
+            connection,
+            f"SELECT release_orchestrations_{self._host}(%s, %s::uuid[])",
+            claim_id,
+            None if instance_ids is None else list(instance_ids),
+        )
 
-    def read_messages(
-        self, connection: Connection, claim_id: uuid.UUID, instance_id: uuid.UUID | None = None
+    def read_messages(self, connection: Connection, claim_id: uuid.UUID) -> list[ClaimedMessage]:
+        """Return the first messages that the instances of a claim have not received, at most MESSAGES_AT_A_TIME for
+        each."""
+        return self._read_messages(connection, claim_id, None, False, 0, MESSAGES_AT_A_TIME)
+
+    def read_more_messages(
+        self, connection: Connection, claimed: ClaimedInstance, *, after: int
     ) -> list[ClaimedMessage]:
-        """Return the messages that the instances of a claim have not received, or all messages of one instance."""
+        """Return the next messages that an instance has not received, with numbers above ``after``."""
+        return self._read_messages(connection, claimed.claim_id, claimed.instance_id, False, after, MESSAGES_AT_A_TIME)
+
+    def read_received_messages(self, connection: Connection, claimed: ClaimedInstance) -> list[ClaimedMessage]:
+        """Return the messages that an instance has received, which its journal refers to."""
+        return self._read_messages(connection, claimed.claim_id, claimed.instance_id, True, 0, None)
+
+    def _read_messages(self, connection: Connection, claim_id: uuid.UUID, *arguments: object) -> list[ClaimedMessage]:
         rows = connection.execute(
-            f"SELECT * FROM read_orchestration_messages_{self._host}(%s, %s)", (claim_id, instance_id), binary=True
+            f"SELECT * FROM read_orchestration_messages_{self._host}(%s, %s::uuid, %s, %s, %s::int)",
+            (claim_id, *arguments),
+            binary=True,
         )
         return [
             ClaimedMessage(claim_id, 0, seq, message_id, service, instance, QueueTask.JOIN_INSTANCE, 0, *rest)
@@ -150,70 +185,58 @@ class HostOrchestrations:
         )
         return [turn for (turns,) in rows for turn in json.loads(turns)]
 
-    def persist(
-        self,
-        connection: Connection,
-        claimed: ClaimedInstance,
-        *,
-        journal_length: int,
-        turns: Sequence[dict[str, Any]],
-        consumed: Sequence[int],
-        wake_at: datetime | None,
-        release: bool,
-    ) -> None:
-        """Append turns to the journal. Raise ClaimLost if another host instance has the instance."""
+    def lock(self, connection: Connection, instance_ids: Sequence[uuid.UUID]) -> None:
+        """Lock instances, before several of ``persist``, ``restart`` and ``end`` in one transaction."""
+        connection.execute(f"SELECT lock_orchestrations_{self._host}(%s::uuid[])", (list(instance_ids),))
+
+    def persist(self, connection: Connection, entries: Sequence[JournalEntry]) -> set[uuid.UUID]:
+        """Append to the journals of different instances, in one statement. Return the ids of those that were stored:
+        another host instance has the others."""
+        entries = sorted(entries, key=lambda entry: entry.claimed.instance_id)
+        consumed = [
+            (entry.claimed.instance_id, seq, entry.journal_length + 1) for entry in entries for seq in entry.consumed
+        ]
         stored = read_value(
             connection,
-            f"SELECT persist_orchestration_{self._host}(%s, %s, %s, %s::jsonb, %s::bigint[], %s, %s)",
-            claimed.instance_id,
-            claimed.claim_id,
-            journal_length,
-            json.dumps(turns) if turns else None,
-            list(consumed),
-            wake_at,
-            release,
+            f"SELECT persist_orchestrations_{self._host}(%s::uuid[], %s::uuid[], %s::int[], %s::text[],"
+            " %s::timestamptz[], %s::boolean[], %s::uuid[], %s::bigint[], %s::int[])",
+            [entry.claimed.instance_id for entry in entries],
+            [entry.claimed.claim_id for entry in entries],
+            [entry.journal_length for entry in entries],
+            [json.dumps(entry.turns) if entry.turns else None for entry in entries],
+            [entry.wake_at for entry in entries],
+            [entry.is_released for entry in entries],
+            *([row[column] for row in consumed] for column in range(3)),
         )
-        if not stored:
-            raise _make_claim_lost(claimed)
+        return set(stored)
 
-    def restart(
-        self,
-        connection: Connection,
-        claimed: ClaimedInstance,
-        *,
-        journal_length: int,
-        consumed: Sequence[int],
-        carried: Any,
-    ) -> None:
-        """Let an instance go on with a fresh journal. Raise ClaimLost if another host instance has the instance."""
-        restarted = read_value(
-            connection,
-            f"SELECT restart_orchestration_{self._host}(%s, %s, %s, %s::bigint[], %s::jsonb)",
-            claimed.instance_id,
-            claimed.claim_id,
-            journal_length,
-            list(consumed),
-            json.dumps(carried),
+    def restart(self, connection: Connection, entry: JournalEntry, *, carried: Any) -> bool:
+        """Let an instance go on with a fresh journal. Return False if another host instance has it."""
+        return bool(
+            read_value(
+                connection,
+                f"SELECT restart_orchestration_{self._host}(%s, %s, %s, %s::bigint[], %s::jsonb)",
+                entry.claimed.instance_id,
+                entry.claimed.claim_id,
+                entry.journal_length,
+                list(entry.consumed),
+                json.dumps(carried),
+            )
         )
-        if not restarted:
-            raise _make_claim_lost(claimed)
 
-    def end(
-        self, connection: Connection, claimed: ClaimedInstance, *, journal_length: int, consumed: Sequence[int]
-    ) -> int:
-        """End an instance. Return the number of messages that it has not received, which are suspended. Raise ClaimLost
-        if another host instance has the instance."""
-        unconsumed = read_value(
+    def end(self, connection: Connection, entries: Sequence[JournalEntry]) -> set[uuid.UUID]:
+        """End instances, in one statement. The messages that they have not received are suspended. Return the ids of
+        those that have ended: another host instance has the others."""
+        entries = sorted(entries, key=lambda entry: entry.claimed.instance_id)
+        ended = read_value(
             connection,
-            f"SELECT end_orchestration_{self._host}(%s, %s, %s, %s::bigint[])",
-            claimed.instance_id,
-            claimed.claim_id,
-            journal_length,
-            list(consumed),
+            f"SELECT end_orchestrations_{self._host}(%s::uuid[], %s::uuid[], %s::int[], %s::bigint[])",
+            [entry.claimed.instance_id for entry in entries],
+            [entry.claimed.claim_id for entry in entries],
+            [entry.journal_length for entry in entries],
+            [seq for entry in entries for seq in entry.consumed],
         )
-        if unconsumed < 0:
-            raise _make_claim_lost(claimed)
-        return int(unconsumed)
+        return set(ended)
 
     def suspend(self, connection: Connection, claimed: ClaimedInstance, *, code: str, description: str) -> bool:
         """Suspend an instance with an error. Return False if another host instance has it."""
@@ -227,7 +250,3 @@ class HostOrchestrations:
                 to_storable_text(description),
             )
         )
-
-
-def _make_claim_lost(claimed: ClaimedInstance) -> ClaimLost:
-    return ClaimLost(f"Another host instance works on the orchestration instance {claimed.instance_id}.")

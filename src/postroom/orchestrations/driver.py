@@ -1,13 +1,16 @@
-"""Drive a live instance: give it events until it waits, and store what it did at each persistence point.
+"""Drive a live instance: give it events until it waits, and let the caller store each persistence point.
 
-The driver runs over a store: the MessageBox in a host, a fake in tests. The coroutine runs ahead of the store: it
-continues after a send, although it is not known yet whether anybody subscribes to the message. If nobody does, nothing
-was stored. The instance then goes back to its journal, and the send raises.
+The driver runs over a store: the MessageBox in a host, a fake in tests. It yields persistence points and gets back what
+came of each, so that the caller can store those of several instances in one transaction.
+
+The coroutine runs ahead of the store: it continues after a send, although it is not known yet whether anybody
+subscribes to the message. If nobody does, nothing was stored. The instance then goes back to its journal, and the send
+raises.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,6 +24,7 @@ from postroom.orchestrations.journal import (
     RecordedCommand,
     Resumed,
     RunStep,
+    Send,
     Started,
     StepEnded,
     TimerFired,
@@ -51,23 +55,27 @@ class PersistencePoint:
     """The reason why the instance suspends itself. It continues when an operator resumes it."""
     continuation: Continuation | None = None
     """Not None: the journal is deleted, and the instance starts again with its first message and this."""
+    runs_step: bool = False
+    """True if a step is run next, which may take long."""
+
+    @property
+    def sends(self) -> list[Send]:
+        """The sends that are published."""
+        return [command for command in self.commands if isinstance(command, Send) and command.unroutable is None]
+
+
+#: What came of a persistence point: the reasons of sends without subscribers, by number. Then nothing was stored.
+Outcome = Mapping[int, str]
 
 
 class InstanceStore(Protocol):
-    """Where an instance gets its messages from, and where its journal is stored."""
+    """Where an instance gets its messages and its journal from."""
 
     def get_time(self) -> datetime: ...
 
     def find_message(self, execution: Execution, taken: Collection[int]) -> Event | None:
         """Return the event of the first message that starts the instance, or that a receive waits for. ``taken`` are
         the numbers of messages that the instance has consumed, which are not stored yet."""
-        ...
-
-    def persist(self, point: PersistencePoint) -> Mapping[int, str]:
-        """Store everything and publish the messages, all or nothing, in one transaction.
-
-        Return the reasons of sends without subscribers, by number. Then nothing was stored. Raise ClaimLost if another
-        host instance has claimed the instance."""
         ...
 
     def read_journal(self) -> Iterable[Turn]:
@@ -92,26 +100,39 @@ class Driver:
         self._commands: list[Command] = []
         self._taken: list[int] = []
 
-    def run(self) -> None:
-        """Handle all events that there are now, and store the result.
+    def run(self) -> Generator[PersistencePoint, Outcome, None]:
+        """Handle all events that there are now. Yield each persistence point, and continue with its outcome.
 
-        If the orchestration raises, the turn in which it did so is not stored, and ``execution.error`` is set."""
+        The caller stores everything and publishes the messages, all or nothing. If the orchestration raises, the turn
+        in which it did so is not stored, and ``execution.error`` is set."""
+        has_result = False
         if self.execution.suspension is not None:  # it is claimed, so an operator has resumed it
             self._handle(Resumed(time=self._store.get_time()))
         while True:
-            has_more = self._advance()
-            if self.execution.continuation is not None:
-                self._continue()
+            has_more = self._has_event() if has_result else self._advance()
+            execution = self.execution
+            if execution.continuation is not None:
+                has_result = False
+                yield from self._continue()
                 continue
-            step = None if self._has_stopped else next(iter(self.execution.steps.values()), None)
-            if not self._persist(is_waiting=not has_more and step is None):
+            has_failed = execution.error is not None
+            step = None if self._has_stopped or has_failed else next(iter(execution.steps.values()), None)
+            is_done = not has_more and step is None
+            if (self._turns or (is_done and not has_failed)) and not (
+                yield from self._persist(is_waiting=is_done and not has_failed, runs_step=step is not None)
+            ):
                 continue
-            if step is not None:
-                self._handle(run_step(step, self._store.get_time))
-                if self.execution.error is None and not self._persist(is_waiting=False):
-                    continue
-            elif not has_more:
+            if is_done:
                 return
+            has_result = step is not None
+            if step is not None:
+                # Its result is stored right after it, before any other event is handled.
+                self._handle(run_step(step, self._store.get_time))
+
+    def _has_event(self) -> bool:
+        """Return True if there is an event that the instance can handle now."""
+        execution = self.execution
+        return not self._has_stopped and not execution.steps and self._find_event() is not None
 
     @property
     def _has_stopped(self) -> bool:
@@ -128,6 +149,8 @@ class Driver:
             if event is None:
                 return False
             self._handle(event)
+            if execution.error is not None:
+                return False
         return False
 
     def _find_event(self) -> Event | None:
@@ -150,26 +173,22 @@ class Driver:
             if isinstance(event, Started | MessageReceived):
                 self._taken.append(event.seq)
 
-    def _persist(self, *, is_waiting: bool) -> bool:
-        """Store the pending turns. Return False if the instance had to go back, because a send has no subscribers."""
+    def _persist(self, *, is_waiting: bool, runs_step: bool = False) -> Generator[PersistencePoint, Outcome, bool]:
+        """Yield the pending turns. Return False if the instance had to go back, because a send has no subscribers."""
         execution = self.execution
-        if not self._turns and not is_waiting:
-            return True
-        has_failed = execution.error is not None
         continuation = execution.continuation
         suspension = execution.suspension
         timers = execution.list_timers()
-        unroutable = self._store.persist(
-            PersistencePoint(
-                turns=tuple(self._turns),
-                commands=tuple(self._commands),
-                consumed=tuple(self._taken),
-                has_ended=execution.has_ended and not has_failed and continuation is None,
-                is_waiting=is_waiting and not has_failed,
-                wake_at=timers[0][0] if timers else None,
-                suspension=None if suspension is None or has_failed else suspension.reason,
-                continuation=continuation,
-            )
+        unroutable = yield PersistencePoint(
+            turns=tuple(self._turns),
+            commands=tuple(self._commands),
+            consumed=tuple(self._taken),
+            has_ended=execution.has_ended and execution.error is None and continuation is None,
+            is_waiting=is_waiting,
+            wake_at=timers[0][0] if timers else None,
+            suspension=None if suspension is None or execution.error is not None else suspension.reason,
+            continuation=continuation,
+            runs_step=runs_step,
         )
         turns = list(self._turns)
         for pending in (self._turns, self._commands, self._taken):
@@ -178,10 +197,10 @@ class Driver:
             self._go_back(turns, unroutable)
         return not unroutable
 
-    def _continue(self) -> None:
+    def _continue(self) -> Generator[PersistencePoint, Outcome, None]:
         """Store what the instance did, and start it again with a fresh journal."""
         before = self.execution
-        if self._persist(is_waiting=False):
+        if (yield from self._persist(is_waiting=False)):
             before.close()
             self.execution = Execution(before.orchestration, before.instance_id, before.continuation)
 
@@ -199,6 +218,18 @@ class Driver:
             self._handle(turn.event)
             if commands[0] in turn.commands or self.execution.error is not None:
                 return
+
+
+def drive(driver: Driver, persist: Callable[[PersistencePoint], Outcome]) -> None:
+    """Drive one instance. ``persist`` stores a persistence point and returns its outcome."""
+    points = driver.run()
+    point = next(points, None)
+    while point is not None:
+        outcome = persist(point)
+        try:
+            point = points.send(outcome)
+        except StopIteration:
+            return
 
 
 def run_step(step: RunStep, get_time: Callable[[], datetime]) -> StepEnded:

@@ -40,7 +40,7 @@ FORBIDDEN = [
     ),
     "SELECT correlation_type('{1}')",
     "SELECT int_create_convoy_set(1::smallint, '{}', '{}')",
-    "SELECT int_remove_instance(1::smallint, gen_random_uuid(), now())",
+    "SELECT int_remove_instances(1::smallint, ARRAY[gen_random_uuid()], now())",
     "SELECT change_subscription_default(1, 1::smallint)",
     "SELECT remove_instance_subscription_default(1)",
     "SELECT * FROM complete_instance_default(gen_random_uuid())",

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import queue
 import time
 import uuid
 from collections import defaultdict
 
 from postroom.clock import Clock
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
+from postroom.hosts.orchestrations.instance_queue import InstanceQueue, NewWork
 from postroom.messagebox.configuration.hosts import Dequeuing
 from postroom.messagebox.connection import Connect, LazyConnection
-from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations
+from postroom.messagebox.orchestrations import HostOrchestrations
 from postroom.messagebox.queues import ClaimedMessage
 from postroom.processes.background_loop import BackgroundLoop
 
 #: Publishers wake a host at most this often, so a woken host keeps polling for a moment.
 _AFTER_WAKE_UP = 0.03
-
-#: An instance with the messages that it has not received. A thread that takes None ends.
-WorkQueue = queue.Queue[tuple[ClaimedInstance, list[ClaimedMessage]] | None]
 
 
 class InstancePoller:
@@ -33,7 +30,7 @@ class InstancePoller:
         host_instance: int,
         dequeuing: Dequeuing,
         code: DeployedCode,
-        work: WorkQueue,
+        work: InstanceQueue,
         clock: Clock,
     ) -> None:
         self._connection = LazyConnection(connect)
@@ -60,9 +57,10 @@ class InstancePoller:
         services = self._code.service_ids
         if self.is_paused or not services:
             return self.dequeuing.polling_interval.total_seconds()
-        batch = 4 * self.dequeuing.dequeue_threads
-        if self._work.qsize() > batch // 2:
-            return 0.005
+        room = self._work.capacity - len(self._work)
+        if room < self._work.capacity // 2:
+            # The threads wake it.
+            return self.dequeuing.polling_interval.total_seconds()
         connection = self._connection.get()
         if self._lost_claim is not None:
             self._procedures.release(connection, self._lost_claim)
@@ -72,7 +70,7 @@ class InstancePoller:
             connection,
             claim_id=claim_id,
             host_instance=self._host_instance,
-            limit=batch,
+            limit=room,
             services=services,
             now=self._clock(),
         )
@@ -83,6 +81,5 @@ class InstancePoller:
         if not claimed:
             is_woken = time.monotonic() - self._woken_at < _AFTER_WAKE_UP
             return _AFTER_WAKE_UP if is_woken else self.dequeuing.polling_interval.total_seconds()
-        for instance in claimed:
-            self._work.put((instance, messages[instance.instance_id]))
+        self._work.put(NewWork(claimed=one, messages=messages[one.instance_id]) for one in claimed)
         return 0.0

@@ -1,12 +1,12 @@
-"""A thread that works on claimed instances: it drives each until it waits, ends or fails."""
+"""A thread that works on claimed instances: it drives several of them, and stores them together."""
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
-from collections import Counter
-from collections.abc import Callable, Sequence
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from postroom.agent.direct.message_agent import MessageAgent
@@ -15,18 +15,19 @@ from postroom.clock import Clock
 from postroom.errors import ClaimLost, PostroomError, is_environment_error
 from postroom.hosts.dequeue.service import ThreadConnections
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
-from postroom.hosts.orchestrations.instance_poller import WorkQueue
+from postroom.hosts.orchestrations.driven_instance import DrivenInstance
+from postroom.hosts.orchestrations.instance_queue import InstanceQueue, NewWork, Work
 from postroom.hosts.orchestrations.instance_store import InstanceConnection, MessageBoxStore
 from postroom.hosts.orchestrations.live_instances import LiveInstances
+from postroom.hosts.orchestrations.shared_persistence import Outcomes, persist_together
 from postroom.hosts.orchestrations.turn_watch import TurnWatch
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
-from postroom.messagebox.connection import Connect
+from postroom.messagebox.connection import Connect, Connection
 from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations
-from postroom.messagebox.queues import ClaimedMessage, HostQueues
+from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.subscriptions import ServiceSubscriptions
-from postroom.orchestrations.driver import Driver
+from postroom.orchestrations.driver import Driver, Outcome
 from postroom.orchestrations.execution import Continuation, Execution
-from postroom.orchestrations.failures import JournalMismatch
 from postroom.orchestrations.recorded_values import from_recorded
 from postroom.orchestrations.replay import replay
 from postroom.processes.backoff import Backoff
@@ -37,9 +38,9 @@ _BACKOFF = Backoff(first=0.1, longest=10.0)
 
 
 class InstanceWorker:
-    """Takes claimed instances from ``work`` until it takes None. ``counts`` has the number of times that instances were
-    worked on, by outcome. After a failure of the environment it tries again, until ``stopping`` is set or
-    ``is_paused`` returns True."""
+    """Takes claimed instances from ``work`` until it is told to end. ``counts`` has the number of times that instances
+    were worked on, by outcome. After a failure of the environment it releases its instances, which continue from their
+    journals, unless ``is_paused`` returns True: then the runner releases them."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class InstanceWorker:
         host: Host,
         procedures: HostOrchestrations,
         code: DeployedCode,
-        work: WorkQueue,
+        work: InstanceQueue,
         live: LiveInstances,
         watch: TurnWatch,
         counts: Counter[str],
@@ -56,7 +57,6 @@ class InstanceWorker:
         is_paused: Callable[[], bool],
         clock: Clock,
     ) -> None:
-        self._connect = connect
         self._host = host
         self._procedures = procedures
         self._code = code
@@ -67,101 +67,168 @@ class InstanceWorker:
         self._stopping = stopping
         self._is_paused = is_paused
         self._clock = clock
+        self._connections = ThreadConnections(connect, HostQueues(host.name))
+        self._routing = RoutingTable()
+        self._connection: InstanceConnection | None = None
+        #: The instances of the batch whose claims are released after it, because they were dropped from memory.
+        self._dropped: list[ClaimedInstance] = []
+        self._has_failed = False
+        #: The instances that it works on now.
+        self.batch: Sequence[ClaimedInstance] = ()
         self.thread = threading.Thread(target=self._run, name="orchestrations worker", daemon=True)
         self.thread.start()
 
     def _run(self) -> None:
-        connections = ThreadConnections(self._connect, HostQueues(self._host.name))
-        routing = RoutingTable()
-        thread: InstanceConnection | None = None
-        while (work := self._work.get()) is not None:
-            claimed, messages = work
-            for attempt in itertools.count(1):
-                try:
-                    connection = connections.get_writing()
-                    if thread is None or thread.connection is not connection:
-                        thread = InstanceConnection(
-                            connection,
-                            MessageAgent(connection, self._host, routing, is_engine=True),
-                            procedures=self._procedures,
-                            subscriptions=ServiceSubscriptions(self._host, ServiceClass.ORCHESTRATIONS),
-                            reader=connections,
-                            clock=self._clock,
-                        )
-                    if attempt > 1:
-                        messages = [
-                            message
-                            for message in self._procedures.read_messages(connection, claimed.claim_id)
-                            if message.instance_id == claimed.instance_id
-                        ]
-                    self._counts[self._work_on(thread, claimed, messages)] += 1
-                    break
-                except (ClaimLost, TimedOut):
-                    self._counts["discarded"] += 1
-                    break
-                except Exception as error:
-                    # The claim stays, and nothing was stored: try again from the journal.
-                    _log.warning("instance %s: %s", claimed.instance_id, error, exc_info=not _is_expected(error))
-                    if self._stopping.wait(_BACKOFF.delay(attempt)) or self._is_paused():
-                        break
-        connections.close()
+        failures = 0
+        while batch := self._work.take():
+            self.batch = [work.claimed for work in batch]
+            self._dropped, self._has_failed = [], False
+            try:
+                self._work_on(batch)
+            except TimedOut:
+                # The watch has interrupted a turn that was just ending.
+                self._dropped = list(self.batch)
+            failures = failures + 1 if self._has_failed else 0
+            self._release_dropped(failures)
+            self.batch = ()
+        self._connections.close()
 
-    def _work_on(self, thread: InstanceConnection, claimed: ClaimedInstance, messages: Sequence[ClaimedMessage]) -> str:
-        """Drive an instance until it waits, ends or fails. Return the outcome."""
+    def _work_on(self, batch: Sequence[Work]) -> None:
+        """Drive each instance to its next persistence point, and store these together."""
+        pending = [instance for work in batch if (instance := self._advance(work)) is not None]
+        if not pending:
+            return
+        outcomes: Outcomes
+        try:
+            outcomes = persist_together(self._get_connection(), pending)
+        except (Exception, TimedOut) as error:
+            outcomes = {instance.claimed.instance_id: error for instance in pending}
+        unfinished = [one for one in pending if not self._finish_point(one, outcomes[one.claimed.instance_id])]
+        if self._stopping.is_set():
+            for instance in unfinished:
+                instance.close()
+        else:
+            self._work.put(unfinished)
+
+    def _advance(self, work: Work) -> DrivenInstance | None:
+        """Drive an instance to its next persistence point. Return None if it has none, because it has failed."""
+        instance: DrivenInstance | None = None
+        try:
+            thread = self._get_connection()
+            instance = work if isinstance(work, DrivenInstance) else self._open(thread, work)
+            if instance is None:
+                return None
+            instance.advance(thread)
+            if instance.point is not None:
+                return instance
+            self._suspend(work.claimed, code="ORCHESTRATION", description=instance.execution.format_error())
+        except (Exception, TimedOut) as error:
+            self._handle_error(work.claimed, error)
+        if instance is not None:
+            instance.close()
+        return None
+
+    def _open(self, thread: InstanceConnection, work: NewWork) -> DrivenInstance | None:
+        """Bring an instance into memory. Return None if it is suspended, because its code cannot be loaded."""
+        claimed = work.claimed
         loaded = self._code.find(claimed.service_id)
         if isinstance(loaded, str):
-            return self._suspend(thread, claimed, code="ORCHESTRATION_CODE", description=loaded)
+            self._suspend(claimed, code="ORCHESTRATION_CODE", description=loaded)
+            return None
         deployed, orchestration = loaded
-        store = MessageBoxStore(thread, claimed, deployed, messages)
+        store = MessageBoxStore(thread, claimed, deployed, work.messages)
         execution = self._live.take(claimed.instance_id, claimed.journal_length)
-        try:
-            if execution is None:
-                if claimed.journal_length:
-                    carried = Continuation(journal=claimed.journals, state=from_recorded(claimed.carried))
-                    execution = replay(orchestration, claimed.instance_id, store.read_journal(), carried)
-                else:
-                    execution = Execution(orchestration, claimed.instance_id)
-            driver = Driver(execution, store, partial(self._watch.watch, claimed))
+        if execution is None and claimed.journal_length:
+            carried = Continuation(journal=claimed.journals, state=from_recorded(claimed.carried))
+            execution = replay(orchestration, claimed.instance_id, store.read_journal(), carried)
+        elif execution is None:
+            execution = Execution(orchestration, claimed.instance_id)
+        return DrivenInstance(claimed, store, Driver(execution, store, partial(self._watch.watch, claimed)))
+
+    def _finish_point(self, instance: DrivenInstance, outcome: Outcome | BaseException) -> bool:
+        """Note what came of a persistence point. Return False if the instance has more to do."""
+        point = instance.point
+        assert point is not None
+        if isinstance(outcome, BaseException):
+            instance.close()
+            self._handle_error(instance.claimed, outcome)
+            return True
+        instance.finish_point(outcome)
+        if outcome or not (point.has_ended or point.is_waiting):
+            return False
+        if point.has_ended:
+            if (reason := instance.execution.termination) is not None:
+                _log.warning("instance %s has terminated itself: %s", instance.claimed.instance_id, reason)
+            instance.close()
+            self._counts["completed"] += 1
+        else:
+            self._live.put(instance.execution, instance.store.journal_length)
+            self._counts["waiting" if point.suspension is None else "suspended"] += 1
+        return True
+
+    # -- failures ----------------------------------------------------------------------------------------------
+
+    def _handle_error(self, claimed: ClaimedInstance, error: BaseException) -> None:
+        """Suspend an instance because of its own error. After any other error it continues from its journal."""
+        if isinstance(error, ClaimLost | TimedOut):
+            # If the answer of a COMMIT was lost, the claim is still there.
+            self._counts["discarded"] += 1
+            self._dropped.append(claimed)
+            return
+        if isinstance(error, PostroomError) and not is_environment_error(error):
             try:
-                driver.run()
-            finally:
-                execution = driver.execution
-        except JournalMismatch as error:
-            return self._suspend(thread, claimed, code=error.code, description=_describe(error))
-        except PostroomError as error:
-            _close(execution)
-            if isinstance(error, ClaimLost) or is_environment_error(error):
-                raise
-            return self._suspend(thread, claimed, code=error.code, description=_describe(error))
-        except BaseException:
-            _close(execution)
-            raise
-        if execution.error is not None:
-            description = execution.format_error()
-            _close(execution)
-            return self._suspend(thread, claimed, code="ORCHESTRATION", description=description)
-        if store.has_ended:
-            if execution.termination is not None:
-                _log.warning("instance %s has terminated itself: %s", claimed.instance_id, execution.termination)
-            _close(execution)
-            return "completed"
-        self._live.put(execution, store.journal_length)
-        return "waiting" if execution.suspension is None else "suspended"
+                self._suspend(claimed, code=error.code, description=_describe(error))
+                return
+            except PostroomError as failure:
+                error = failure
+        _log.warning("instance %s: %s", claimed.instance_id, error, exc_info=not _is_expected(error))
+        self._has_failed = True
+        self._dropped.append(claimed)
 
-    def _suspend(self, thread: InstanceConnection, claimed: ClaimedInstance, *, code: str, description: str) -> str:
+    def _suspend(self, claimed: ClaimedInstance, *, code: str, description: str) -> None:
         _log.warning("instance %s is suspended: %s", claimed.instance_id, description.splitlines()[-1])
-        is_suspended = self._procedures.suspend(thread.connection, claimed, code=code, description=description)
-        return "suspended" if is_suspended else "discarded"
+        connection = self._get_connection().connection
+        is_suspended = self._procedures.suspend(connection, claimed, code=code, description=description)
+        self._counts["suspended" if is_suspended else "discarded"] += 1
+
+    def _release_dropped(self, failures: int) -> None:
+        """Release the claims of instances that were dropped from memory, after a backoff if anything has failed."""
+        while self._dropped and not self._is_paused():
+            if failures and self._stopping.wait(_BACKOFF.delay(failures)):
+                return
+            try:
+                release(self._procedures, self._get_connection().connection, self._dropped)
+                return
+            except PostroomError as error:
+                _log.warning("the claims of %d instances cannot be released: %s", len(self._dropped), error)
+                failures += 1
+
+    def _get_connection(self) -> InstanceConnection:
+        connection = self._connections.get_writing()
+        if self._connection is None or self._connection.connection is not connection:
+            self._connection = InstanceConnection(
+                connection,
+                MessageAgent(connection, self._host, self._routing, is_engine=True),
+                procedures=self._procedures,
+                subscriptions=ServiceSubscriptions(self._host, ServiceClass.ORCHESTRATIONS),
+                reader=self._connections,
+                clock=self._clock,
+            )
+        return self._connection
 
 
-def _close(execution: Execution | None) -> None:
-    if execution is not None:
-        execution.close()
+def release(procedures: HostOrchestrations, connection: Connection, instances: Iterable[ClaimedInstance]) -> None:
+    """Release the claims of instances, so that they continue from their journals."""
+    by_claim: dict[uuid.UUID, list[uuid.UUID]] = defaultdict(list)
+    for claimed in instances:
+        by_claim[claimed.claim_id].append(claimed.instance_id)
+    for claim_id, instance_ids in by_claim.items():
+        procedures.release(connection, claim_id, instance_ids)
 
 
 def _describe(error: PostroomError) -> str:
     return "\n".join(filter(None, (error.what, error.why, error.hint)))
 
 
-def _is_expected(error: Exception) -> bool:
+def _is_expected(error: BaseException) -> bool:
     return isinstance(error, PostroomError | OSError)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
 from collections import Counter
@@ -12,8 +11,9 @@ from datetime import timedelta
 from postroom.clock import Clock, system_clock
 from postroom.errors import format_count
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
-from postroom.hosts.orchestrations.instance_poller import InstancePoller, WorkQueue
-from postroom.hosts.orchestrations.instance_worker import InstanceWorker
+from postroom.hosts.orchestrations.instance_poller import InstancePoller
+from postroom.hosts.orchestrations.instance_queue import InstanceQueue
+from postroom.hosts.orchestrations.instance_worker import InstanceWorker, release
 from postroom.hosts.orchestrations.live_instances import LiveInstances
 from postroom.hosts.orchestrations.turn_watch import TurnWatch
 from postroom.messagebox.configuration.hosts import Dequeuing, Host
@@ -37,6 +37,7 @@ class OrchestrationRunner:
         host_instance: int,
         dequeuing: Dequeuing,
         turn_limit: timedelta,
+        memory_queue: int,
         clock: Clock | None = None,
     ) -> None:
         self._connect = connect
@@ -47,7 +48,7 @@ class OrchestrationRunner:
         self._live = LiveInstances(MAX_LIVE)
         self._watch = TurnWatch(turn_limit.total_seconds(), self._suspend_endless)
         self._watch_connection = LazyConnection(connect)
-        self._work: WorkQueue = queue.Queue()
+        self._work = InstanceQueue(memory_queue)
         self._stopping = threading.Event()
         #: The number of times that instances were worked on, by outcome.
         self.counts: Counter[str] = Counter()
@@ -60,10 +61,11 @@ class OrchestrationRunner:
             work=self._work,
             clock=self._clock,
         )
+        self._work.on_room = self._poller.loop.wake
         self._workers: list[InstanceWorker] = []
 
     def start(self) -> None:
-        self._start_workers(self._poller.dequeuing.dequeue_threads)
+        self._change_workers(self._poller.dequeuing.dequeue_threads)
         self._poller.loop.start()
         self._watch.loop.start()
 
@@ -71,22 +73,20 @@ class OrchestrationRunner:
         """Start no instance until ``unpause``. The caller releases the claims, also those of instances in progress:
         these continue from their last persistence point."""
         self._poller.is_paused = True
-        self._discard()
+        self._work.discard()
 
     def unpause(self) -> None:
         self._poller.is_paused = False
         self.wake()
 
     def set_dequeuing(self, dequeuing: Dequeuing) -> None:
-        """Change the polling interval and the number of threads. A thread that is too many ends after its instance. One
+        """Change the polling interval and the number of threads. A thread that is too many ends after its batch. One
         thread at a time."""
         before = self._poller.dequeuing
         if dequeuing == before:
             return
         self._poller.dequeuing = dequeuing
-        self._start_workers(dequeuing.dequeue_threads - before.dequeue_threads)
-        for _ in range(before.dequeue_threads - dequeuing.dequeue_threads):
-            self._work.put(None)
+        self._change_workers(dequeuing.dequeue_threads - before.dequeue_threads)
         self._poller.loop.wake()
 
     def load_code(self, connection: Connection) -> None:
@@ -115,9 +115,8 @@ class OrchestrationRunner:
         """Stop claiming, and wait until the instances in progress wait or have a persistence point."""
         self._stopping.set()
         self._poller.loop.stop()
-        self._discard()
-        for _ in self._workers:
-            self._work.put(None)
+        self._work.discard()
+        self._work.add_threads(-len(self._workers))
         for worker in self._workers:
             worker.thread.join(max(0.0, deadline - time.monotonic()))
         for loop in (self._poller.loop, self._watch.loop):
@@ -127,7 +126,8 @@ class OrchestrationRunner:
         self._watch_connection.close()
         self._live.clear()
 
-    def _start_workers(self, count: int) -> None:
+    def _change_workers(self, count: int) -> None:
+        self._work.add_threads(count)
         self._workers = [worker for worker in self._workers if worker.thread.is_alive()]
         for _ in range(count):
             self._workers.append(
@@ -146,17 +146,11 @@ class OrchestrationRunner:
                 )
             )
 
-    def _discard(self) -> None:
-        ends = 0
-        while True:
-            try:
-                ends += self._work.get_nowait() is None
-            except queue.Empty:
-                break
-        for _ in range(ends):
-            self._work.put(None)
-
     def _suspend_endless(self, claimed: ClaimedInstance, description: str) -> None:
+        """Suspend an instance whose code does not return, and release those that wait for the same thread."""
         _log.error("instance %s is suspended: %s", claimed.instance_id, description)
         connection = self._watch_connection.get()
         self._procedures.suspend(connection, claimed, code="ORCHESTRATION", description=description)
+        for worker in self._workers:
+            if claimed in worker.batch:
+                release(self._procedures, connection, worker.batch)

@@ -33,7 +33,7 @@ BEGIN
          WHERE c.instance_id = ANY (idle)
          ORDER BY 2
     LOOP
-        PERFORM int_remove_instance(waiting_instance.host_id, waiting_instance.instance_id, p_now);
+        PERFORM int_remove_instances(waiting_instance.host_id, ARRAY[waiting_instance.instance_id], p_now);
         terminated := terminated || waiting_instance.instance_id;
     END LOOP;
     DELETE FROM orchestration_journal WHERE instance_id = ANY (idle);

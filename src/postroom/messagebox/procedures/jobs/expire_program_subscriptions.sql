@@ -20,7 +20,7 @@ BEGIN
     LOOP
         PERFORM remove_subscription(s.id, p_now) FROM subscriptions s
           WHERE s.service_id = expired.service_id AND s.instance_id IS NULL AND s.removed_at IS NULL;
-        PERFORM int_remove_instance(s.host_id, s.instance_id, p_now) FROM subscriptions s
+        PERFORM int_remove_instances(s.host_id, ARRAY[s.instance_id], p_now) FROM subscriptions s
           WHERE s.service_id = expired.service_id AND s.instance_id IS NOT NULL AND s.removed_at IS NULL;
         WITH moved AS (
             DELETE FROM work_queue q

@@ -1,0 +1,165 @@
+"""Store the persistence points of several instances in one transaction.
+
+Each instance gets an outcome of its own. An instance whose claim was taken over is left out, and so are its messages.
+If sends have no subscribers, the others are stored without these instances. If the transaction fails because of one
+instance, which PostgreSQL does not name, each is stored in a transaction of its own.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+
+from postroom.agent.direct.message_agent import Outbox
+from postroom.errors import ClaimLost, PostroomError, PublishFailed, RoutingFailure, is_environment_error
+from postroom.hosts.orchestrations.driven_instance import DrivenInstance
+from postroom.hosts.orchestrations.instance_store import InstanceConnection
+from postroom.message import Message
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.orchestrations import JournalEntry
+from postroom.orchestrations.driver import Outcome
+from postroom.orchestrations.journal import Correlate
+from postroom.orchestrations.recorded_values import to_recorded
+
+#: What came of each instance, by id: its outcome, or why it cannot be stored.
+Outcomes = dict[uuid.UUID, Outcome | BaseException]
+#: The messages of an instance, by the numbers of its sends.
+_Messages = Mapping[int, Message]
+
+
+def persist_together(thread: InstanceConnection, instances: Sequence[DrivenInstance]) -> Outcomes:
+    """Store the persistence points of different instances. Raise only errors of the environment: then nothing is
+    known to be stored."""
+    outcomes: Outcomes = {}
+    messages: dict[uuid.UUID, _Messages] = {}
+    for instance in instances:
+        try:
+            messages[instance.claimed.instance_id] = _build_messages(thread, instance)
+        except PostroomError as error:
+            _check_environment(error)
+            outcomes[instance.claimed.instance_id] = error
+    while remaining := [one for one in instances if one.claimed.instance_id not in outcomes]:
+        try:
+            outcomes |= _persist(thread, remaining, messages)
+        except PublishFailed as error:
+            outcomes |= _find_failures(error, remaining, messages)
+        except PostroomError as error:
+            _check_environment(error)
+            if len(remaining) == 1:
+                outcomes[remaining[0].claimed.instance_id] = error
+            else:
+                for one in remaining:
+                    outcomes |= persist_together(thread, [one])
+    return outcomes
+
+
+def _check_environment(error: PostroomError) -> None:
+    if is_environment_error(error):
+        raise error
+
+
+def _build_messages(thread: InstanceConnection, instance: DrivenInstance) -> _Messages:
+    assert instance.point is not None
+    return {
+        send.number: send.message if send.port is None else thread.direct(send.message, send.port)
+        for send in instance.point.sends
+    }
+
+
+def _persist(
+    thread: InstanceConnection, instances: Sequence[DrivenInstance], messages: Mapping[uuid.UUID, _Messages]
+) -> Outcomes:
+    stored: set[uuid.UUID] = set()
+
+    def work(connection: Connection, outbox: Outbox) -> None:
+        stored.clear()
+        stored.update(_write(thread, connection, instances))
+        for instance_id, sends in messages.items():
+            if instance_id in stored:
+                outbox.publish(*sends.values())
+
+    thread.agent.transaction(work)
+    return {
+        one.claimed.instance_id: {}
+        if one.claimed.instance_id in stored
+        else ClaimLost(f"Another host instance works on the orchestration instance {one.claimed.instance_id}.")
+        for one in instances
+    }
+
+
+def _write(thread: InstanceConnection, connection: Connection, instances: Sequence[DrivenInstance]) -> set[uuid.UUID]:
+    """Write the persistence points without their messages. Return the ids of the instances that were stored."""
+    procedures = thread.procedures
+    ended: list[JournalEntry] = []
+    waiting: list[JournalEntry] = []
+    restarted: list[tuple[JournalEntry, object]] = []
+    for instance in instances:
+        point = instance.point
+        assert point is not None
+        goes_on = not point.has_ended and point.continuation is None
+        entry = JournalEntry(
+            claimed=instance.claimed,
+            journal_length=instance.store.journal_length,
+            turns=[turn.to_json() for turn in point.turns] if goes_on else (),
+            consumed=point.consumed,
+            wake_at=point.wake_at,
+            is_released=point.is_waiting and point.suspension is None,
+        )
+        if point.has_ended:
+            ended.append(entry)
+        elif point.continuation is not None:
+            restarted.append((entry, to_recorded(point.continuation.state)))
+        else:
+            waiting.append(entry)
+    if len(restarted) + bool(ended) + bool(waiting) > 1:
+        procedures.lock(connection, [one.claimed.instance_id for one in instances])
+    stored: set[uuid.UUID] = set()
+    if waiting:
+        stored |= procedures.persist(connection, waiting)
+        _write_commands(thread, connection, [one for one in instances if one.claimed.instance_id in stored])
+    for entry, carried in restarted:
+        if procedures.restart(connection, entry, carried=carried):
+            stored.add(entry.claimed.instance_id)
+    if ended:
+        stored |= procedures.end(connection, ended)
+    return stored
+
+
+def _write_commands(thread: InstanceConnection, connection: Connection, instances: Sequence[DrivenInstance]) -> None:
+    """Create the subscriptions of instances, and suspend those that suspend themselves."""
+    for instance in instances:
+        point = instance.point
+        assert point is not None
+        for command in point.commands:
+            if isinstance(command, Correlate):
+                thread.subscriptions.wait(
+                    connection, instance.store.service, instance.claimed.instance_id, command.filter
+                )
+        if point.suspension is not None:
+            thread.procedures.suspend(
+                connection, instance.claimed, code="SUSPENDED_ITSELF", description=point.suspension
+            )
+
+
+def _find_failures(
+    error: PublishFailed, instances: Sequence[DrivenInstance], messages: Mapping[uuid.UUID, _Messages]
+) -> Outcomes:
+    """Return the outcomes of the instances whose messages cannot be published. The others have none yet."""
+    failed = {result.message_id: result for result in error.results if result.failure is not None}
+    outcomes: Outcomes = {}
+    for instance in instances:
+        sends = {
+            number: failed[message.message_id]
+            for number, message in messages[instance.claimed.instance_id].items()
+            if message.message_id in failed
+        }
+        if not sends:
+            continue
+        reasons = {
+            number: result.failure.what
+            for number, result in sends.items()
+            if isinstance(result.failure, RoutingFailure)
+        }
+        is_unroutable = len(reasons) == len(sends)
+        outcomes[instance.claimed.instance_id] = reasons if is_unroutable else PublishFailed(list(sends.values()))
+    return outcomes

@@ -1,0 +1,61 @@
+-- The last persistence points of claimed instances: they have ended. Their subscriptions, convoys, journals and rows are
+-- deleted, and the messages that they have received are released. The messages that they have not received are
+-- suspended, and cannot be resumed (ORC-26). Returns the ids of the instances that have ended: not those whose claim was
+-- taken over, or whose journal has another length. p_consumed are the numbers of the messages of all these instances.
+-- Indexes: the primary keys, work_queue_instance. Locks: the rows of the instances, in the order of the array, then see
+-- int_remove_instances.
+CREATE OR REPLACE FUNCTION messagebox.end_orchestrations___HOST__(
+    p_instance_ids uuid[], p_claim_ids uuid[], p_journal_lengths integer[], p_consumed bigint[],
+    p_now timestamptz DEFAULT now()
+) RETURNS uuid[]
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = messagebox, management, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    ended uuid[];
+    services uuid[];
+    priorities smallint[];
+    released uuid[];
+    counts xid8[];
+BEGIN
+    WITH deleted AS (
+        DELETE FROM orchestration_instances i
+         USING unnest(p_instance_ids, p_claim_ids, p_journal_lengths) AS p (instance_id, claim_id, journal_length)
+         WHERE i.instance_id = p.instance_id AND i.host_id = __HOST_ID__ AND i.claim_id = p.claim_id
+           AND i.journal_length = p.journal_length
+        RETURNING i.*
+    )
+    SELECT array_agg(instance_id), array_agg(service_id), array_agg(priority) INTO ended, services, priorities
+      FROM deleted;
+    IF ended IS NULL THEN
+        RETURN '{}';
+    END IF;
+    PERFORM int_remove_instances(__HOST_ID__::smallint, ended, p_now);
+    DELETE FROM orchestration_journal WHERE instance_id = ANY (ended);
+    WITH done AS (
+        DELETE FROM orchestration_messages
+         WHERE instance_id = ANY (ended) AND (consumed_in IS NOT NULL OR seq = ANY (p_consumed))
+        RETURNING message_id, counted_in
+    )
+    SELECT array_agg(message_id), array_agg(counted_in) INTO released, counts FROM done;
+    IF released IS NOT NULL THEN
+        PERFORM int_release(released, counts);
+    END IF;
+    -- A statement of its own, which sees what publishers committed while int_remove_instances waited for them.
+    WITH delivered AS (
+        DELETE FROM orchestration_messages WHERE instance_id = ANY (ended) RETURNING *
+    ), queued AS (
+        DELETE FROM __HOST___q WHERE instance_id = ANY (ended) AND task = 4 RETURNING *
+    )
+    INSERT INTO suspended_queue (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
+                                 priority, task, enqueued_at, counted_in, suspended_at, resumable, cause, error_code,
+                                 error_description)
+    SELECT u.seq, __HOST_ID__, u.message_id, u.subscription_id, 1, e.service_id, u.instance_id, e.priority, 4,
+           u.enqueued_at, u.counted_in, p_now, false, 2, '0xC0C01B4C',
+           'The instance completed without consuming all of its messages.'
+      FROM (SELECT instance_id, seq, message_id, subscription_id, enqueued_at, counted_in FROM delivered
+            UNION ALL
+            SELECT instance_id, seq, message_id, subscription_id, enqueued_at, counted_in FROM queued) u
+      JOIN unnest(ended, services, priorities) AS e (instance_id, service_id, priority) USING (instance_id);
+    RETURN ended;
+END $$;

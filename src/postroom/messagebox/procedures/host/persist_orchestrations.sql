@@ -1,0 +1,37 @@
+-- Persistence points of claimed instances: append to their journals, and mark the messages that they have received.
+-- Returns the ids of the instances that were stored: not those whose claim was taken over, or whose journal has another
+-- length. With p_release an instance is not claimed any more; if a message came in the meantime, it is still ready.
+-- p_turns is null if the journal does not grow. The arrays of consumed messages have the instance, the number of the
+-- message, and the length of the journal with the entry that received it.
+-- Indexes: the primary keys. Locks: the rows of the instances, in the order of the array.
+CREATE OR REPLACE FUNCTION messagebox.persist_orchestrations___HOST__(
+    p_instance_ids uuid[], p_claim_ids uuid[], p_journal_lengths integer[], p_turns text[], p_wake_at timestamptz[],
+    p_release boolean[], p_consumed_by uuid[], p_consumed bigint[], p_consumed_in integer[]
+) RETURNS uuid[]
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = messagebox, management, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    stored uuid[];
+BEGIN
+    WITH persisted AS (
+        UPDATE orchestration_instances i
+           SET journal_length = p.journal_length + CASE WHEN p.turns IS NULL THEN 0 ELSE 1 END,
+               wake_at = p.wake_at,
+               claim_id = CASE WHEN p.release THEN NULL ELSE p.claim_id END,
+               claimed_by = CASE WHEN p.release THEN NULL ELSE i.claimed_by END
+          FROM unnest(p_instance_ids, p_claim_ids, p_journal_lengths, p_turns, p_wake_at, p_release)
+               AS p (instance_id, claim_id, journal_length, turns, wake_at, release)
+         WHERE i.instance_id = p.instance_id AND i.host_id = __HOST_ID__ AND i.claim_id = p.claim_id
+           AND i.journal_length = p.journal_length
+        RETURNING i.instance_id, i.journal_length, p.turns
+    ), journal AS (
+        INSERT INTO orchestration_journal (instance_id, number, turns)
+        SELECT s.instance_id, s.journal_length, s.turns::jsonb FROM persisted s WHERE s.turns IS NOT NULL
+    )
+    SELECT coalesce(array_agg(s.instance_id), '{}') INTO stored FROM persisted s;
+    UPDATE orchestration_messages m SET consumed_in = c.consumed_in
+      FROM unnest(p_consumed_by, p_consumed, p_consumed_in) AS c (instance_id, seq, consumed_in)
+     WHERE m.instance_id = c.instance_id AND m.seq = c.seq AND c.instance_id = ANY (stored);
+    RETURN stored;
+END $$;
