@@ -32,11 +32,12 @@ class SinkListing:
     waiting: int
     retrying: int
     suspended: int
-    batches: int
-    written: int
-    """The number of messages since the process was started."""
-    rate: float
-    """Messages per second of the last batch. 0 while it waits."""
+    batches: int | None
+    """The number of batches since the process was started. None if no process serves the sink."""
+    written: int | None
+    """The number of messages since the process was started. None if no process serves the sink."""
+    rate: float | None
+    """Messages per second of the last batch. None if no process serves the sink."""
     last_batch_at: datetime | None
     reason: str | None
     """Why it is failing."""
@@ -67,7 +68,7 @@ def list_sinks(connection: Connection) -> list[SinkListing]:
         state, since, batches, written, rate, last_batch_at, reason = reports.get(listed.port.port_id, unknown)
         if listed.host not in served:
             # The last report of a process that has ended is out of date.
-            state, since, batches, written, rate, reason = "not running", None, 0, 0, 0.0, None
+            state, since, batches, written, rate, reason = "not running", None, None, None, None, None
         elif listed.port.state is not PortState.STARTED and state == SinkState.WAITING.value:
             state = listed.port.state.name.lower()
         found.append(

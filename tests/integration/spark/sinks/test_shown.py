@@ -28,7 +28,8 @@ def test_the_state_and_counts_of_a_sink_are_shown(box: Box, tmp_path: Path) -> N
     box.add_port("Europe", "exists(Orders.Region)")
     publish(box, b"a", b"b")
     one = shown(box)
-    assert (one.sink, one.state, one.waiting, one.written) == ("Lake", "not running", 2, 0)
+    assert (one.sink, one.state, one.waiting) == ("Lake", "not running", 2)
+    assert (one.batches, one.written, one.rate) == (None, None, None)
     assert one.guarantee == "exactly once: each batch is a directory that appears whole"
     with connect(box.url, user=box.host().role_name) as process:
         lock_sinks_served(process, box.host().host_id)
@@ -39,6 +40,7 @@ def test_the_state_and_counts_of_a_sink_are_shown(box: Box, tmp_path: Path) -> N
         assert set(seen) == {"writing"}
         one = shown(box)
         assert (one.state, one.waiting, one.batches, one.written, one.reason) == ("waiting", 0, 1, 2, None)
+        assert one.rate is not None
         assert one.rate > 0, "the rate of the last batch"
         assert one.last_batch_at is not None
         publish(box, b"c")
@@ -49,7 +51,7 @@ def test_the_state_and_counts_of_a_sink_are_shown(box: Box, tmp_path: Path) -> N
     # The session ends a moment after its connection.
     wait_until(lambda: shown(box).state == "not running", what="the end of the process")
     one = shown(box)
-    assert (one.state, one.reason, one.written) == ("not running", None, 0)
+    assert (one.state, one.reason, one.written, one.rate) == ("not running", None, None, None)
     assert one.last_batch_at is not None
 
 
