@@ -18,6 +18,7 @@ from typing_extensions import TypeVar
 
 from postroom.errors import BadValue
 from postroom.filters.expression import NO_NOT, Filter, Operator, compare
+from postroom.filters.tokens import escape
 from postroom.values import Value, ValueType, check_promoted, check_value
 
 SYSTEM_NAMESPACE = "http://schemas.microsoft.com/BizTalk/2003/system-properties"
@@ -42,11 +43,14 @@ T_co = TypeVar("T_co", covariant=True, default=Any)
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DOTTED = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})+")
+_PREFIX = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})*")
 
 
 def dotted_name(namespace: str, name: str) -> str:
-    """Return the dotted name of a property: ``BTS.MessageType``, ``Orders.Region``."""
-    return f"{_SHORT.get(namespace, namespace)}.{name}"
+    """Return the full name of a property, as filters have it: ``BTS.MessageType``, ``Orders.Region``. A namespace that
+    does not consist of identifiers is in braces: ``{http://example.com/invoices}Number``."""
+    prefix = _SHORT.get(namespace, namespace)
+    return f"{prefix}.{name}" if _PREFIX.fullmatch(prefix) else f"{{{escape(namespace, '}')}}}{name}"
 
 
 def property_key(namespace: str, name: str) -> str:
@@ -118,7 +122,7 @@ class Property(Generic[T_co]):
 
     @property
     def dotted_name(self) -> str:
-        """The dotted name: ``Orders.Region``."""
+        """The full name: ``Orders.Region``."""
         return dotted_name(self.namespace, self.name)
 
     def canonical(self, value: Value) -> Value:

@@ -127,6 +127,17 @@ def test_a_property_can_be_used_after_it_is_deployed(client: Client, database: s
     assert client.publish(b"", promoted={Region: "EU", nope: "A"}).subscribers == ("Audit", "Europe")
 
 
+def test_a_property_whose_namespace_is_a_url_can_be_published(client: Client, database: str) -> None:
+    number = Property("Number", str, namespace="http://example.com/invoices")
+    app = Application("invoices")
+    app.property(number)
+    app.send_port("Invoices", adapters.Null(), filter=number == "1")
+    with connect(database) as connection:
+        apply(connection, app.definition(), home=Path("/home"))
+    assert client.publish(b"", promoted={number: "1"}).subscribers == ("Invoices",)
+    assert client.publish(b"", promoted={"{http://example.com/invoices}Number": "1"}).subscribers == ("Invoices",)
+
+
 def test_the_error_of_a_wrong_type_names_the_property_and_the_fix(client: Client) -> None:
     with pytest.raises(PublishFailed) as error:
         client.publish(b"", promoted={Property("Orders.Total", str): "much"})

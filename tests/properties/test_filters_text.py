@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from postroom.errors import BadFilter
 from postroom.filters.expression import Filter, Predicate
-from postroom.filters.text import format_filter, format_predicate, format_property, parse
+from postroom.filters.text import format_filter, format_predicate, parse
 from tests.support.filter_strategies import PROPERTIES, filters, odd_properties, predicates
 
 WORDS = [
-    *(format_property(each) for each in PROPERTIES),
+    *(each.dotted_name for each in PROPERTIES),
     *"Int0 Str0 Bool0 Float0 exists and or not true false == != < <= > >= & ( ) , = ! [".split(),  # noqa: SIM905
     *"' \" \\ { } 1 -2.5 1e400".split(),  # noqa: SIM905
     "'a'",

@@ -71,7 +71,7 @@ class Comparable(Protocol):
 
     @property
     def dotted_name(self) -> str:
-        """The dotted name: ``Orders.Region``."""
+        """The full name: ``Orders.Region``, or ``{http://example.com/invoices}Number``."""
 
     def canonical(self, value: Value) -> Value:
         """Return the form in which contexts and filters store a value."""

@@ -44,24 +44,16 @@ def format_filter(filter: Filter) -> str:
 
 def format_predicate(predicate: Predicate) -> str:
     """Return one comparison as text: ``Orders.Total >= 10000``."""
-    name = format_property(predicate.property)
+    name = predicate.property.dotted_name
     if predicate.value is None:
         return f"exists({name})"
     return f"{name} {predicate.operator.symbol} {format_value(predicate.value)}"
 
 
-def format_property(property: Comparable) -> str:
-    """Return the full name: dotted, or with the namespace in braces if that does not consist of identifiers."""
-    prefix = property.dotted_name[: -len(property.name) - 1]
-    if _is_dotted(prefix):
-        return property.dotted_name
-    return f"{{{escape(property.namespace, '}')}}}{property.name}"
-
-
 def to_bare_name(property: Comparable) -> str:
     """Return the name without its namespace, if that can be omitted. It cannot for properties of an error report:
     they have the names of other properties (MessageType, ReceivePortName)."""
-    return format_property(property) if property.key.startswith("ErrorReport#") else property.name
+    return property.dotted_name if property.key.startswith("ErrorReport#") else property.name
 
 
 def format_value(value: Value) -> str:
@@ -69,10 +61,6 @@ def format_value(value: Value) -> str:
     if type(value) in (str, ValueType.DATETIME.python_type):
         return f"'{escape(value_to_text(value), chr(39))}'"
     return value_to_text(value)
-
-
-def _is_dotted(prefix: str) -> bool:
-    return all(part.isascii() and part.isidentifier() for part in prefix.split("."))
 
 
 class _Parser:
@@ -88,7 +76,7 @@ class _Parser:
         self._by_name: dict[str, list[Comparable]] = defaultdict(list)
         for each in dict.fromkeys(properties):
             full = f"{each.namespace}#{each.name}"
-            for name in dict.fromkeys((to_bare_name(each), format_property(each), each.key, full)):
+            for name in dict.fromkeys((to_bare_name(each), each.dotted_name, each.key, full)):
                 self._by_name[name].append(each)
 
     def parse(self) -> Filter:
@@ -178,7 +166,7 @@ class _Parser:
         if len(found) == 1:
             return found[0]
         if found:
-            full = sorted(f"{format_property(each)} ({each.value_type.python_type.__name__})" for each in found)
+            full = sorted(f"{each.dotted_name} ({each.value_type.python_type.__name__})" for each in found)
             raise error_at(
                 self._text,
                 token.start,

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 
 from postroom.errors import BadValue, DefinitionError, NotFound
-from postroom.filters.text import format_property, to_bare_name
+from postroom.filters.text import to_bare_name
 from postroom.message import Context
 from postroom.messagebox.connection import Connection
 from postroom.properties import Property
@@ -24,16 +24,18 @@ def find_property(name: str, properties: Iterable[Property]) -> Property:
 
     Raise NotFound if there is none, and DefinitionError if the name is ambiguous."""
     known = list(properties)
-    for spelled in (format_property, to_bare_name):
-        found = [prop for prop in known if spelled(prop) == name]
+    for found in (
+        [prop for prop in known if prop.dotted_name == name],
+        [prop for prop in known if to_bare_name(prop) == name],
+    ):
         if len(found) == 1:
             return found[0]
         if found:
             raise DefinitionError(
-                f"{name} could be {' or '.join(sorted(map(format_property, found)))}.",
+                f"{name} could be {' or '.join(sorted(prop.dotted_name for prop in found))}.",
                 hint="Write the property's full name.",
             )
-    names = [spelled(prop) for prop in known for spelled in (format_property, to_bare_name)]
+    names = [name for prop in known for name in (prop.dotted_name, to_bare_name(prop))]
     near = difflib.get_close_matches(name, names)
     raise NotFound(
         f"There is no property {name!r}.",

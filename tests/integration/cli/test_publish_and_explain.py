@@ -118,6 +118,24 @@ A message with these properties
     )
 
 
+def test_a_property_has_one_spelling_in_contexts_and_filters(run: Run, tmp_path: Path, order: Path) -> None:
+    app = tmp_path / "app.py"
+    app.write_text(
+        "from postroom import Application, Property, adapters\n"
+        'Number = Property("Number", str, namespace="http://example.com/invoices")\n'
+        'app = Application("invoices")\n'
+        "app.property(Number)\n"
+        'app.send_port("Invoices", adapters.File("out"), filter=Number == "1")\n'
+    )
+    assert run("apply", app, "--no-wait").code == 0
+    name = "{http://example.com/invoices}Number"
+    (published,) = run("publish", order, "-p", f"{name}=1", "-o", "json").json
+    explained = run("explain", published["message_id"]).out
+    assert explained.count("http://example.com/invoices") == explained.count(name) >= 2
+    shown = run("message", "show", published["message_id"], "-o", "json").json
+    assert name in [row["property"] for row in shown["context"]]
+
+
 def test_a_stored_message_is_explained_by_its_id_or_an_instance(applied: Run, order: Path) -> None:
     [published] = applied("publish", order, "-p", "Region=EU", "-o", "json").json
     [instance] = applied("instance", "list", "-o", "json").json

@@ -78,7 +78,6 @@ def show(options: CommandOptions, subscription: str) -> None:
     Example:
       postroom subscription show Europe
     """
-    from postroom.filters.text import format_property
     from postroom.operations.subscriptions import find_subscription, read_redacted_filters
 
     with open_messagebox(options) as connection:
@@ -87,7 +86,7 @@ def show(options: CommandOptions, subscription: str) -> None:
     expression = [
         {
             "group": number,
-            "property": format_property(predicate.property),
+            "property": predicate.property.dotted_name,
             "operator": predicate.operator.symbol,
             "value": predicate.value,
         }
