@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import socket
+from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPException
 
 import psutil
+import pytest
 
 from tests.support.installation import Installation
+from tests.support.reserved_port import reserve_port
 from tests.support.waiting import PATIENCE, wait_until
-
-
-def find_free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def get(port: int, path: str) -> tuple[int, str]:
@@ -30,9 +27,14 @@ def get(port: int, path: str) -> tuple[int, str]:
         connection.close()
 
 
-def test_the_process_shows_its_metrics_and_its_health(installation: Installation) -> None:
+@pytest.fixture
+def port() -> Iterator[int]:
+    with reserve_port() as reserved:
+        yield reserved
+
+
+def test_the_process_shows_its_metrics_and_its_health(installation: Installation, port: int) -> None:
     installation.apply('app.send_port("Out", adapters.File("out"), filter=Region == "EU")\n')
-    port = find_free_port()
     host = installation.start("host", "run", "Main", "--metrics-port", str(port), "--log-format", "json")
     wait_until(lambda: get(port, "/readyz")[0] == 200, what="a ready host")
     assert get(port, "/livez")[0] == 200

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.http_receiver import Handler, HttpReceiver, http_receiver
 from tests.support.installation import Installation, Process
+from tests.support.reserved_port import reserve_port
 from tests.support.waiting import PATIENCE, wait_until
 
 Answer = tuple[int, bytes]
@@ -21,11 +22,10 @@ Answer = tuple[int, bytes]
 class Quotes:
     """A running host with the two-way location /quotes and the two-way send port Pricing."""
 
-    def __init__(self, installation: Installation, receiver: HttpReceiver, *, timeout: float) -> None:
+    def __init__(self, installation: Installation, receiver: HttpReceiver, *, port: int, timeout: float) -> None:
         self._installation = installation
         self._pool = ThreadPoolExecutor(50)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = port
         installation.apply(
             f"""
             app.receive_port("Quotes", two_way=True).location(
@@ -76,9 +76,9 @@ class Quotes:
 
 @contextmanager
 def run_quotes(installation: Installation, *, timeout: float = PATIENCE) -> Iterator[tuple[Quotes, HttpReceiver]]:
-    with http_receiver() as receiver:
+    with http_receiver() as receiver, reserve_port() as port:
         receiver.behave = answer_with_price
-        quotes = Quotes(installation, receiver, timeout=timeout)
+        quotes = Quotes(installation, receiver, port=port, timeout=timeout)
         try:
             yield quotes, receiver
         finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +16,7 @@ from postroom.operations.deployment.apply import apply
 from postroom.operations.running.supervisor import SparkOptions, Supervisor
 from tests.support.databases import Databases
 from tests.support.folders import open_folder
+from tests.support.reserved_port import reserve_port
 from tests.support.waiting import PATIENCE
 
 
@@ -25,17 +25,18 @@ def run_example(name: str, definition: ApplicationDefinition, url: str, home: Pa
         return run_steps(connection, definition, load_steps(name), home, lambda *_: None, patience=PATIENCE)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def results(databases: Databases) -> Iterator[dict[str, DemoResult]]:
     """Run the demo of every example and yield the results."""
-    with databases.clone() as url, open_folder() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PORT", str(free_port()))
-        patch.setenv("PRICING_PORT", str(free_port()))
+    with (
+        databases.clone() as url,
+        open_folder() as folder,
+        pytest.MonkeyPatch.context() as patch,
+        reserve_port() as port,
+        reserve_port() as pricing_port,
+    ):
+        patch.setenv("PORT", str(port))
+        patch.setenv("PRICING_PORT", str(pricing_port))
         home = folder / "a home with spaces"
         home.mkdir()
         definitions = {name: load(get_example_folder(name) / "app.py") for name in EXAMPLES}

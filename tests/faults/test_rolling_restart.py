@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+
+import pytest
 
 import postroom
 from postroom import adapters, pipelines
@@ -27,6 +28,7 @@ from postroom.messagebox.migrate import is_current, migrate
 from tests.support.box import PROMOTE, Box, Region
 from tests.support.http_receiver import Handler, http_receiver
 from tests.support.inbox_location import add_inbox_location
+from tests.support.reserved_port import reserve_port
 from tests.support.two_way import make_location_two_way, make_two_way
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -141,12 +143,13 @@ def echo(handler: Handler) -> None:
     handler.respond(200, handler.take().body)
 
 
-def find_free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+@pytest.fixture
+def port() -> Iterator[int]:
+    with reserve_port() as reserved:
+        yield reserved
 
 
-def test_a_rolling_restart_with_another_version_loses_nothing(box: Box, tmp_path: Path) -> None:
+def test_a_rolling_restart_with_another_version_loses_nothing(box: Box, tmp_path: Path, port: int) -> None:
     old_version = copy_old_version(tmp_path / "old")
     migrate_old = "import sys, postroom.messagebox.migrate as m; m.migrate(sys.argv[1]); print(m.__file__)"
     environment = {**os.environ, "PYTHONPATH": str(old_version)}
@@ -154,7 +157,7 @@ def test_a_rolling_restart_with_another_version_loses_nothing(box: Box, tmp_path
     assert migrated.startswith(str(old_version))
     assert not is_current(box.connection)
 
-    out, port = tmp_path / "out", find_free_port()
+    out = tmp_path / "out"
     receive = adapters.HttpReceive("/quotes", port=port)
     make_location_two_way(box, add_inbox_location(box, pipeline=pipelines.Json(promote=PROMOTE), adapter=receive))
     box.add_port("America", "Orders.Region == 'US'", adapter=adapters.File(out).model_dump(mode="json"))

@@ -23,7 +23,7 @@ from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.instances.changes import resume
 from tests.support.box import Box, Region
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 EU = Region == "EU"
 
@@ -39,7 +39,7 @@ def publish(client: Client, *bodies: bytes) -> None:
 
 
 def receive(subscription: Subscription) -> Received:
-    received = subscription.receive(timeout=10)
+    received = subscription.receive(timeout=PATIENCE)
     assert received is not None
     return received
 
@@ -266,7 +266,7 @@ def test_an_asynchronous_receive_can_be_cancelled(box: Box) -> None:
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(subscription.receive(), 0.01)
             await client.publish(b"one", promoted={Region: "EU"})
-            failed = await subscription.receive(timeout=10)
+            failed = await subscription.receive(timeout=PATIENCE)
             assert failed is not None
             await failed.fail("no")
 

@@ -17,6 +17,7 @@ from postroom.operations.deployment.apply import apply
 from postroom.operations.throttling import set_override
 from postroom.system_properties import BTS
 from tests.support.simulated_load import fix_load
+from tests.support.waiting import PATIENCE
 
 Region = Property("Orders.Region", str)
 
@@ -95,7 +96,7 @@ def test_a_program_that_processes_a_message_is_not_throttled(
     with client.subscribe("copies", Region == "US") as subscription:
         client.publish(b"work", promoted={Region: "US"})
         set_queued(url, 20)
-        received = subscription.receive(timeout=60)
+        received = subscription.receive(timeout=PATIENCE)
         assert received is not None
         assert publish(client) == ("Europe",)
         received.complete()

@@ -262,7 +262,7 @@ def test_a_sink_is_drained_while_receive_tasks_are_throttled(
     thread.start()
 
     def wait_for(count: int) -> None:
-        wait_until(lambda: process._sinks.counts["written"] >= count, 160, what=f"{count} messages in the lake")
+        wait_until(lambda: process._sinks.counts["written"] >= count, what=f"{count} messages in the lake")
 
     try:
         wait_for(2 * CHUNK_ROWS)

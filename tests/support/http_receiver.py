@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from tests.support.reserved_port import reserve_port
+
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
@@ -23,7 +25,7 @@ class HttpReceiver:
     """Records all requests in ``requests`` and the accepted ones in ``accepted``. ``behave`` is called with the handler
     of each request. By default it accepts the request."""
 
-    def __init__(self, certificate: ssl.SSLContext | None = None) -> None:
+    def __init__(self, port: int, certificate: ssl.SSLContext | None = None) -> None:
         self.requests: list[Request] = []
         self.accepted: list[Request] = []
         self.behave: Callable[[Handler], None] = Handler.accept
@@ -31,16 +33,15 @@ class HttpReceiver:
         self._certificate = certificate
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
-        self._port = 0
+        self._port = port
 
     @property
     def url(self) -> str:
         return f"{'http' if self._certificate is None else 'https'}://127.0.0.1:{self._port}/orders"
 
     def start(self) -> None:
-        """Listen on a free port. A later start uses the same port."""
+        """Listen on the port, also again after a stop."""
         self._server = _Server(("127.0.0.1", self._port), self, self._certificate)
-        self._port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self._thread.start()
 
@@ -161,9 +162,10 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def http_receiver(certificate: ssl.SSLContext | None = None) -> Iterator[HttpReceiver]:
-    receiver = HttpReceiver(certificate)
-    receiver.start()
-    try:
-        yield receiver
-    finally:
-        receiver.stop()
+    with reserve_port() as port:
+        receiver = HttpReceiver(port, certificate)
+        receiver.start()
+        try:
+            yield receiver
+        finally:
+            receiver.stop()

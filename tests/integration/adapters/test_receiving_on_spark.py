@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator, Sequence
 from functools import partial
 from http.client import HTTPConnection
@@ -24,6 +23,7 @@ from postroom.spark.intake.inbox_rows import Inbox, InboxNumbering
 from postroom.spark.receive.task import ReceiveTask
 from postroom.spark.worker import close_worker
 from tests.integration.spark.intake.conftest import MovedClock
+from tests.support.reserved_port import reserve_port
 from tests.support.waiting import PATIENCE, wait_until
 
 
@@ -116,9 +116,8 @@ class TestFile(ReceivingConformance):
 class Clients:
     """HTTP clients. The inbox has what they have sent."""
 
-    def __init__(self, url: str, home: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            self._port = listening.getsockname()[1]
+    def __init__(self, url: str, home: Path, port: int) -> None:
+        self._port = port
         self.definition: adapters.AdapterDefinition = adapters.HttpReceive("/orders", port=self._port)
         self._url = url
         self._start = partial(HostInstance, url, "Main", home, settings=HostSettings(runs_jobs=False))
@@ -185,9 +184,10 @@ class TestHttp(ReceivingConformance):
 
     @pytest.fixture
     def source(self, messagebox: str, tmp_path: Path) -> Iterator[Source]:
-        clients = Clients(messagebox, tmp_path)
-        yield clients
-        clients.close()
+        with reserve_port() as port:
+            clients = Clients(messagebox, tmp_path, port)
+            yield clients
+            clients.close()
 
     @pytest.fixture
     def receiving(self, location: ReceiveLocation, messagebox: str) -> Receiving:

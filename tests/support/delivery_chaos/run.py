@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import logging
 import random
-import socket
 import sys
 import time
 from collections import Counter
@@ -27,6 +26,7 @@ from tests.support.delivery_chaos.traffic import Traffic
 from tests.support.folders import open_folder
 from tests.support.http_receiver import HttpReceiver, http_receiver
 from tests.support.installation import Installation
+from tests.support.reserved_port import reserve_port
 from tests.support.waiting import wait_until
 
 _PAUSE_SECONDS = (0.5, 3.0)
@@ -75,19 +75,19 @@ def main(arguments: Sequence[str]) -> int:
 def run(home: Path, *, seed: int, seconds: float) -> list[str]:
     """Run everything in this folder. Return the problems that were found."""
     server = EmbeddedServer(home / "postgres")
-    with http_receiver() as receiver:
+    with http_receiver() as receiver, reserve_port() as port:
         try:
             server.start()
             migrate(server.url())
             with Installation(home, server.url()) as installation:
-                return _Run(server, installation, receiver, seed=seed).run(seconds)
+                return _Run(server, installation, receiver, port=port, seed=seed).run(seconds)
         finally:
             server.destroy()
 
 
 class _Run:
     def __init__(
-        self, server: EmbeddedServer, installation: Installation, receiver: HttpReceiver, *, seed: int
+        self, server: EmbeddedServer, installation: Installation, receiver: HttpReceiver, *, port: int, seed: int
     ) -> None:
         self._started = time.monotonic()
         self._seed = seed
@@ -95,8 +95,6 @@ class _Run:
         self._done: Counter[str] = Counter()
         self._url = server.url()
         self._installation = installation
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
         address = receiver.url.rpartition("/")[0]
         installation.apply(_APPLICATION.replace("{receiver}", address).replace("{port}", str(port)))
         self._receiver = UnreliableReceiver(self._record, receiver, random.Random(seed))

@@ -173,7 +173,7 @@ def test_slow_uploads_do_not_block_connections_to_the_messagebox(box: Box, locat
         assert box.one(open_transactions) == 0
         resumed.set()
         for upload in uploads:
-            upload.join(60)
+            upload.join(PATIENCE)
     assert statuses == [202] * len(uploads)
     assert box.one("SELECT count(*) FROM inbox WHERE size = %s", 3 * FRAGMENT_SIZE + 7) == len(uploads)
 

@@ -25,7 +25,7 @@ from postroom.spark.sinks.task import SinkTask
 from postroom.spark.sinks.writer import SparkWriter
 from tests.support.box import Box
 from tests.support.sinks import InProcessWriter, add_sink, publish, read_lake, read_port_id
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_an_unexpected_error_does_not_affect_the_other_sinks(
 def test_several_sinks_are_drained_at_the_same_time(
     host: Connection, sinks: Sinks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both, write = threading.Barrier(2, timeout=30), SparkWriter.write
+    both, write = threading.Barrier(2, timeout=PATIENCE), SparkWriter.write
 
     def write_with_the_other(self: SparkWriter, sink: AnySink, batch: SinkBatch, task: SinkTask) -> None:
         both.wait()
