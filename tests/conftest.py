@@ -89,17 +89,19 @@ def durable_server() -> Iterator[EmbeddedServer]:
 
 
 @pytest.fixture(scope="session")
-def databases(server: EmbeddedServer) -> Databases:
+def databases(server: EmbeddedServer) -> Iterator[Databases]:
     from tests.support.databases import Databases
 
-    return Databases(server)
+    with Databases(server) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")
-def durable_databases(durable_server: EmbeddedServer) -> Databases:
+def durable_databases(durable_server: EmbeddedServer) -> Iterator[Databases]:
     from tests.support.databases import Databases
 
-    return Databases(durable_server)
+    with Databases(durable_server) as opened:
+        yield opened
 
 
 @pytest.fixture

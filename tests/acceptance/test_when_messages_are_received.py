@@ -17,14 +17,15 @@ from tests.conftest import NOT_DURABLE, SMALL, start_server
 from tests.support.databases import Databases
 from tests.support.folders import open_folder
 from tests.support.installation import Installation
+from tests.support.reserved_port import reserve_port
 from tests.support.simulated_load import fix_load
 from tests.support.waiting import PATIENCE, wait_until
 
 
 @pytest.fixture(scope="module")
-def web_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+def web_port() -> Iterator[int]:
+    with reserve_port() as port:
+        yield port
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,8 @@ def receiving_installation(web_port: int) -> Iterator[Installation]:
     with (
         open_folder() as home,
         start_server(NOT_DURABLE | SMALL) as server,
-        Databases(server).clone() as url,
+        Databases(server) as databases,
+        databases.clone() as url,
         Installation(home, url) as opened,
     ):
         opened.apply(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -40,7 +41,7 @@ class FuzzResult:
         return sum(problem.kind == kind for problem in self.problems)
 
 
-def fuzz(name: str, *, seed: int, seconds: float, inputs: int | None = None) -> FuzzResult:
+def fuzz(name: str, *, seed: int, seconds: float = math.inf, inputs: int | None = None) -> FuzzResult:
     """Run a target for some time, or until it has tried a number of inputs."""
     with tempfile.NamedTemporaryFile() as current, tempfile.TemporaryFile() as output:
         current.truncate(CURRENT_SIZE)
