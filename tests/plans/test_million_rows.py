@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from postroom.message import Message
 from postroom.messagebox.queues import HostQueues
-from postroom.operations.instances.listing import InstanceQuery, get_instance, list_instances
+from postroom.operations.instances.listing import InstanceQuery, InstanceState, get_instance, list_instances
 from postroom.operations.ports.send_ports import list_ports
 from tests.support.box import Box, Region
 from tests.support.databases import Databases
@@ -43,7 +44,10 @@ def large(databases: Databases) -> Iterator[Box]:
     with databases.open_box() as box:
         box.add_port("Europe", "Orders.Region == 'EU'")
         port = box.one("SELECT id FROM send_ports")
-        # An index is built in less time than it is maintained.
+        # Without the WAL, and with indexes that are built afterwards, the rows are written in half the time.
+        box.connection.execute("SET maintenance_work_mem = '256MB'")
+        for table in _TABLES:
+            box.connection.execute(f"ALTER TABLE {table} SET UNLOGGED")
         box.connection.execute(
             "UPDATE pg_index SET indisready = false WHERE indrelid = ANY (%s::regclass[])", (list(_TABLES),)
         )
@@ -84,10 +88,23 @@ def test_a_suspended_instance_is_found_by_its_id(large: Box) -> None:
     assert read.whole("default_q_suspended", "spool", "parts") == 0
 
 
-def test_listings_read_each_queue_once_and_no_message(large: Box) -> None:
+def test_the_latest_suspended_instances_are_listed_by_their_index(large: Box) -> None:
+    for query in (InstanceQuery(limit=20), InstanceQuery(port="Europe", error_code="DELIVERY", limit=20)):
+        suspended = replace(query, states=[InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE])
+        with large.connection.transaction(force_rollback=True), reads(large.connection) as read:
+            assert len(list_instances(large.connection, suspended)) == 20
+        assert read.whole(*_TABLES) == 0
+        assert read.entries("default_q_suspended_seq_idx") == 20
+
+
+def test_a_listing_of_all_states_reads_the_work_queue_once_and_no_message(large: Box) -> None:
     with large.connection.transaction(force_rollback=True), reads(large.connection) as read:
         assert len(list_instances(large.connection, InstanceQuery(port="Europe", limit=20))) == 20
-    assert (read.whole("default_q"), read.whole("default_q_suspended"), read.whole("spool", "parts")) == (1, 1, 0)
+    assert (read.whole("default_q"), read.whole("default_q_suspended"), read.whole("spool", "parts")) == (1, 0, 0)
+    assert read.entries("default_q_suspended_seq_idx") <= 21
+
+
+def test_a_listing_of_ports_reads_each_queue_once_and_no_message(large: Box) -> None:
     with large.connection.transaction(force_rollback=True), reads(large.connection) as read:
         [listing] = list_ports(large.connection)
     assert (listing.waiting, listing.suspended) == (MILLION, MILLION)

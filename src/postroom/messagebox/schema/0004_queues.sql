@@ -115,6 +115,8 @@ CREATE TABLE messagebox.suspended_queue (
 ) PARTITION BY LIST (host_id);
 -- Operating on one instance, and the first message of an ordered send port.
 CREATE INDEX suspended_queue_instance ON messagebox.suspended_queue (instance_id, seq);
+-- Listing the latest instances.
+CREATE INDEX suspended_queue_number ON messagebox.suspended_queue (seq);
 -- Starting a port resumes the messages that were suspended because the port was stopped.
 CREATE INDEX suspended_queue_stopped ON messagebox.suspended_queue (service_id, seq) WHERE cause = 1;
 -- Starting a group does the same.

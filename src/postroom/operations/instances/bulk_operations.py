@@ -20,7 +20,7 @@ from postroom.messagebox.connection import Connection, operator_transaction, rea
 from postroom.messagebox.maintenance.jobs import OPERATION_PIECE
 from postroom.messagebox.statements import statement
 from postroom.operations.audit import get_os_user, record_action
-from postroom.operations.instances.listing import InstanceQuery
+from postroom.operations.instances.listing import InstanceQuery, select_instances
 
 OperationKind = Literal["resume", "reroute", "suspend", "terminate", "start"]
 
@@ -55,8 +55,8 @@ class BulkOperation:
 
 def start_operation(connection: Connection, kind: OperationKind, query: InstanceQuery, *, target: str) -> int:
     """Store an operation on all instances that match the query now, the oldest first. Return its id."""
-    parameters = query.parameters() | {"direction": 1}
-    call = statement("queries/start_operation").replace("__INSTANCES__", statement("queries/list_instances"))
+    parameters = query.parameters()
+    call = statement("queries/start_operation").replace("__INSTANCES__", select_instances("ASC"))
     more = {"kind": kind, "target": target, "os_user": get_os_user()}
 
     def work(connection: Connection) -> int:

@@ -30,7 +30,10 @@ ERROR_CODES = frozenset(
     }
 )
 
-#: Instances changed in one transaction, and instances read by one query. A query reads the queues whole.
+#: The order of a listing by number: the oldest first, or the latest first.
+Direction = Literal["ASC", "DESC"]
+
+#: Instances changed in one transaction, and instances read by one query. A query reads the work queue whole.
 _BATCH_SIZE = 1_000
 _READ_SIZE = 20_000
 
@@ -51,6 +54,7 @@ class InstanceState(IntEnum):
         return _LABELS[self]
 
 
+_SUSPENDED = frozenset({InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE})
 _LABELS = {
     InstanceState.READY_TO_RUN: "ready to run",
     InstanceState.ACTIVE: "active",
@@ -140,6 +144,7 @@ class InstanceQuery:
         return {
             "ids": None if self.ids is None else list(self.ids),
             "states": None if self.states is None else [int(state) for state in self.states],
+            "suspended": self.states is not None and _SUSPENDED.issuperset(self.states),
             "host": self.host,
             "port": self.port,
             "services": None if self.services is None else list(self.services),
@@ -148,7 +153,6 @@ class InstanceQuery:
             "message": self.message_id,
             "interchange": self.interchange_id,
             "after": None,
-            "direction": -1,
             "limit": self.limit,
         }
 
@@ -177,7 +181,7 @@ class QueueCount:
 
 def list_instances(connection: Connection, query: InstanceQuery) -> list[Instance]:
     """Return the instances that match the query, the latest first."""
-    return _read(connection, query.parameters())
+    return _read(connection, query.parameters(), "DESC")
 
 
 def get_instance(connection: Connection, instance_id: uuid.UUID) -> Instance:
@@ -194,7 +198,7 @@ def get_instance(connection: Connection, instance_id: uuid.UUID) -> Instance:
 
 def count_instances(connection: Connection, query: InstanceQuery, by: GroupBy) -> list[InstanceCount]:
     """Count the instances that match the query, the largest group first."""
-    rows = connection.execute(statement("queries/count_instances"), query.parameters() | {"by": by})
+    rows = connection.execute(_with_conditions("queries/count_instances"), query.parameters() | {"by": by})
     return [
         InstanceCount(state=InstanceState(state), value=value, count=count, oldest=oldest, newest=newest)
         for state, value, count, oldest, newest in rows
@@ -265,8 +269,7 @@ def iterate_batches(connection: Connection, query: InstanceQuery) -> Iterator[li
     after = None
     while remaining is None or remaining > 0:
         limit = _READ_SIZE if remaining is None else min(_READ_SIZE, remaining)
-        parameters = replace(query, limit=limit).parameters() | {"direction": 1, "after": after}
-        found = _read(connection, parameters)
+        found = _read(connection, replace(query, limit=limit).parameters() | {"after": after}, "ASC")
         if not found:
             return
         after = found[-1].seq
@@ -275,8 +278,17 @@ def iterate_batches(connection: Connection, query: InstanceQuery) -> Iterator[li
         yield from (ids[start : start + _BATCH_SIZE] for start in range(0, len(ids), _BATCH_SIZE))
 
 
-def _read(connection: Connection, parameters: dict[str, Any]) -> list[Instance]:
-    return [_to_instance(row) for row in connection.execute(statement("queries/list_instances"), parameters)]
+def select_instances(direction: Direction) -> str:
+    """Return the text of the query, with the parameters of an InstanceQuery."""
+    return _with_conditions("queries/list_instances").replace("__DIRECTION__", direction)
+
+
+def _with_conditions(name: str) -> str:
+    return statement(name).replace("__CONDITIONS__", statement("queries/instance_conditions"))
+
+
+def _read(connection: Connection, parameters: dict[str, Any], direction: Direction) -> list[Instance]:
+    return [_to_instance(row) for row in connection.execute(select_instances(direction), parameters)]
 
 
 _FIELDS = (

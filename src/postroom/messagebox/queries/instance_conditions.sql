@@ -1,0 +1,30 @@
+-- The conditions of an InstanceQuery for the rows `i` of the view instances. Every condition is optional. `suspended` is
+-- true if only suspended instances are wanted: then the other queues are not read. Names are resolved once, not for each
+-- row.
+-- Indexes: suspended_queue (instance_id) and scheduled_queue (instance_id) if ids are given. For the other messages of an
+-- instance: these, work_queue_instance and work_queue_ordered.
+(%(ids)s::uuid[] IS NULL OR i.instance_id = ANY (%(ids)s))
+AND (%(states)s::smallint[] IS NULL OR i.state = ANY (%(states)s))
+AND (NOT %(suspended)s OR i.suspended_at IS NOT NULL)
+AND (%(services)s::uuid[] IS NULL OR i.service_id = ANY (%(services)s))
+AND (%(tasks)s::smallint[] IS NULL OR i.task = ANY (%(tasks)s))
+AND (%(host)s::text IS NULL OR i.host_id = (SELECT h.id FROM hosts h WHERE lower(h.name) = lower(%(host)s)))
+AND (%(port)s::text IS NULL
+     OR i.service_id = ANY (ARRAY(
+         SELECT p.id FROM send_ports p WHERE p.name = %(port)s
+         UNION ALL
+         SELECT l.id FROM receive_locations l JOIN receive_ports r ON r.id = l.receive_port_id WHERE %(port)s IN (l.name, r.name)
+         UNION ALL
+         SELECT v.id FROM removed_services v WHERE %(port)s IN (v.name, v.port_name)
+         UNION ALL
+         SELECT o.id FROM orchestrations o WHERE o.name = %(port)s))
+     OR i.subscription_id = ANY (ARRAY(
+         SELECT s.id FROM subscriptions s WHERE %(port)s IN (s.service_name, s.group_name))))
+AND (%(error)s::text IS NULL OR i.error_code = %(error)s)
+AND (%(message)s::uuid IS NULL OR i.message_id = %(message)s)
+AND (%(interchange)s::uuid IS NULL OR is_of_interchange(i.message_id, %(interchange)s))
+-- An instance with several messages (tasks 4 and 6) is shown with its first message, or with the requested one.
+AND (i.task <> 4 OR %(message)s::uuid IS NOT NULL OR NOT EXISTS (
+         SELECT 1 FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 4 AND e.seq < i.seq))
+AND (i.task <> 6 OR %(message)s::uuid IS NOT NULL OR NOT EXISTS (
+         SELECT 1 FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 6 AND e.seq < i.seq))
