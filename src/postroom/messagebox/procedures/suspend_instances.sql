@@ -1,15 +1,17 @@
 -- Suspend instances that are ready to run or wait for a retry or a service window, with all their messages, on behalf
 -- of an operator. Returns the suspended instances. Instances that do not exist or are active are skipped. A scheduled
 -- instance keeps the start of its service window, for resume_instances.
--- Indexes: scheduled_queue (instance_id); the work queue is read whole.
+-- Indexes: scheduled_queue (instance_id); the work queue is read whole, with plans as in terminate_instances.
 -- Locks: the instances' rows in the work queue, first, so that a claim that is just being made is seen once it is
 -- committed.
 CREATE OR REPLACE FUNCTION messagebox.suspend_instances(p_instance_ids uuid[], p_now timestamptz DEFAULT now())
 RETURNS SETOF uuid
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
-    SELECT FROM work_queue WHERE instance_id = ANY (p_instance_ids) ORDER BY host_id, seq FOR UPDATE;
-    SELECT FROM orchestration_instances WHERE instance_id = ANY (p_instance_ids) ORDER BY instance_id FOR UPDATE;
-    WITH active AS MATERIALIZED (
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = messagebox, management, pg_temp SET plan_cache_mode = force_custom_plan AS $$
+BEGIN
+    PERFORM FROM work_queue WHERE instance_id = ANY (p_instance_ids) ORDER BY host_id, seq FOR UPDATE;
+    PERFORM FROM orchestration_instances WHERE instance_id = ANY (p_instance_ids) ORDER BY instance_id FOR UPDATE;
+    RETURN QUERY WITH active AS MATERIALIZED (
         SELECT instance_id FROM work_queue WHERE instance_id = ANY (p_instance_ids) AND claim_id IS NOT NULL
         UNION ALL
         SELECT instance_id FROM orchestration_instances
@@ -38,4 +40,4 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management,
         RETURNING instance_id
     )
     TABLE suspended UNION TABLE orchestrated;
-$$;
+END $$;

@@ -2,12 +2,14 @@
 -- Instances that do not exist or are active are skipped. operate_on_instances deletes their routing failure reports
 -- later.
 -- Indexes: suspended_queue (instance_id), scheduled_queue (instance_id), subscriptions_instance,
--- convoy_set_instances_instance; the work queue is read whole.
+-- convoy_set_instances_instance; the work queue is read whole. A plan with the ids in it looks each row up in a hash
+-- table of them. A generic plan would compare each row with every id.
 -- Locks: the instances' rows in the work queue, which claims leave out from then on.
 DROP FUNCTION IF EXISTS messagebox.terminate_instances(uuid[]);
 CREATE OR REPLACE FUNCTION messagebox.terminate_instances(p_instance_ids uuid[], p_now timestamptz DEFAULT now())
 RETURNS SETOF uuid
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = messagebox, management, pg_temp SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
     idle uuid[];
     waiting_instance record;
