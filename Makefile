@@ -20,6 +20,8 @@ APP ?= examples/orders/app.py
 DIR ?= orders-home
 GROUP ?=
 TESTS ?= tests
+# Tests also wait for other processes, so there are more workers than cores of a small machine.
+WORKERS ?= 3
 SEED ?=
 SECONDS ?=
 TARGET ?=
@@ -37,7 +39,7 @@ up: $(INSTALLED)  ## Run the example until Ctrl-C (APP=app.py DIR=home to run an
 .PHONY: test
 test: check  ## Run what CI runs: check, then all tests (TESTS=tests/unit for some)
 	@echo "==> Tests"
-	@$(PY) -m pytest -n 2 --dist loadgroup $(TESTS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(TESTS)
 
 .PHONY: chaos
 chaos: $(INSTALLED)  ## Kill, freeze and restart everything while messages pass, and count them (SECONDS=120, ORDERS=2000, SEED=7 to repeat a run)
@@ -46,7 +48,7 @@ chaos: $(INSTALLED)  ## Kill, freeze and restart everything while messages pass,
 
 .PHONY: faults
 faults: $(INSTALLED)  ## Kill and freeze each kind of process at every step of its work
-	@ALL_POINTS=1 $(PY) -m pytest -n 2 --dist loadgroup tests/faults
+	@ALL_POINTS=1 $(PY) -m pytest -n $(WORKERS) --dist loadgroup tests/faults
 
 .PHONY: fuzz
 fuzz: $(INSTALLED)  ## Try damaged inputs on every parser (SECONDS=60 for each, TARGET=json for one, SEED=7 to repeat a run)

@@ -43,9 +43,12 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run tests that share a Spark session or a fixture of their module in one worker.
 
-    Otherwise every worker would create its own. A Spark session takes seconds and a gigabyte of memory."""
+    Otherwise every worker would create its own. A Spark session takes seconds and a gigabyte of memory. Tests of faults
+    are the longest and run first, so that no worker is left with one at the end."""
+    folder = Path(__file__).parent
+    items.sort(key=lambda item: item.path.relative_to(folder).parts[0] != "faults")
     for item in items:
-        path = item.path.relative_to(Path(__file__).parent)
+        path = item.path.relative_to(folder)
         if path.parts[0] == "spark":
             item.add_marker(pytest.mark.xdist_group("spark"))
         elif isinstance(item, pytest.Function) and _has_module_fixture(item):

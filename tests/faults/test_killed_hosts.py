@@ -11,4 +11,4 @@ from tests.support.folders import open_folder
 
 def test_every_message_is_delivered_in_order_and_every_caller_is_told() -> None:
     with open_folder(in_memory=True) as folder:
-        assert run(folder, seed=2, seconds=15) == []
+        assert run(folder, seed=2, seconds=120) == []

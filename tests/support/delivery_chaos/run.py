@@ -32,7 +32,6 @@ from tests.support.waiting import wait_until
 _PAUSE_SECONDS = (0.5, 3.0)
 #: How long messages pass without faults at the end.
 _CALM_SECONDS = 3.0
-_PATIENCE = 120.0
 _APPLICATION = """
 app.host("Front")
 retry = Retry(count=1000, interval=0.2)
@@ -162,9 +161,7 @@ class _Run:
     def _wait_for_no_rows(self, table: str) -> None:
         with psycopg.connect(self._url, autocommit=True) as connection:
             count = f"SELECT count(*) FROM messagebox.{table}"
-            wait_until(
-                lambda: connection.execute(count.encode()).fetchone() == (0,), _PATIENCE, what=f"an empty {table}"
-            )
+            wait_until(lambda: connection.execute(count.encode()).fetchone() == (0,), what=f"an empty {table}")
 
     def _report(self, problems: list[str]) -> None:
         arrivals = sum(map(len, self._record.arrivals.values()))
