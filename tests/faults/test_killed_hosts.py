@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tests.support.delivery_chaos.processes import has_failed_to_start
 from tests.support.delivery_chaos.run import run
 from tests.support.folders import open_folder
 
@@ -12,3 +15,16 @@ from tests.support.folders import open_folder
 def test_every_message_is_delivered_in_order_and_every_caller_is_told() -> None:
     with open_folder(in_memory=True) as folder:
         assert run(folder, seed=2, seconds=120) == []
+
+
+@pytest.mark.parametrize(
+    ("output", "is_expected"),
+    [
+        ("Host Main is running.\nError: The MessageBox cannot be reached.", True),
+        ("Host Main is running.\nError: The MessageBox is not available at the moment.", True),
+        ("host instance 1 of Main has started\nError: The MessageBox is not available at the moment.", False),
+        ("Host Main is running.\nTraceback (most recent call last):", False),
+    ],
+)
+def test_a_host_may_end_by_itself_only_while_it_starts(output: str, is_expected: bool) -> None:
+    assert has_failed_to_start(output) == is_expected

@@ -29,11 +29,15 @@ FAULTS = {
 }
 #: PostgreSQL ends the session of a process that is frozen for more than 8 s.
 _FROZEN_SECONDS = (5.0, 5.0, 12.0)
-_NO_MESSAGEBOX = "Error: The MessageBox cannot be reached."
 _OTHER_SESSIONS = """
     SELECT pid FROM pg_stat_activity
      WHERE backend_type = 'client backend' AND datname = current_database() AND pid <> pg_backend_pid() ORDER BY pid
 """
+
+
+def has_failed_to_start(output: str) -> bool:
+    """Return True if the output of a host is that of a start without a MessageBox, or whose session was ended."""
+    return "Error: The MessageBox " in output and " has started" not in output
 
 
 @dataclass(kw_only=True)
@@ -85,8 +89,8 @@ class Processes:
                 self._resume(instance)
             if not instance.process.is_running:
                 started = time.monotonic()
-                # A host does not start without a MessageBox. A supervisor starts it again.
-                if _NO_MESSAGEBOX not in (output := instance.process.output()):
+                # A supervisor starts it again.
+                if not has_failed_to_start(output := instance.process.output()):
                     self.record.add_problem(f"host {instance.host} ended by itself:\n{output[-2000:]}")
                 self._start_again(instance)
                 self.record.add_fault(instance.host, started)
