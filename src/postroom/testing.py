@@ -25,6 +25,7 @@ from postroom.orchestrations.driver import Driver, Outcome, PersistencePoint, dr
 from postroom.orchestrations.execution import Execution
 from postroom.orchestrations.journal import Event, MessageReceived, Started, Turn
 from postroom.orchestrations.replay import replay as replay_turns
+from postroom.system_properties import BTS
 
 _FIRST_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -90,6 +91,12 @@ class Run:
             self.time = max(self.time, timers[0][0])
             self._drive()
         self.time = end
+
+    def acknowledge(self, sent: Sent, *, failure: str | None = None) -> None:
+        """Tell the instance that the send port has delivered a message, or that it has given up because of a
+        failure."""
+        promoted = {BTS.AckType: "ACK" if failure is None else "NACK", BTS.AckID: str(sent.message.message_id)}
+        self.publish(Message.of(promoted=promoted, written={BTS.AckDescription: failure}))
 
     def resume(self) -> None:
         """Continue an instance that has suspended itself."""

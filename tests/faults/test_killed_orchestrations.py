@@ -22,14 +22,22 @@ KILLS = 6
 CODE = """
 app.send_port("Stopped", adapters.Null(), host="Default", state="stopped")
 
+@app.orchestration(host="Default")
+async def check(order: Message) -> None:
+    await orchestrations.send(Message.of(f"check {order.context[Key]}".encode()), to="Stopped")
+    await orchestrations.send(Message.of(b""), to=orchestrations.reply_port(order))
+
 @app.orchestration(activate=Kind == "order", correlations=[Replies], host="Default")
 async def work(order: Message) -> None:
     key = order.context[Key]
-    replies = Replies.of(order)
+    replies, checks = Replies.of(order), orchestrations.open_port()
+    await orchestrations.start(check, order, reply_to=checks)
     await orchestrations.send(Message.of(f"ask {key}".encode()), to="Stopped")
     first = await replies.receive()
     await orchestrations.step(str, 1)
+    await orchestrations.deliver(Message.of(b""), to="Out")
     await orchestrations.delay(0.2)
+    await checks.receive()
     second = await replies.receive()
     text = f"done {key} {first.data.decode()}{second.data.decode()}"
     await orchestrations.send(Message.of(text.encode()), to="Stopped")
@@ -54,7 +62,8 @@ def test_every_instance_ends_and_every_message_is_published_once(box: Box, tmp_p
             hosts[number % 2] = _start(stack, box, tmp_path)
         wait_until(lambda: _count(box)["done"] >= INSTANCES, what="the end of all instances")
         wait_until(lambda: box.count("orchestration_instances") == 0, what="no instance")
-    assert _read_bodies(box) == Counter([*(f"ask {key}" for key in keys), *(f"done {key} 12" for key in keys)])
+    texts = ("ask {}", "check {}", "done {} 12")
+    assert _read_bodies(box) == Counter(text.format(key) for text in texts for key in keys)
     assert check(box.connection) == []
 
 

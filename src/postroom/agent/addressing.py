@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from postroom.errors import BadValue, NotFound, nearest
+from postroom.errors import BadValue, NotFound, StateError, nearest
 from postroom.message import Context
 from postroom.messagebox.connection import Connection
 from postroom.system_properties import BTS
@@ -27,6 +27,7 @@ class _Addressee(NamedTuple):
     is_dynamic: bool
     is_enlisted: bool
     members_enlisted: bool
+    is_two_way: bool
 
 
 def direct_context(connection: Connection, name: str, context: Context) -> Context:
@@ -53,6 +54,17 @@ class Addressees:
     def direct(self, name: str, context: Context) -> Context:
         """Return the context with the properties that direct it, as ``direct_context`` does."""
         return _direct(self._known, name, context)
+
+    def find_acknowledging_port(self, name: str) -> uuid.UUID | None:
+        """Return the send port that acknowledges messages that are directed to ``name``. Return None for a group: each
+        of its members does. Raise StateError if the port is two-way, which returns a response instead."""
+        addressee = self._known[name]
+        if addressee.is_two_way:
+            raise StateError(
+                f"The send port {name!r} is two-way, so nobody can wait for its delivery.",
+                hint="Wait for its response: request(message, to=...).",
+            )
+        return None if addressee.is_group else addressee.id
 
 
 def _direct(known: Mapping[str, _Addressee], name: str, context: Context) -> Context:

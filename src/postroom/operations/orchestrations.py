@@ -18,8 +18,13 @@ from postroom.operations.ports.enlistment import Resumed, resume_stopped
 from postroom.operations.properties import read_deployed_properties
 from postroom.system_properties import BTS
 
-#: The keys by which every orchestration can wait: for messages at a self-correlating port.
-_RUNTIME_CORRELATIONS = ((BTS.PartnerService.key,),)
+#: The keys by which every orchestration can wait: for messages at a self-correlating port, and for acknowledgements of
+#: a send port group or of a send port.
+_RUNTIME_CORRELATIONS = (
+    (BTS.PartnerService.key,),
+    (BTS.AckID.key,),
+    (BTS.AckID.key, BTS.AckSendPortID.key),
+)
 
 _BOUND, _STOPPED, _STARTED = OrchestrationState.BOUND, OrchestrationState.STOPPED, OrchestrationState.STARTED
 

@@ -15,8 +15,6 @@ Use asyncio for everything that has a name there: ``asyncio.timeout``, ``asyncio
 """
 
 from postroom.orchestrations.actions import (
-    RetryTransaction,
-    atomic,
     carried_state,
     continue_with,
     delay,
@@ -25,9 +23,6 @@ from postroom.orchestrations.actions import (
     now,
     random,
     receive,
-    request,
-    send,
-    start,
     step,
     step_key,
     suspend,
@@ -44,6 +39,7 @@ from postroom.orchestrations.direct_ports import (
 )
 from postroom.orchestrations.failures import JournalMismatch, StepFailed
 from postroom.orchestrations.scopes import Scope, scope
+from postroom.orchestrations.sending import RetryTransaction, atomic, deliver, request, send, start
 
 __all__ = [
     "Correlation",
@@ -60,6 +56,7 @@ __all__ = [
     "carried_state",
     "continue_with",
     "delay",
+    "deliver",
     "instance_id",
     "new_id",
     "now",

@@ -1,4 +1,4 @@
-"""What an orchestration does, besides receiving: send messages, run steps with side effects, wait, ask for the time."""
+"""What an orchestration does, besides sending: receive, run steps with side effects, wait, end, ask for the time."""
 
 from __future__ import annotations
 
@@ -8,121 +8,21 @@ import random as random_module
 import uuid
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, TypeVarTuple, overload
+from typing import Any, NoReturn, TypeVar, TypeVarTuple, overload
 
-from postroom.errors import DeliveryFailure, StateError
+from postroom.errors import StateError
 from postroom.message import Message
-from postroom.orchestrations.definition import Orchestration
-from postroom.orchestrations.direct_ports import DirectPort, SelfCorrelatingPort, remove_address
 from postroom.orchestrations.execution import CONVOY, get_execution
 from postroom.orchestrations.failures import StepFailed
-from postroom.orchestrations.journal import Send
 from postroom.orchestrations.recorded_values import to_recorded
-from postroom.system_properties import BTS
+from postroom.orchestrations.sending import refuse_in_atomic
 
-_P = ParamSpec("_P")
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 
-#: Inside ``atomic``: the sends that take effect at its end.
-_buffered: ContextVar[list[Send] | None] = ContextVar("buffered_sends", default=None)
 #: Inside a step: its idempotency key.
 _step_key: ContextVar[uuid.UUID | None] = ContextVar("step_key", default=None)
-
-
-class SendPort(Protocol):
-    """A declared send port, or a send port group: what ``app.send_port`` and ``app.send_port_group`` return."""
-
-    @property
-    def name(self) -> str: ...
-
-
-class RetryTransaction(Exception):
-    """Raised by an atomic function that wants to be run again."""
-
-
-async def send(
-    message: Message, *, to: SendPort | DirectPort | str | None = None, reply_to: SelfCorrelatingPort | None = None
-) -> uuid.UUID:
-    """Publish a message: through the bound port ``to``, to those who receive from the direct port ``to``, or to
-    everybody who subscribes to it. Return its id. Answers that a receiver sends to ``reply_port(message)`` reach
-    ``reply_to``.
-
-    The message becomes visible at the next persistence point. Raise RoutingFailure if nobody subscribes to it."""
-    message = _add_reply_port(message, reply_to)
-    execution = get_execution()
-    if isinstance(to, DirectPort):
-        command = execution.make_send(to.address(message), None, to.full_name)
-    else:
-        context = remove_address(message.context)
-        command = execution.make_send(replace(message, context=context), _get_name(to))
-    _issue(command)
-    return command.message.message_id
-
-
-async def start(orchestration: Orchestration, message: Message, *, reply_to: SelfCorrelatingPort | None = None) -> None:
-    """Start an instance of another orchestration, in its newest version, and do not wait for it.
-
-    The orchestration is declared without ``activate``. It starts at the next persistence point. The message reaches
-    nobody else: its properties can be read, but are not promoted. Answers that the orchestration sends to
-    ``reply_port(message)`` reach ``reply_to``. Raise RoutingFailure if the orchestration is not enlisted.
-    To run it as a part of this instance and to wait for it, call it: ``await orchestration(message)``."""
-    execution = get_execution()
-    if orchestration.activate is not None:
-        raise StateError(
-            f"The orchestration {orchestration.name!r} is activated by messages, so it cannot be started.",
-            hint="Publish a message that matches its filter, or declare it without activate=.",
-        )
-    if orchestration.name == execution.orchestration.name:
-        raise StateError(
-            f"The orchestration {orchestration.name!r} cannot start itself.", hint="Use a loop, or continue_with()."
-        )
-    context = remove_address(_add_reply_port(message, reply_to).context)
-    context = context.demote_all().promote(BTS.ActivationServiceID, orchestration.name)
-    _issue(execution.make_start(replace(message, context=context), orchestration.name))
-
-
-def _add_reply_port(message: Message, port: SelfCorrelatingPort | None) -> Message:
-    return message if port is None else replace(message, context=message.context.write(BTS.ReplyTo, port.token))
-
-
-def _get_name(port: SendPort | str | None) -> str | None:
-    return port if port is None or isinstance(port, str) else port.name
-
-
-def _issue(command: Send) -> None:
-    """Issue a send, or add it to those of the atomic function."""
-    if (buffered := _buffered.get()) is None:
-        get_execution().issue_sends([command])
-    else:
-        buffered.append(command)
-
-
-async def request(message: Message, *, to: SendPort | str) -> Message:
-    """Send a request through a two-way send port, and return its response. Limit the wait with ``asyncio.timeout``.
-
-    Raise DeliveryFailure if the port has given up."""
-    _refuse_in_atomic("wait for a response", "The request is not sent before the end of the function.")
-    execution = get_execution()
-    token = str(execution.make_id())
-    responses = execution.correlate(
-        (BTS.EpmRRCorrelationToken == token) & (BTS.RouteDirectToTP == True)  # noqa: E712 - a filter
-    )
-    context = (
-        message.context.promote(BTS.EpmRRCorrelationToken, token)
-        .promote(BTS.CorrelationToken, token)
-        .write(BTS.IsRequestResponse, True)
-    )
-    await send(replace(message, context=context), to=to)
-    response = await execution.receive(responses)
-    if response.context.get(BTS.AckType) == "NACK":
-        raise DeliveryFailure(
-            f"The send port {_get_name(to)!r} could not send the request.",
-            why=response.context.get(BTS.AckDescription) or "",
-        )
-    return response
 
 
 async def receive() -> Message:
@@ -198,29 +98,6 @@ async def delay(until: timedelta | datetime | float) -> None:
     await asyncio.sleep(max(0.0, until.total_seconds() if isinstance(until, timedelta) else until))
 
 
-async def atomic(function: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """Run a coroutine function so that all of its sends take effect when it returns, or none if it raises.
-
-    Raise RoutingFailure, and send nothing, if one of its messages has no subscribers.
-    If it raises RetryTransaction, it runs again after two seconds, up to 21 times."""
-    for _ in range(21):
-        buffered: list[Send] = []
-        token = _buffered.set(buffered)
-        try:
-            result = await function(*args, **kwargs)
-        except RetryTransaction:
-            await asyncio.sleep(2.0)
-            continue
-        finally:
-            _buffered.reset(token)
-        if (enclosing := _buffered.get()) is None:
-            get_execution().issue_sends(buffered)
-        else:
-            enclosing += buffered
-        return result
-    raise StateError(f"The atomic function {function!r} was run 21 times and never succeeded.")
-
-
 async def continue_with(state: object) -> NoReturn:
     """Start the orchestration again with a fresh journal and the message that activated it.
 
@@ -242,15 +119,8 @@ async def suspend(reason: str) -> None:
     """Suspend the instance at its next persistence point. It continues here when an operator resumes it.
 
     Timers do not fire until then."""
-    _refuse_in_atomic("suspend itself", "Nothing of an atomic function is stored before its end.")
+    refuse_in_atomic("suspend itself", "Nothing of an atomic function is stored before its end.")
     await get_execution().suspend(reason)
-
-
-def _refuse_in_atomic(what: str, why: str) -> None:
-    if _buffered.get() is not None:
-        raise StateError(
-            f"An orchestration cannot {what} in an atomic function.", why=why, hint="Do it after the atomic function."
-        )
 
 
 def carried_state() -> Any:

@@ -244,9 +244,9 @@ class Execution:
     def issue(self, command: Command) -> None:
         self._commands.append(command)
 
-    def correlate(self, filter: Filter) -> int:
+    def correlate(self, filter: Filter, *, acknowledged_by: str | None = None) -> int:
         number = self._next_number()
-        self.issue(Correlate(number=number, place=_find_place(), filter=filter))
+        self.issue(Correlate(number=number, place=_find_place(), filter=filter, acknowledged_by=acknowledged_by))
         self._filters[number] = filter
         return number
 

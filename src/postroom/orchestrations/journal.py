@@ -117,6 +117,8 @@ class Correlate(Command):
 
     kind = "correlate"
     filter: Filter
+    acknowledged_by: str | None = None
+    """The send port or group whose acknowledgements these are. Other subscribers of the message send some, too."""
 
     @property
     def name(self) -> str:

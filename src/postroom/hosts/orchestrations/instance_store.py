@@ -9,6 +9,7 @@ from datetime import datetime
 from postroom.agent.addressing import Addressees
 from postroom.agent.direct.message_agent import MessageAgent
 from postroom.clock import Clock
+from postroom.filters.expression import Filter
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import (
@@ -22,7 +23,8 @@ from postroom.messagebox.storage.stored_messages import ClaimReader, build_messa
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.orchestrations.driver import PersistencePoint
 from postroom.orchestrations.execution import Execution
-from postroom.orchestrations.journal import Event, MessageReceived, Started, Turn
+from postroom.orchestrations.journal import Correlate, Event, MessageReceived, Started, Turn
+from postroom.system_properties import BTS
 
 
 class InstanceConnection:
@@ -52,9 +54,14 @@ class InstanceConnection:
             self._addressees = Addressees.read(self.connection)
         return replace(message, context=self._addressees.direct(port, message.context))
 
-    def forget_ports(self) -> None:
-        """Read the send ports again with the next send."""
-        self._addressees = None
+    def build_filter(self, command: Correlate) -> Filter:
+        """Return the filter of a correlation set. A message that is directed to a port has other subscribers too, whose
+        acknowledgements do not count."""
+        if command.acknowledged_by is None:
+            return command.filter
+        assert self._addressees is not None, "the message was directed before"
+        port_id = self._addressees.find_acknowledging_port(command.acknowledged_by)
+        return command.filter if port_id is None else command.filter & (BTS.AckSendPortID == str(port_id))
 
 
 class MessageBoxStore:

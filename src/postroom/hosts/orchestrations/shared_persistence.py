@@ -132,9 +132,8 @@ def _write_commands(thread: InstanceConnection, connection: Connection, instance
         assert point is not None
         for command in point.commands:
             if isinstance(command, Correlate):
-                thread.subscriptions.wait(
-                    connection, instance.store.service, instance.claimed.instance_id, command.filter
-                )
+                filter = thread.build_filter(command)
+                thread.subscriptions.wait(connection, instance.store.service, instance.claimed.instance_id, filter)
         if point.suspension is not None:
             thread.procedures.suspend(
                 connection, instance.claimed, code="SUSPENDED_ITSELF", description=point.suspension
