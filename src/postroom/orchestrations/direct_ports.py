@@ -81,13 +81,22 @@ def open_port() -> SelfCorrelatingPort:
 
 
 def reply_port(message: Message) -> DirectPort:
-    """Return the port that answers to a message are sent to: the ``reply_to`` that its sender has passed."""
-    token = message.context.get(BTS.ReplyTo)
-    if token is None:
-        raise StateError(
-            "The message has no port for replies.", hint="Its sender passes one: send(message, to=..., reply_to=port)."
-        )
-    return _make_reply_port(token)
+    """Return the port that answers to a message are sent to: the ``reply_to`` that its sender has passed, or the caller
+    who waits for the response to a request."""
+    context = message.context
+    if (token := context.get(BTS.ReplyTo)) is not None:
+        return _make_reply_port(token)
+    if (token := context.get(BTS.EpmRRCorrelationToken)) is not None:
+        common = context.get(BTS.CorrelationToken, token)
+        response: dict[Property, Value] = {
+            BTS.EpmRRCorrelationToken: token,
+            BTS.CorrelationToken: common,
+            BTS.RouteDirectToTP: True,
+        }
+        return DirectPort("caller", response)
+    raise StateError(
+        "Nobody waits for a reply to the message.", hint="Its sender passes a port: send(message, reply_to=port)."
+    )
 
 
 def remove_address(context: Context) -> Context:

@@ -125,7 +125,7 @@ def test_a_message_that_is_sent_on_keeps_the_port_for_replies() -> None:
 
 
 def test_a_message_without_a_port_for_replies_and_a_partner_port_without_a_name_are_refused() -> None:
-    with pytest.raises(StateError, match="has no port for replies"):
+    with pytest.raises(StateError, match="Nobody waits for a reply"):
         orchestrations.reply_port(message("order"))
     with pytest.raises(DefinitionError, match="cannot have the names 'check' and ''"):
         PartnerPort("check", "")

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from postroom import Client
 from postroom.messagebox.maintenance.check import check
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
-from tests.support.orchestrations import apply_orchestrations, publish
+from tests.support.orchestrations import Kind, apply_orchestrations, publish
 from tests.support.recording_adapter import RecordingAdapter
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 
 @pytest.fixture
@@ -52,6 +53,26 @@ def test_a_reply_reaches_only_the_instance_that_has_opened_the_port(
     wait_until(lambda: sent(recorder) == [b"1 got 1", b"2 got 2", b"3 got 3", b"4 got 4"], what="all replies")
     wait_until(lambda: has_ended(box), what="the end of the instances")
     assert box.count("correlation_types") == types, "no instance has to change the routing"
+    assert check(box.connection) == []
+
+
+def test_an_orchestration_answers_the_request_of_a_program(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        @app.orchestration(activate=Kind == "question", host="Default")
+        async def answer(question: Message) -> None:
+            await orchestrations.send(Message.of(question.data.upper()), to=orchestrations.reply_port(question))
+        """,
+    )
+    start_host(recorder)
+    with Client(box.url) as client:
+        response = client.request(b"price?", promoted={Kind: "question"}, timeout=PATIENCE)
+    assert response.data == b"PRICE?"
+    wait_until(lambda: has_ended(box), what="the end of the instance")
     assert check(box.connection) == []
 
 
