@@ -54,6 +54,10 @@ class InstanceConnection:
             self._addressees = Addressees.read(self.connection)
         return replace(message, context=self._addressees.direct(port, message.context))
 
+    def forget_ports(self) -> None:
+        """Read the send ports again with the next send."""
+        self._addressees = None
+
     def build_filter(self, command: Correlate) -> Filter:
         """Return the filter of a correlation set. A message that is directed to a port has other subscribers too, whose
         acknowledgements do not count."""

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from postroom.agent.direct.message_agent import Outbox
-from postroom.errors import ClaimLost, PostroomError, PublishFailed, RoutingFailure, is_environment_error
+from postroom.errors import ClaimLost, NotFound, PostroomError, PublishFailed, RoutingFailure, is_environment_error
 from postroom.hosts.orchestrations.driven_instance import DrivenInstance
 from postroom.hosts.orchestrations.instance_store import InstanceConnection
 from postroom.message import Message
@@ -42,7 +42,16 @@ def persist_together(thread: InstanceConnection, instances: Sequence[DrivenInsta
         try:
             outcomes |= _persist(thread, remaining, messages)
         except PublishFailed as error:
-            outcomes |= _find_failures(error, remaining, messages)
+            failures = _find_failures(error, remaining, messages)
+            thread.forget_ports()
+            changed = {
+                one.claimed.instance_id: directed
+                for one in remaining
+                if one.claimed.instance_id in failures
+                and (directed := _direct_again(thread, one, messages)) is not None
+            }
+            messages |= changed
+            outcomes |= {instance_id: failures[instance_id] for instance_id in failures.keys() - changed.keys()}
         except PostroomError as error:
             _check_environment(error)
             if len(remaining) == 1:
@@ -64,6 +73,18 @@ def _build_messages(thread: InstanceConnection, instance: DrivenInstance) -> _Me
         send.number: send.message if send.port is None else thread.direct(send.message, send.port)
         for send in instance.point.sends
     }
+
+
+def _direct_again(
+    thread: InstanceConnection, instance: DrivenInstance, before: Mapping[uuid.UUID, _Messages]
+) -> _Messages | None:
+    """Return the messages of an instance with the ids of the send ports of now. Return None if these are the same: a
+    port has another id only if it was removed and declared again."""
+    try:
+        directed = _build_messages(thread, instance)
+    except NotFound:
+        return None
+    return None if directed == before[instance.claimed.instance_id] else directed
 
 
 def _persist(

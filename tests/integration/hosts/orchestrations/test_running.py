@@ -224,6 +224,23 @@ def test_a_send_without_subscribers_raises_in_the_orchestration(
     assert box.count("orchestration_instances") == 0
 
 
+def test_a_port_that_was_removed_and_declared_again_gets_messages(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    code = ECHO.replace('to="Out"', 'to="Extra"')
+    port = 'app.send_port("Extra", adapters.Null(), host="Default")\n'
+    box.connection.execute("UPDATE service_classes SET dequeue_threads = 1")
+    apply_orchestrations(box, tmp_path, port + code)
+    start_host(recorder)
+    publish(box, "order", "1")
+    wait_until(lambda: sent(recorder) == [b"echo 1"], what="the first message")
+    wait_until(lambda: is_empty(box), what="the end of the instance")
+    apply_orchestrations(box, tmp_path, code)
+    apply_orchestrations(box, tmp_path, port + code)
+    publish(box, "order", "2")
+    wait_until(lambda: sent(recorder) == [b"echo 1", b"echo 2"], what="the second message")
+
+
 def test_a_message_that_is_sent_through_a_port_reaches_other_subscribers_too(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
