@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from postroom.errors import DefinitionRefused, MessageBoxUnavailable
+from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.orchestrations import HostOrchestrations
 from postroom.operations import orchestration_states
@@ -155,6 +157,29 @@ def test_an_exception_suspends_the_instance_and_a_resume_continues_it(
     wait_until(lambda: sent(recorder) == [b"10", b"asked"], what="the corrected answer")
     wait_until(lambda: is_empty(box), what="the end of the instance")
     assert check(box.connection) == []
+
+
+def test_an_instance_is_not_claimed_before_the_earlier_message_of_an_interrupted_claim(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(box, tmp_path, COLLECT)
+    host = start_host(recorder)
+    publish(box, "order", "")
+    wait_until(lambda: sent(recorder) == [b"ask"], what="the waiting instance")
+    host.stop()
+    publish(box, "reply", "1", "2")
+    procedures, services = HostOrchestrations("Default"), [box.one("SELECT id FROM orchestrations")]
+
+    def claim() -> int:
+        claim_id = uuid.uuid4()
+        return len(procedures.claim(box.connection, claim_id=claim_id, host_instance=1, limit=9, services=services))
+
+    with connect(box.url) as other, other.transaction():
+        other.execute("SELECT FROM default_q ORDER BY seq LIMIT 1 FOR UPDATE")
+        assert claim() == 0
+        assert box.count("orchestration_messages WHERE consumed_in IS NULL") == 1
+    assert claim() == 1
+    assert box.count("orchestration_messages WHERE consumed_in IS NULL") == 2
 
 
 def test_changed_code_that_does_not_fit_suspends_the_instance_with_the_place(

@@ -3,7 +3,7 @@
 -- instance that is claimed or suspended are taken too: they wait at the instance. A first message creates its instance.
 -- Only the orchestrations in p_services are claimed, whose code the host instance has loaded: one that was just applied
 -- may be activated before.
--- Indexes: work_queue_unclaimed, orchestration_instances_due, orchestration_instances_ready.
+-- Indexes: work_queue_unclaimed, work_queue_instance, orchestration_instances_due, orchestration_instances_ready.
 -- Locks: the taken rows; the instances, in the order of their ids, so that it waits for persistence points of these.
 DROP FUNCTION IF EXISTS messagebox.claim_orchestrations___HOST__(uuid, integer, integer, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.claim_orchestrations___HOST__(
@@ -42,6 +42,9 @@ BEGIN
            SELECT w.instance_id FROM orchestration_instances w
             WHERE w.host_id = __HOST_ID__ AND w.ready_seq IS NOT NULL AND w.claim_id IS NULL AND w.suspended_at IS NULL
               AND w.service_id = ANY (p_services)
+              -- An earlier message is still in the queue if the transaction that took it has failed. It comes first.
+              AND NOT EXISTS (SELECT 1 FROM __HOST___q q
+                               WHERE q.instance_id = w.instance_id AND q.task = 4 AND q.seq < w.ready_seq)
             ORDER BY w.priority, w.ready_seq LIMIT p_limit FOR UPDATE SKIP LOCKED))
     RETURNING i.instance_id, i.service_id, i.journal_length, i.journals, i.carried::text;
 END $$;
