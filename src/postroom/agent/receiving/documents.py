@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from postroom.agent.idempotency import NUMBER_BITS, IdKind, derive_id, unit_for_chunk
 from postroom.agent.originator import PublisherLogin, resolve_originator, resolve_originator_columns
 from postroom.agent.receiving.interchange import Chunk, Interchange
-from postroom.filters.columns import Columns
+from postroom.filters.columns import Columns, build_columns
 from postroom.message import BODY_NAME, MAX_PARTS, Body, Bytes, Context, Part, predicates_to_json
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.storage.stored_values import format_decimal
@@ -104,8 +104,16 @@ class Documents:
     @property
     def promoted(self) -> Columns:
         """All promoted values, for matching."""
-        shared = self.initial_contexts[0].promoted if self.initial_contexts else {}
-        return {**shared, **{key: column for key, column in self.columns.items() if not is_distinguished(key)}}
+        own = {key: column for key, column in self.columns.items() if not is_distinguished(key)}
+        return {**self._shared_promoted, **own}
+
+    @property
+    def _shared_promoted(self) -> Columns:
+        """The promoted values of the interchanges. Most batches have the same values in all of them."""
+        promoted = [context.promoted for context in self.initial_contexts]
+        if all(one == promoted[0] for one in promoted):
+            return promoted[0] if promoted else {}
+        return {key: column.take(pa.array(self.chunk_of)) for key, column in build_columns(promoted).items()}
 
     @property
     def numbers(self) -> npt.NDArray[np.int64]:

@@ -91,6 +91,20 @@ def test_drop_discards_and_counts_messages_without_an_authenticated_originator(
     )
 
 
+def test_interchanges_of_different_parties_are_routed_by_their_own_party(box: Box) -> None:
+    location = add_location(box, "none", pipelines.Json(promote={Region: "region"}))
+    for party in ("Contoso", "Fabrikam"):
+        box.add_port(party, f"BTS.OriginatorPID == '{party}'")
+    contexts = [SID.promote(BTS.OriginatorPID, "Contoso"), Context(), SID.promote(BTS.OriginatorPID, "Fabrikam")]
+    interchanges = [
+        Interchange(interchange_id=uuid.uuid4(), body=Bytes(b'{"region":"EU"}'), context=context)
+        for context in contexts
+    ]
+    with connect(box.url, user=box.host().role_name) as connection:
+        Receiver(connection, RoutingTable()).receive(location, interchanges)
+    assert box.queued() == {"Europe": 3, "Contoso": 1, "Fabrikam": 1}
+
+
 @pytest.mark.parametrize("trusted", [True, False])
 def test_the_signer_of_a_message_is_its_authenticated_originator(box: Box, tmp_path: Path, trusted: bool) -> None:
     """SEC-12: the party is found by certificate. A host that is not trusted has no authenticated originator."""
