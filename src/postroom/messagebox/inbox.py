@@ -32,6 +32,15 @@ class InboxRow:
     size: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewInterchange:
+    """A small interchange without an idempotency key. ``body`` has at most ``FRAGMENT_SIZE`` bytes."""
+
+    interchange_id: uuid.UUID
+    context: Context
+    body: bytes
+
+
 @dataclass(frozen=True, kw_only=True)
 class StoredInterchange:
     """An interchange in the inbox, ready to be received."""
@@ -82,6 +91,19 @@ def store_in_inbox(
     return True
 
 
+def store_together(connection: Connection, location_id: uuid.UUID, interchanges: Sequence[NewInterchange]) -> None:
+    """Store interchanges for the stream of their location in one transaction. Return after the commit."""
+    connection.execute(
+        statement("queries/insert_many_into_inbox"),
+        (
+            location_id,
+            [interchange.interchange_id for interchange in interchanges],
+            [interchange.context.to_json() for interchange in interchanges],
+            [interchange.body for interchange in interchanges],
+        ),
+    )
+
+
 def check_if_known(connection: Connection, interchange_id: uuid.UUID, *, digest: bytes | None = None) -> bool:
     """Return True if an interchange is in the inbox, or was published and its receipt still exists.
 
@@ -122,8 +144,9 @@ def read_interchanges(
 ) -> list[StoredInterchange]:
     """Return the interchanges that still exist. Large bodies are read lazily, over their own connections."""
     rows = connection.execute(
-        "SELECT interchange_id, context, size, body FROM inbox WHERE interchange_id = ANY (%s) ORDER BY number",
+        "SELECT interchange_id, context, size, body FROM inbox WHERE interchange_id = ANY (%b) ORDER BY number",
         (list(interchange_ids),),
+        binary=True,
     )
     return [
         StoredInterchange(

@@ -83,7 +83,7 @@ class WorkerPool:
     def check_capacity(self) -> None:
         """Raise RequestFailed if too many calls are waiting. Call this before the body of a request is read."""
         if self._calls >= self._max_calls:
-            raise _refuse()
+            raise build_capacity_error()
 
     async def run(self, function: Callable[..., T], *arguments: object) -> T:
         """Return the result of a call in a worker thread. Raise RequestFailed if there is no thread."""
@@ -111,7 +111,7 @@ class WorkerPool:
             with self._lock:
                 if self._threads == 0:
                     self._calls -= 1
-                    raise _refuse() from None
+                    raise build_capacity_error() from None
             return
         with self._lock:
             self._threads += 1
@@ -137,5 +137,6 @@ class WorkerPool:
             future.set_result(result)
 
 
-def _refuse() -> RequestFailed:
+def build_capacity_error() -> RequestFailed:
+    """Return the 503 of a request that comes while too many others are waiting."""
     return RequestFailed(503, "There are too many requests at the moment.", {"Retry-After": str(_RETRY_SECONDS)})

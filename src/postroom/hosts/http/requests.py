@@ -27,12 +27,14 @@ from postroom.adapters.http.receive_definition import HttpReceive
 from postroom.agent.idempotency import interchange_for_key, start_request_digest
 from postroom.clock import Clock, system_clock
 from postroom.errors import BadValue, KeyReused, MissingReference, NotAllowed, Unavailable
+from postroom.hosts.http.group_commit import GroupCommit
 from postroom.hosts.http.shared_connections import CONNECTION_TIMEOUT, SharedConnections
 from postroom.hosts.http.two_way import TwoWayRequests
-from postroom.message import Body, Context
+from postroom.message import FRAGMENT_SIZE, Body, Bytes, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.inbox import NewInterchange
 from postroom.messagebox.throttling.load import ThrottleWatch
 from postroom.messagebox.throttling.states import Throttle
 from postroom.pipelines.documents.temporary_bodies import Spool
@@ -99,6 +101,7 @@ class HttpRequests:
         self._clock = clock
         self._throttle = throttle
         self._workers = workers
+        self._group_commit = GroupCommit(connections, workers)
         self._counts = counts
         self._passwords = PasswordCheck()
         # A request that waits for the check of its password holds no thread.
@@ -115,6 +118,7 @@ class HttpRequests:
             return build_error_response(405, f"{request.method} is not allowed. Use POST.", {"Allow": "POST"})
         assert isinstance(location.adapter, HttpReceive)
         self._workers.check_capacity()
+        self._group_commit.check_capacity()
         sender: Sender | None = None
         if location.adapter.needs_authentication:
             authentication = Authentication(
@@ -200,7 +204,11 @@ class HttpRequests:
             publish = self._two_way.publish
             caller = await self._workers.run(publish, location, interchange_id, context, body, key_digest)
             return self._two_way.wait(caller)
-        await self._workers.run(self._store, location, interchange_id, context, body, key_digest)
+        if isinstance(body, Bytes) and body.size <= FRAGMENT_SIZE and key_digest is None:
+            new = NewInterchange(interchange_id=interchange_id, context=context, body=body.data)
+            await self._group_commit.store(location.location_id, new)
+        else:
+            await self._workers.run(self._store, location, interchange_id, context, body, key_digest)
         return Response(
             status=202,
             content={"interchange_id": str(interchange_id)},

@@ -1,0 +1,121 @@
+"""Small interchanges of several requests are stored in one transaction. A request is answered after the commit."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from postroom.adapters.http.event_loop import WorkerPool
+from postroom.adapters.http.messages import RequestFailed
+from postroom.errors import NotAllowed
+from postroom.hosts.http import group_commit
+from postroom.hosts.http.group_commit import GroupCommit
+from postroom.hosts.http.shared_connections import SharedConnections
+from postroom.message import Context
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
+from postroom.messagebox.connection import connect
+from postroom.messagebox.inbox import NewInterchange
+from tests.support.box import Box
+from tests.support.inbox_location import add_inbox_location
+from tests.support.waiting import wait_until
+
+BLOCKED = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+
+
+@pytest.fixture
+def location(box: Box) -> ReceiveLocation:
+    return add_inbox_location(box)
+
+
+@pytest.fixture
+def groups(box: Box) -> Iterator[GroupCommit]:
+    workers = WorkerPool(threads=2, max_waiting=0)
+    connections = SharedConnections(partial(connect, box.url, user=box.host().role_name), 2)
+    yield GroupCommit(connections, workers)
+    workers.close()
+    connections.close()
+
+
+def new_interchange(body: bytes = b"{}") -> NewInterchange:
+    return NewInterchange(interchange_id=uuid.uuid4(), context=Context(), body=body)
+
+
+def test_requests_that_come_together_share_a_transaction(
+    box: Box, location: ReceiveLocation, groups: GroupCommit
+) -> None:
+    new = [new_interchange(b"%d" % number) for number in range(150)]
+
+    async def store_all() -> None:
+        await asyncio.gather(*(groups.store(location.location_id, one) for one in new))
+
+    asyncio.run(store_all())
+    rows = box.connection.execute("SELECT interchange_id, body, size FROM inbox").fetchall()
+    assert sorted(rows) == sorted((one.interchange_id, one.body, len(one.body)) for one in new)
+    sizes = box.connection.execute("SELECT count(*) FROM inbox GROUP BY xmin::text ORDER BY 1").fetchall()
+    assert sizes == [(50,), (100,)]
+
+
+def test_a_request_is_answered_after_the_commit(box: Box, location: ReceiveLocation, groups: GroupCommit) -> None:
+    async def store_while_locked() -> None:
+        with box.connection.transaction():
+            box.connection.execute("SELECT FROM receive_locations FOR UPDATE")
+            first = asyncio.create_task(groups.store(location.location_id, new_interchange()))
+            await asyncio.to_thread(wait_until, lambda: box.one(BLOCKED) == 1, what="the transaction to wait")
+            later = [asyncio.create_task(groups.store(location.location_id, new_interchange())) for _ in range(5)]
+            await asyncio.sleep(0)
+            assert not any(task.done() for task in (first, *later))
+        await asyncio.gather(first, *later)
+
+    asyncio.run(store_while_locked())
+    sizes = box.connection.execute("SELECT count(*) FROM inbox GROUP BY xmin::text ORDER BY 1").fetchall()
+    assert sizes == [(1,), (5,)]
+
+
+def test_a_locked_location_does_not_delay_another(box: Box, location: ReceiveLocation, groups: GroupCommit) -> None:
+    other = add_inbox_location(box, name="other")
+
+    async def store_while_locked() -> None:
+        with box.connection.transaction():
+            box.connection.execute("SELECT FROM receive_locations WHERE name = 'web' FOR UPDATE")
+            delayed = asyncio.create_task(groups.store(location.location_id, new_interchange()))
+            await asyncio.to_thread(wait_until, lambda: box.one(BLOCKED) == 1, what="the transaction to wait")
+            await groups.store(other.location_id, new_interchange())
+            assert not delayed.done()
+        await delayed
+
+    asyncio.run(store_while_locked())
+    assert box.count("inbox") == 2
+
+
+def test_every_request_of_a_failed_transaction_fails(box: Box, location: ReceiveLocation, groups: GroupCommit) -> None:
+    box.connection.execute("DELETE FROM receive_locations")
+
+    async def store_all() -> list[BaseException | None]:
+        stored = (groups.store(location.location_id, new_interchange()) for _ in range(3))
+        return await asyncio.gather(*stored, return_exceptions=True)
+
+    assert [type(error) for error in asyncio.run(store_all())] == [NotAllowed] * 3
+    assert box.count("inbox") == 0
+
+
+def test_requests_are_rejected_while_too_many_wait(
+    box: Box, location: ReceiveLocation, groups: GroupCommit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "_MAX_WAITING", 2)
+
+    async def store_two() -> None:
+        tasks = [asyncio.create_task(groups.store(location.location_id, new_interchange())) for _ in range(2)]
+        groups.check_capacity()
+        await asyncio.sleep(0)
+        with pytest.raises(RequestFailed) as failed:
+            groups.check_capacity()
+        assert failed.value.response.status == 503
+        await asyncio.gather(*tasks)
+        groups.check_capacity()
+
+    asyncio.run(store_two())
+    assert box.count("inbox") == 2
