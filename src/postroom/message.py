@@ -184,6 +184,15 @@ class Context(Mapping[Property, Value]):
         checked = prop.check(value, promoted=False)
         return self._replace(_remove(self._promoted, prop.key), _add(self._written, prop.key, checked))
 
+    def merge(self, other: Context) -> Context:
+        """Return a context with the values of both, each written or promoted as before. The other one has precedence.
+        Its predicates are added."""
+        promoted = {key: value for key, value in self._promoted.items() if key not in other._written}
+        written = {key: value for key, value in self._written.items() if key not in other._promoted}
+        return Context(
+            {**promoted, **other._promoted}, {**written, **other._written}, self._predicates | other._predicates
+        )
+
     def demote_all(self) -> Context:
         """Return a context in which every property is written and none is promoted."""
         return Context({}, {**self._written, **self._promoted}, self._predicates)

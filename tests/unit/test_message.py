@@ -28,6 +28,17 @@ def test_writing_a_promoted_property_demotes_it() -> None:
     assert written.promote(Region, "EU") == promoted
 
 
+def test_the_values_of_a_merged_context_take_precedence() -> None:
+    merged = (
+        Context()
+        .promote(Region, "EU")
+        .write(Total, Decimal(1))
+        .merge(Context().write(Region, "US").promote(Total, Decimal(2)).require(Region, "EU"))
+    )
+    assert (dict(merged.promoted), dict(merged.written)) == ({Total.key: 2}, {Region.key: "US"})
+    assert merged.predicates == {(Region.key, "EU")}
+
+
 def test_none_removes_and_an_absent_property_reads_as_none() -> None:
     context = Context().promote(Region, "EU").write(Total, Decimal(1))
     assert len(context.promote(Region, None).write(Total, None)) == 0

@@ -13,7 +13,6 @@ exists, the chunk was published before, and the receipt stores the outcome.
 from __future__ import annotations
 
 import hashlib
-import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -167,11 +166,11 @@ def take_receipts(connection: Connection, receipts: Sequence[Receipt]) -> bool:
     """Insert the receipts. Return False if one of them exists. Waits for a transaction that inserts the same
     receipt."""
     inserted = connection.execute(
-        "SELECT unit, chunk FROM take_receipts(%s::uuid[], %s::int[], %s::jsonb[])",
+        "SELECT unit, chunk FROM take_receipts(%b::uuid[], %b::int[], %b::text[]::jsonb[])",
         (
             [receipt.unit for receipt in receipts],
             [receipt.chunk for receipt in receipts],
-            [json.dumps(dict(receipt.outcome)) for receipt in receipts],
+            [_encode_json(dict(receipt.outcome)).decode() for receipt in receipts],
         ),
     ).fetchall()
     return len(inserted) == len(receipts)
@@ -214,7 +213,7 @@ def _add_to_digest(digest: hashlib.blake2b, *values: object) -> None:
 def read_progress(connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Progress]:
     """Return how much of each interchange is published."""
     rows = connection.execute(
-        "SELECT unit, last_chunk, last_document, bad, done FROM read_receipts(%s)", (list(interchange_ids),)
+        "SELECT unit, last_chunk, last_document, bad, done FROM read_receipts(%b)", (list(interchange_ids),)
     )
     known = {
         unit: Progress(next_chunk=chunk + 1, last_document=last, bad=bad, done=done)

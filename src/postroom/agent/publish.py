@@ -140,19 +140,24 @@ class Publisher:
         """Run ``before`` and publish the batch in one transaction. Each attempt calls ``before`` and ``make_batch``."""
         self._matcher.load(self._connection)
         is_retry = False
+        unused: list[Batch] = []
         if before is None:
             batch = make_batch(self._matcher)
             try:
                 if batch.insert_in_one_statement(self._connection):
                     self._wake_up.send(batch.hosts)
                     return batch
+                unused.append(batch)
             except (StaleRouting, TransactionConflict):
                 is_retry = True
 
         def attempt(connection: Connection) -> Batch:
             if before is not None:
                 before(connection)
-            batch = make_batch(self._matcher_under_lock(connection) if is_retry else self._matcher)
+            if unused:
+                batch = unused.pop()
+            else:
+                batch = make_batch(self._matcher_under_lock(connection) if is_retry else self._matcher)
             publish(connection, batch)
             return batch
 

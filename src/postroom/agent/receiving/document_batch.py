@@ -201,7 +201,7 @@ class DocumentBatch(PublishBatch):
         """Insert the receipts of the chunks, with the number of their failures."""
         if self._takes_receipts:
             receipts = [
-                replace(chunk, bad=chunk.bad + count).receipt
+                (replace(chunk, bad=chunk.bad + count) if count else chunk).receipt
                 for chunk, count in zip(self._documents.chunks, self.unroutable, strict=True)
             ]
             if not take_receipts(connection, receipts):

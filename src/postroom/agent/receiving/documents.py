@@ -6,12 +6,13 @@ encoded once.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import lru_cache
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -28,7 +29,7 @@ from postroom.pipelines.documents.disassembled_batch import BadDocument
 from postroom.pipelines.documents.temporary_bodies import slice_body
 from postroom.properties import is_distinguished
 from postroom.system_properties import BTS, ENGINE_PROPERTIES
-from postroom.values import Value, value_to_json
+from postroom.values import MAX_PROMOTED_LENGTH, Value, value_to_json
 
 #: The first number of parts other than the body, and how many numbers each document has. Lower numbers are those of
 #: body parts.
@@ -40,6 +41,8 @@ _OWN_COLUMNS = ("number", "body", "offset", "length", "message_type", "content_t
 
 #: With offsets of 64 bits: the contexts of a large interchange can exceed 2 GB.
 _TEXT = pa.large_string()
+
+_encode_json = msgspec.json.Encoder().encode
 
 #: The keys of the properties that every received message has promoted.
 ALWAYS_PROMOTED = frozenset(
@@ -61,16 +64,27 @@ def build_initial_context(
     """Return the initial context of every message of an interchange (CTX-20). ``decoded`` is the adapter's context
     after the decode stage."""
     # A resumed message keeps the id of its original interchange.
-    original = interchange.context.get(BTS.InterchangeID, str(interchange.interchange_id))
+    original = interchange.context.get(BTS.InterchangeID) or str(interchange.interchange_id)
     context = interchange.context if decoded is None else decoded
+    shared = _build_location_context(
+        location.port_id, location.port_name, location.uri, location.adapter_type.transport_type, location.name
+    )
+    return context.merge(shared).write(BTS.InterchangeID, original)
+
+
+@lru_cache(maxsize=256)
+def _build_location_context(
+    port_id: uuid.UUID, port_name: str, uri: str, transport_type: str, location_name: str
+) -> Context:
+    """Return what all messages of a location have in common."""
     return (
-        context.promote(BTS.ReceivePortID, str(location.port_id))
-        .promote(BTS.ReceivePortName, location.port_name)
-        .promote(BTS.InboundTransportLocation, location.uri[:256])
-        .promote(BTS.InboundTransportType, location.adapter_type.transport_type)
+        Context()
+        .promote(BTS.ReceivePortID, str(port_id))
+        .promote(BTS.ReceivePortName, port_name)
+        .promote(BTS.InboundTransportLocation, uri[:MAX_PROMOTED_LENGTH])
+        .promote(BTS.InboundTransportType, transport_type)
         .promote(BTS.SuspendMessageOnRoutingFailure, True)
-        .write(BTS.ReceiveLocationName, location.name)
-        .write(BTS.InterchangeID, original)
+        .write(BTS.ReceiveLocationName, location_name)
     )
 
 
@@ -151,7 +165,8 @@ class Documents:
             for one in self.chunks
         ]
         kinds = list(dict.fromkeys(of_chunks))
-        kind_of = np.array([kinds.index(one) for one in of_chunks], dtype=np.int64)[self.chunk_of[rows]]
+        number_of = {kind: number for number, kind in enumerate(kinds)}
+        kind_of = np.array([number_of[one] for one in of_chunks], dtype=np.int64)[self.chunk_of[rows]]
         if self.table is None or "content_type" not in self.table.column_names:
             return kinds, kind_of
         mapped = self.table["content_type"].take(pa.array(rows)).to_pylist()
@@ -272,10 +287,9 @@ class _Frame:
 
 
 def _build_frame(context: Context) -> _Frame:
-    promoted = ",".join(f"{json.dumps(key)}:{_format_value(value)}" for key, value in context.promoted.items())
-    written = ",".join(f"{json.dumps(key)}:{_format_value(value)}" for key, value in context.written.items())
+    promoted, written = _format_values(context.promoted), _format_values(context.written)
     assert promoted, "a received message always has promoted system properties"
-    required = f',"predicates":{json.dumps(predicates_to_json(context.predicates))}' if context.predicates else ""
+    required = f',"predicates":{_format_json(predicates_to_json(context.predicates))}' if context.predicates else ""
     return _Frame(
         before=f'\x01{{"promoted":{{{promoted}',
         between=f'}},"written":{{{written}',
@@ -286,7 +300,7 @@ def _build_frame(context: Context) -> _Frame:
 
 def _format_fragments(key: str, column: pa.Array) -> pa.Array:
     """Return the values of a column as ``,"key":value``, or as empty text where a value is missing."""
-    lead = pa.scalar(f",{json.dumps(key)}:", _TEXT)
+    lead = pa.scalar(f",{_format_json(key)}:", _TEXT)
     if pa.types.is_integer(column.type):
         texts = column.cast(_TEXT)
     elif pa.types.is_decimal(column.type):
@@ -312,8 +326,17 @@ def _format_decimals(column: pa.Array) -> pa.Array:
     return pc.replace_with_mask(texts, has_exponent, others)
 
 
+def _format_values(values: Mapping[str, Value]) -> str:
+    """Return values as ``"key":value,"key":value``."""
+    return _format_json({key: value_to_json(value) for key, value in values.items()})[1:-1]
+
+
 def _format_value(value: Value) -> str:
-    return json.dumps(value_to_json(value), ensure_ascii=False)
+    return _format_json(value_to_json(value))
+
+
+def _format_json(value: object) -> str:
+    return _encode_json(value).decode()
 
 
 def build_context(shared: Context, columns: Mapping[str, pa.Array], row: int) -> Context:

@@ -37,6 +37,9 @@ CHUNK_BYTES = 16 << 20
 #: are larger than a fragment are passed by reference and do not count.
 MAX_STANDARD_BYTES = 256 << 20
 
+#: Documents below this size are not measured exactly.
+_SMALL_BYTES = 1 << 16
+
 #: Approximate size of a failure without the bytes of its document.
 _FAILURE_BYTES = 2_000
 
@@ -129,7 +132,9 @@ class Chunk:
         """The size of the bodies, including those that are passed by reference."""
         if self.documents is None:
             return self.interchange.body.size
-        return int(self.documents.nbytes) + (pc.sum(self.documents["length"]).as_py() or 0)
+        lengths = self.documents["length"]
+        by_reference = 0 if lengths.null_count == len(lengths) else pc.sum(lengths).as_py()
+        return _count_bytes(self.documents) + by_reference
 
 
 def read_chunks(pipeline: DisassemblingPipeline, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
@@ -147,7 +152,7 @@ def read_all_chunks(pipeline: DisassemblingPipeline, interchange: Interchange) -
     chunks: list[Chunk] = []
     for chunk in read_chunks(pipeline, interchange, Progress(last_document=interchange.last_published)):
         size += sum(len(bad.body) + _FAILURE_BYTES for bad in chunk.failures)
-        size += 0 if chunk.documents is None else chunk.documents.nbytes
+        size += 0 if chunk.documents is None else _count_bytes(chunk.documents)
         if size > MAX_STANDARD_BYTES:
             return [
                 _reject_chunk(interchange, _too_large_failure(interchange), number=0, recoverable=chunk.recoverable)
@@ -211,7 +216,7 @@ def _limit_memory(batches: Iterator[DisassembledBatch]) -> Iterator[Disassembled
     """Yield the same batches. Raise PipelineFailure if together they exceed the limit."""
     size = 0
     for batch in batches:
-        size += batch.messages.nbytes
+        size += _count_bytes(batch.messages)
         if size > MAX_STANDARD_BYTES:
             raise PipelineFailure(
                 f"The documents of the interchange have more than {MAX_STANDARD_BYTES:,} bytes together.",
@@ -303,6 +308,12 @@ def _missing_documents_failure(progress: Progress) -> PipelineFailure:
         why="These documents are published. The pipeline or the interchange has changed since then.",
         hint="Check which documents were published, and send the rest again.",
     )
+
+
+def _count_bytes(documents: pa.Table | pa.RecordBatch) -> int:
+    """Return the size of documents, or a little more. The exact size takes 20 µs, and most interchanges are small."""
+    size = int(documents.get_total_buffer_size())
+    return size if size < _SMALL_BYTES else int(documents.nbytes)
 
 
 def _reject_chunk(

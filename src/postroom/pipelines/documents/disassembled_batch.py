@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -272,15 +272,18 @@ class WrittenDocuments:
 
 def pass_through(body: Body, size: BatchSize) -> Iterator[DisassembledBatch]:
     """Yield the interchange as one message (TYP-02), also if it is empty. A large body is passed by reference."""
-    by_reference = body.size > FRAGMENT_SIZE
-    row = {
-        "number": 1,
-        "body": None if by_reference else b"".join(body.chunks()),
-        "offset": 0 if by_reference else None,
-        "length": body.size if by_reference else None,
-        "message_type": None,
-    }
-    yield DisassembledBatch(messages=pa.RecordBatch.from_pylist([row], schema=arrow_schema(())))
+    first, no_number, no_text = _get_single_values()
+    if body.size > FRAGMENT_SIZE:
+        columns = [first, pa.nulls(1, pa.binary()), pa.array([0]), pa.array([body.size]), no_text]
+    else:
+        columns = [first, pa.array([b"".join(body.chunks())], pa.binary()), no_number, no_number, no_text]
+    yield DisassembledBatch(messages=pa.RecordBatch.from_arrays(columns, schema=arrow_schema(())))
+
+
+@cache
+def _get_single_values() -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return columns of one row with the number 1, no number and no text. A column takes 10 µs to make."""
+    return pa.array([1], pa.int64()), pa.nulls(1, pa.int64()), pa.nulls(1, pa.string())
 
 
 def yield_after_all_pass(

@@ -41,9 +41,9 @@ TALLY_METRIC = "tally"
 #: What is counted: files, messages published, instances suspended, failures that became error messages, messages
 #: dropped because they have no authenticated originator, and files without any document.
 TALLY_COLUMNS = ("files", "published", "suspended", "routed", "dropped", "empty")
-#: The rows that a task returns: the tally of each interchange.
-TALLY_SPARK_SCHEMA = ", ".join(["interchange_id string", *(f"{name} long" for name in TALLY_COLUMNS)])
-_TALLY_ARROW_SCHEMA = pa.schema([("interchange_id", pa.string()), *((name, pa.int64()) for name in TALLY_COLUMNS)])
+#: The row that a task returns: the tally of its interchanges.
+TALLY_SPARK_SCHEMA = ", ".join(f"{name} long" for name in TALLY_COLUMNS)
+_TALLY_ARROW_SCHEMA = pa.schema([(name, pa.int64()) for name in TALLY_COLUMNS])
 
 
 class Identified(Protocol):
@@ -236,18 +236,11 @@ class ReceiveTask:
 
 
 def make_tally(received: Sequence[ReceiveResult]) -> pa.RecordBatch:
-    """Return one row for each interchange."""
-    return pa.RecordBatch.from_pylist(
-        [
-            {
-                "interchange_id": str(interchange.interchange_id),
-                "files": int(not interchange.unfinished),
-                **{name: int(getattr(interchange, name)) for name in TALLY_COLUMNS[1:]},
-            }
-            for interchange in received
-        ],
-        schema=_TALLY_ARROW_SCHEMA,
-    )
+    """Return one row for all interchanges, or none if there are none."""
+    finished = sum(not interchange.unfinished for interchange in received)
+    others = [sum(getattr(interchange, name) for interchange in received) for name in TALLY_COLUMNS[1:]]
+    rows = [dict(zip(TALLY_COLUMNS, (finished, *others), strict=True))] if received else []
+    return pa.RecordBatch.from_pylist(rows, schema=_TALLY_ARROW_SCHEMA)
 
 
 #: The counts that the log shows only if they are not zero.
