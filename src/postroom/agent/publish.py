@@ -137,27 +137,23 @@ class Publisher:
     def run(
         self, make_batch: Callable[[Matcher], Batch], *, before: Callable[[Connection], object] | None = None
     ) -> Batch:
-        """Run ``before`` and publish the batch in one transaction. Each attempt calls ``before`` and ``make_batch``."""
+        """Run ``before`` and publish a batch in one transaction. A repeated attempt calls both functions again."""
         self._matcher.load(self._connection)
         is_retry = False
-        unused: list[Batch] = []
-        if before is None:
-            batch = make_batch(self._matcher)
+        unpublished = [] if before is not None else [make_batch(self._matcher)]
+        for batch in unpublished:
             try:
                 if batch.insert_in_one_statement(self._connection):
                     self._wake_up.send(batch.hosts)
                     return batch
-                unused.append(batch)
             except (StaleRouting, TransactionConflict):
-                is_retry = True
+                unpublished, is_retry = [], True
 
         def attempt(connection: Connection) -> Batch:
             if before is not None:
                 before(connection)
-            if unused:
-                batch = unused.pop()
-            else:
-                batch = make_batch(self._matcher_under_lock(connection) if is_retry else self._matcher)
+            matcher = self._matcher_under_lock(connection) if is_retry else self._matcher
+            batch = unpublished.pop() if unpublished else make_batch(matcher)
             publish(connection, batch)
             return batch
 
@@ -165,11 +161,9 @@ class Publisher:
             try:
                 batch = transaction(self._connection, attempt)
                 break
-            except StaleRouting:
-                is_retry = True
-            except NotAllowed:
+            except (StaleRouting, NotAllowed) as error:
                 # The login may have lost its trust, and may not name another originator any more.
-                if is_retry:
+                if is_retry and isinstance(error, NotAllowed):
                     raise
                 is_retry = True
         self._wake_up.send(batch.hosts)
