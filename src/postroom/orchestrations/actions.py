@@ -19,6 +19,8 @@ from postroom.orchestrations.recorded_values import to_recorded
 from postroom.orchestrations.sending import refuse_in_atomic
 
 _T = TypeVar("_T")
+_U = TypeVar("_U")
+_V = TypeVar("_V")
 _Ts = TypeVarTuple("_Ts")
 
 #: Inside a step: its idempotency key.
@@ -96,6 +98,32 @@ async def delay(until: timedelta | datetime | float) -> None:
     if isinstance(until, datetime):
         until = until - get_execution().now
     await asyncio.sleep(max(0.0, until.total_seconds() if isinstance(until, timedelta) else until))
+
+
+@overload
+async def listen(first: Awaitable[_T], second: Awaitable[_U], /) -> tuple[_T | None, _U | None]: ...
+@overload
+async def listen(
+    first: Awaitable[_T], second: Awaitable[_U], third: Awaitable[_V], /
+) -> tuple[_T | None, _U | None, _V | None]: ...
+@overload
+async def listen(*branches: Awaitable[_T]) -> tuple[_T | None, ...]: ...
+async def listen(*branches: Awaitable[Any]) -> tuple[Any, ...]:
+    """Wait for the first one of several receives or delays. Return its result at its place, and None for the others.
+
+    The others are cancelled. A message that comes later stays for the next receive.
+
+    offer, _ = await listen(offers.receive(), delay(60))
+    """
+    tasks = [asyncio.ensure_future(branch) for branch in branches]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        first = next(task for task in tasks if task.done())
+    finally:
+        for task in tasks:
+            task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return tuple(task.result() if task is first else None for task in tasks)
 
 
 async def continue_with(state: object) -> NoReturn:

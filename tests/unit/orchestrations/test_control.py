@@ -191,6 +191,48 @@ def test_an_atomic_function_cannot_suspend_or_wait_for_a_response() -> None:
     assert "cannot wait for a response in an atomic" in str(testing.start(declare(ask), message("order")).error)
 
 
+Offers = Correlation(Key, filter=Kind == "offer")
+
+
+async def choose(order: Message) -> None:
+    offers, replies = Offers.of(order), Replies.of(order)
+    offer, reply, _ = await orchestrations.listen(offers.receive(), replies.receive(), orchestrations.delay(60))
+    text = b"offer" if offer is not None else b"reply" if reply is not None else b"nothing"
+    await orchestrations.send(Message.of(text))
+    await orchestrations.send(await replies.receive())
+
+
+@pytest.mark.parametrize(("first", "result"), [("offer", b"offer"), ("reply", b"reply"), (None, b"nothing")])
+def test_the_first_of_several_receives_and_delays_wins(crashes: bool, first: str | None, result: bytes) -> None:
+    """ORC-50: the others are cancelled, and a later message is for the next receive."""
+    run = testing.start(declare(choose), message("order"), crashes=crashes)
+    if first is None:
+        run.advance(timedelta(minutes=1))
+    else:
+        run.publish(message(first))
+    assert bodies(run) == [result]
+    run.publish(message("reply", b"next"))
+    assert (bodies(run), run.has_ended, run.unreceived_messages) == ([result, b"next"], True, [])
+
+
+def test_an_exception_of_the_first_branch_goes_on_and_the_others_are_cancelled(crashes: bool) -> None:
+    async def fail() -> None:
+        await orchestrations.delay(1)
+        raise ValueError
+
+    async def check(order: Message) -> None:
+        replies = Replies.of(order)
+        with suppress(ValueError):
+            await orchestrations.listen(replies.receive(), fail())
+        async with asyncio.timeout(10):
+            await orchestrations.send(await replies.receive())
+
+    run = testing.start(declare(check), message("order"), crashes=crashes)
+    run.advance(timedelta(seconds=2))
+    run.publish(message("reply", b"reply"))
+    assert (bodies(run), run.has_ended) == ([b"reply"], True)
+
+
 def test_an_instance_continues_with_a_fresh_journal_from_any_task(crashes: bool) -> None:
     async def count(number: int) -> None:
         await orchestrations.delay(1)
