@@ -119,7 +119,7 @@ def list_(options: CommandOptions) -> None:
 
     with open_messagebox(options) as connection:
         rows = [asdict(application) for application in list_applications(connection)]
-    columns = ["name", "receive_ports", "locations", "send_ports", "send_port_groups", "applied_at"]
+    columns = ["name", "receive_ports", "locations", "send_ports", "send_port_groups", "orchestrations", "applied_at"]
     show_rows(rows, columns, options.output, empty="No applications. Apply one: postroom apply APP")
 
 
@@ -129,9 +129,10 @@ def list_(options: CommandOptions) -> None:
 @common_options
 @pass_options
 def start(options: CommandOptions, name: str) -> None:
-    """Start all send ports and groups of an application, then enable its receive locations: all of it or nothing.
+    """Start all send ports, groups and orchestrations of an application, then enable its receive locations: all of it
+    or nothing.
 
-    Messages that were suspended because a port was stopped are resumed.
+    Messages that were suspended because a port or an orchestration was stopped are resumed.
 
     \b
     Example:
@@ -145,15 +146,19 @@ def start(options: CommandOptions, name: str) -> None:
 
 @application.command()
 @click.argument("name")
-@click.option("--receiving-only", is_flag=True, help="Disable the receive locations, and let the ports go on sending.")
-@click.option("--unenlist", is_flag=True, help="Also remove the subscriptions of the ports. Their instances stay.")
+@click.option("--receiving-only", is_flag=True, help="Disable the receive locations, and let the rest go on.")
+@click.option(
+    "--unenlist", is_flag=True, help="Also remove the subscriptions of ports and orchestrations. Instances stay."
+)
 @reason_option
 @common_options
 @pass_options
 def stop(options: CommandOptions, name: str, receiving_only: bool, unenlist: bool) -> None:
-    """Disable all receive locations of an application, then stop its send ports and groups: all of it or nothing.
+    """Disable all receive locations of an application, then stop its orchestrations, groups and send ports: all of it
+    or nothing.
 
-    Messages that still arrive for the ports are suspended. Files stay in their folders.
+    Messages that still arrive for the ports, or would activate an orchestration, are suspended. Instances of
+    orchestrations go on, but what they send to stopped ports is suspended. Files stay in their folders.
 
     \b
     Examples:

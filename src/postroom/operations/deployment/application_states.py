@@ -1,20 +1,21 @@
-"""Start and stop an application as a whole: its receive locations, send ports and send port groups (ORS-06)."""
+"""Start and stop an application as a whole: its receive locations, orchestrations, send ports and groups (ORS-06)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.coordination.notifications import defer_wake_ups
+from postroom.operations import orchestration_states
 from postroom.operations.deployment.applications import check_application
 from postroom.operations.ports import groups, receive_locations, send_ports
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A change of one port, group or location. ``resumed`` is the number of messages that were resumed."""
+    """A change of one port, group, orchestration or location. ``resumed`` is the number of messages that were
+    resumed."""
 
     kind: str
     name: str
@@ -24,12 +25,13 @@ class Change:
 
 
 def start(connection: Connection, application: str) -> list[Change]:
-    """Start every send port and send port group, then enable every receive location. What runs already stays as it is.
+    """Start every send port, send port group and orchestration, then enable every receive location. What runs already
+    stays as it is.
 
-    Messages that were suspended because a port was stopped are resumed."""
+    Messages that were suspended because a port or an orchestration was stopped are resumed."""
 
     def work(connection: Connection) -> list[Change]:
-        changes = _change_ports(connection, application, "start", PortState.STARTED)
+        changes = _change_states(connection, application, "start", "started")
         return [*changes, *_change_locations(connection, application, enable=True)]
 
     return _run(connection, application, work)
@@ -38,17 +40,18 @@ def start(connection: Connection, application: str) -> list[Change]:
 def stop(
     connection: Connection, application: str, *, receiving_only: bool = False, unenlist: bool = False
 ) -> list[Change]:
-    """Disable every receive location, then stop every send port and send port group.
+    """Disable every receive location, then stop every orchestration, send port group and send port.
 
-    Messages that still arrive for the ports are suspended. With ``receiving_only`` the ports go on sending. With
-    ``unenlist`` they also lose their subscriptions; their instances stay."""
+    Messages that still arrive for the ports, or would activate an orchestration, are suspended. With ``receiving_only``
+    the ports and the orchestrations go on. With ``unenlist`` they also lose their subscriptions. Instances stay, and
+    those of orchestrations go on."""
 
     def work(connection: Connection) -> list[Change]:
         changes = _change_locations(connection, application, enable=False)
         if unenlist:
-            changes += _change_ports(connection, application, "unenlist", PortState.BOUND)
+            changes += _change_states(connection, application, "unenlist", "bound")
         elif not receiving_only:
-            changes += _change_ports(connection, application, "stop", PortState.STOPPED)
+            changes += _change_states(connection, application, "stop", "stopped")
         return changes
 
     return _run(connection, application, work)
@@ -60,19 +63,26 @@ def _run(connection: Connection, application: str, work: Callable[[Connection], 
         return operator_transaction(connection, work)
 
 
-def _change_ports(connection: Connection, application: str, operation: str, target: PortState) -> list[Change]:
+def _change_states(connection: Connection, application: str, operation: str, target: str) -> list[Change]:
     ports = [listing.port for listing in send_ports.list_ports(connection, application=application)]
-    of_application = [("send port", port.name, port.state, send_ports) for port in ports]
-    # A group starts after its members, and stops before them.
-    grouped = [
-        ("send port group", group.name, group.state, groups)
-        for group in groups.list_groups(connection, application=application)
+    deployed = orchestration_states.list_orchestrations(connection, application=application)
+    # A group starts after its members. An orchestration starts after the ports that it sends to. Both stop before them.
+    ordered = [
+        *(("send port", port.name, port.state, send_ports) for port in ports),
+        *(
+            ("send port group", group.name, group.state, groups)
+            for group in groups.list_groups(connection, application=application)
+        ),
+        *(
+            ("orchestration", listing.orchestration.name, listing.orchestration.state, orchestration_states)
+            for listing in deployed
+            if listing.orchestration.is_newest
+        ),
     ]
-    ordered = [*of_application, *grouped] if operation == "start" else [*grouped, *of_application]
     changes = []
-    for kind, name, state, module in ordered:
-        # A port without a subscription has nothing to stop.
-        if state is target or (operation == "stop" and state is PortState.BOUND):
+    for kind, name, state, module in ordered if operation == "start" else reversed(ordered):
+        # What has no subscription has nothing to stop.
+        if state.name.lower() == target or (operation == "stop" and state.name == "BOUND"):
             continue
         change = getattr(module, operation)(connection, name)
         changes.append(

@@ -14,13 +14,15 @@ from postroom.messagebox.statements import statement
 
 @dataclass(frozen=True, kw_only=True)
 class ApplicationListing:
-    """An application with the number of its ports, locations and groups."""
+    """An application with the number of its ports, locations, groups and orchestrations."""
 
     name: str
     receive_ports: int
     locations: int
     send_ports: int
     send_port_groups: int
+    orchestrations: int
+    """In all versions."""
     applied_at: datetime
 
 
