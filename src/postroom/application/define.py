@@ -8,6 +8,7 @@ from postroom.adapters import SparkReader
 from postroom.application.checks.problems import as_values, find_declaration_problems
 from postroom.application.checks.properties import list_known_properties, list_own_properties
 from postroom.application.checks.transports import to_timedelta
+from postroom.application.code_digest import digest_code
 from postroom.application.declarations import (
     Declarations,
     DeclaredHost,
@@ -35,8 +36,6 @@ from postroom.maps.port_maps import PortMaps
 from postroom.pipelines import PassThrough, Receive, ReceivePipeline, Rows
 from postroom.pipelines.rows.source import RowSource
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
-from postroom.pipelines.shipping.imported_files import find_imported_files
-from postroom.pipelines.shipping.shipped_files import ShippedFiles
 from postroom.properties import Property
 
 
@@ -188,7 +187,7 @@ def _orchestration_definition(declared: DeclaredOrchestration, spelling: dict[st
         name=orchestration.name,
         version=orchestration.version,
         file=str(file),
-        code=_digest_code(file),
+        code=digest_code(file),
         filter=orchestration.activate,
         convoy=orchestration.convoy,
         correlations=orchestration.correlations,
@@ -197,11 +196,6 @@ def _orchestration_definition(declared: DeclaredOrchestration, spelling: dict[st
         state=declared.state,
         position=declared.position,
     )
-
-
-def _digest_code(file: Path) -> str:
-    names = find_imported_files(file.parent, file.name)
-    return ShippedFiles({name: (file.parent / name).read_bytes() for name in names}).digest[:16]
 
 
 def _filter(declared: Filter | str | None, known: list[Property]) -> Filter | None:

@@ -1,4 +1,8 @@
-"""The orchestrations of a host, with their code from the files of their applications."""
+"""The orchestrations of a host, with their code from the files of their applications.
+
+Only the code that was applied runs. A file that was edited since is not loaded: its orchestrations wait until it is
+applied, or restored. Code that was loaded before the edit goes on.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,16 @@ import logging
 import uuid
 from pathlib import Path
 
+from postroom.application.code_digest import digest_code
 from postroom.application.loading.orchestrations import load_orchestrations
 from postroom.errors import PostroomError
 from postroom.messagebox.orchestrations import DeployedOrchestration
 from postroom.orchestrations.definition import Orchestration
 
 _log = logging.getLogger(__name__)
+
+#: The orchestrations that a file declares, by name and version.
+_Declared = dict[tuple[str, int], Orchestration]
 
 
 class DeployedCode:
@@ -20,10 +28,14 @@ class DeployedCode:
     def __init__(self) -> None:
         self._found: dict[uuid.UUID, tuple[DeployedOrchestration, Orchestration] | str] = {}
         self._deployed: list[DeployedOrchestration] = []
+        #: What was loaded, or why it cannot be, by the file and the digest of its code.
+        self._files: dict[tuple[str, str], _Declared | str] = {}
+        #: Why files are not loaded. Their orchestrations wait.
+        self.problems: list[str] = []
 
     @property
     def service_ids(self) -> list[uuid.UUID]:
-        """The ids of the orchestrations that are loaded, or cannot be loaded."""
+        """The ids of the orchestrations that are loaded, or cannot be loaded. Those that wait are not among them."""
         return list(self._found)
 
     def find(self, service_id: uuid.UUID) -> tuple[DeployedOrchestration, Orchestration] | str:
@@ -31,28 +43,72 @@ class DeployedCode:
         return self._found.get(service_id, "The orchestration was removed.")
 
     def load(self, deployed: list[DeployedOrchestration]) -> None:
-        """Load the files of the deployed orchestrations, if anything was applied since the last time."""
-        if deployed == self._deployed:
+        """Load the files of the deployed orchestrations, if anything was applied since the last time, or files differ
+        from what was applied."""
+        is_same = deployed == self._deployed
+        if is_same and not self.problems:
             return
-        code = {file: _load(file) for file in {one.file for one in deployed}}
-        found: dict[uuid.UUID, tuple[DeployedOrchestration, Orchestration] | str] = {}
-        for one in deployed:
-            declared = code[one.file]
-            if isinstance(declared, str):
-                found[one.service_id] = declared
-            elif (orchestration := declared.get((one.name, one.version))) is not None:
-                found[one.service_id] = (one, orchestration)
-            else:
-                found[one.service_id] = (
-                    f"{one.file} does not declare the orchestration {one.name!r} with version {one.version} any more.\n"
-                    "Restore it there, apply the application, and resume the instance."
-                )
-        self._found, self._deployed = found, list(deployed)
+        known = {key: code for key, code in self._files.items() if is_same or not isinstance(code, str)}
+        files: dict[tuple[str, str], _Declared | str] = {}
+        problems: list[str] = []
+        for key in sorted({(one.file, one.code) for one in deployed}):
+            try:
+                files[key] = known[key] if key in known else _load_applied(*key)
+            except _CodeDiffers as error:
+                problems.append(str(error))
+        for problem in problems:
+            if problem not in self.problems:
+                _log.error("%s", problem)
+        self._found = {
+            one.service_id: _find_declared(one, files[one.file, one.code])
+            for one in deployed
+            if (one.file, one.code) in files
+        }
+        self._deployed, self._files, self.problems = list(deployed), files, problems
 
 
-def _load(file: str) -> dict[tuple[str, int], Orchestration] | str:
+class _CodeDiffers(Exception):
+    """The file is not the one that was applied."""
+
+
+def _load_applied(file: str, digest: str) -> _Declared | str:
+    """Load a file. Return the reason if it cannot be loaded. Raise _CodeDiffers if it is not the applied one, also if
+    it is edited at this moment."""
+    _check_digest(file, digest)
+    declared: _Declared | str
     try:
-        return load_orchestrations(Path(file))
+        declared = load_orchestrations(Path(file))
     except PostroomError as error:
         _log.error("the orchestrations of %s cannot be loaded: %s", file, error)
-        return f"The file {file} cannot be loaded on this machine.\n{error}\nCorrect it, and resume the instance."
+        declared = f"The file {file} cannot be loaded on this machine.\n{error}\nCorrect it, and resume the instance."
+    _check_digest(file, digest)
+    return declared
+
+
+def _check_digest(file: str, digest: str) -> None:
+    try:
+        found = digest_code(Path(file))
+    except OSError as error:
+        raise _CodeDiffers(
+            f"{file} cannot be read on this machine: {error.strerror}. Its orchestrations wait. "
+            "Copy the folder of the application to this machine."
+        ) from None
+    if found != digest:
+        raise _CodeDiffers(
+            f"{file}, or a file that it imports, is not what was applied. Its orchestrations wait. "
+            f"Run 'postroom apply {file}', or restore what was applied."
+        )
+
+
+def _find_declared(
+    one: DeployedOrchestration, declared: _Declared | str
+) -> tuple[DeployedOrchestration, Orchestration] | str:
+    if isinstance(declared, str):
+        return declared
+    orchestration = declared.get((one.name, one.version))
+    if orchestration is not None:
+        return one, orchestration
+    return (
+        f"{one.file} does not declare the orchestration {one.name!r} with version {one.version} any more.\n"
+        "Restore it there, apply the application, and resume the instance."
+    )

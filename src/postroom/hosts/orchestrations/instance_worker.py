@@ -137,7 +137,7 @@ class InstanceWorker:
             return None
         deployed, orchestration = loaded
         store = MessageBoxStore(thread, claimed, deployed, work.messages)
-        execution = self._live.take(claimed.instance_id, claimed.journal_length)
+        execution = self._live.take(claimed.instance_id, orchestration, claimed.journal_length)
         if execution is None and claimed.journal_length:
             carried = Continuation(journal=claimed.journals, state=from_recorded(claimed.carried))
             execution = replay(orchestration, claimed.instance_id, store.read_journal(), carried)

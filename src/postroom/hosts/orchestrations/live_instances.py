@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections import OrderedDict
 
+from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.execution import Execution
 
 
@@ -17,11 +18,12 @@ class LiveInstances:
         self._lock = threading.Lock()
         self._executions: OrderedDict[uuid.UUID, tuple[int, Execution]] = OrderedDict()
 
-    def take(self, instance_id: uuid.UUID, journal_length: int) -> Execution | None:
-        """Return the execution if it stands at the end of the journal. Another host may have continued it."""
+    def take(self, instance_id: uuid.UUID, orchestration: Orchestration, journal_length: int) -> Execution | None:
+        """Return the execution if it runs this code and stands at the end of the journal. Another host may have
+        continued it."""
         with self._lock:
             length, execution = self._executions.pop(instance_id, (0, None))
-        if execution is not None and length != journal_length:
+        if execution is not None and (length != journal_length or execution.orchestration is not orchestration):
             execution.close()
             return None
         return execution

@@ -98,9 +98,8 @@ class OrchestrationRunner:
     def problems(self) -> list[str]:
         """The reasons why orchestrations cannot run at the moment."""
         stuck = self._watch.stuck_count
-        if not stuck:
-            return []
-        return [f"{format_count(stuck, 'thread')} of orchestrations cannot be interrupted. Restart the host."]
+        restart = f"{format_count(stuck, 'thread')} of orchestrations cannot be interrupted. Restart the host."
+        return [*self._code.problems, *([restart] if stuck else [])]
 
     def wake(self) -> None:
         """Poll now: there may be messages."""

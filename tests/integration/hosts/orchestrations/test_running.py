@@ -15,6 +15,7 @@ from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.orchestrations import HostOrchestrations
 from postroom.operations import orchestration_states
+from postroom.operations.deployment.taken_changes import wait_until_taken
 from postroom.operations.instances.changes import resume, suspend, terminate
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, get_instance, list_instances
 from tests.integration.hosts.conftest import SETTINGS, StartHost
@@ -205,6 +206,43 @@ def test_changed_code_that_does_not_fit_suspends_the_instance_with_the_place(
     wait_until(lambda: sent(recorder) == [b"1 2", b"ask"], what="the instance continues with the old code")
 
 
+def test_a_file_that_was_edited_is_not_run_before_it_is_applied(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(box, tmp_path, COLLECT)
+    first = start_host(recorder)
+    publish(box, "order", "")
+    wait_until(lambda: sent(recorder) == [b"ask"], what="a waiting instance")
+    file, edited = tmp_path / "app.py", (tmp_path / "app.py").read_text().replace('b" ".join', 'b"+".join')
+    applied = file.read_text()
+    file.write_text(edited)
+    publish(box, "reply", "1")
+    wait_until(lambda: box.count("orchestration_journal") == 2, what="the process that runs goes on")
+    first.stop()
+    second = start_host(recorder)
+    wait_until(lambda: second.find_problems() != [], what="the edit detected")
+    assert f"Run 'postroom apply {file}'" in second.find_problems()[0]
+    publish(box, "order", "", key="new")
+    publish(box, "reply", "2")
+    file.write_text(applied)
+    wait_until(lambda: sent(recorder) == [b"1 2", b"ask", b"ask"], what="the end with the applied code")
+    wait_until(lambda: second.find_problems() == [], what="no problem")
+
+
+def test_a_waiting_instance_in_memory_continues_with_the_code_that_was_applied_last(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(box, tmp_path, COLLECT)
+    host = start_host(recorder)
+    publish(box, "order", "")
+    wait_until(lambda: sent(recorder) == [b"ask"], what="a waiting instance")
+    apply_orchestrations(box, tmp_path, COLLECT.replace('b" ".join', 'b"+".join'))
+    wait_until_taken(box.connection, ["Default"])
+    publish(box, "reply", "1", "2")
+    wait_until(lambda: sent(recorder) == [b"1+2", b"ask"], what="the end with the changed code")
+    assert host.find_problems() == []
+
+
 def test_versions_are_declared_side_by_side(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
@@ -300,6 +338,34 @@ def test_a_stopped_orchestration_is_not_activated_and_its_instances_go_on(
     wait_until(lambda: sent(recorder) == [b"1 2", b"ask"], what="the end of the running instance")
     assert orchestration_states.start(box.connection, "collect").resumed == 1
     wait_until(lambda: sent(recorder) == [b"1 2", b"ask", b"ask"], what="the activation of the other one")
+
+
+def test_an_orchestration_learns_that_its_port_is_not_enlisted_and_not_that_it_is_stopped(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """ORS-02: an orchestration starts in any state of its ports."""
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        from postroom.errors import RoutingFailure
+
+        app.send_port("Bound", adapters.Null(), state="bound", host="Default")
+        app.send_port("Stopped", adapters.Null(), state="stopped", host="Default")
+
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def send_to_each(order: Message) -> None:
+            await orchestrations.send(Message.of(b"suspended"), to="Stopped")
+            with suppress(RoutingFailure):
+                await orchestrations.send(Message.of(b"for nobody"), to="Bound")
+                await orchestrations.send(Message.of(b"not reached"), to="Out")
+            await orchestrations.send(Message.of(b"handled"), to="Out")
+        """,
+    )
+    start_host(recorder)
+    publish(box, "order", "")
+    wait_until(lambda: sent(recorder) == [b"handled"], what="the end of the instance")
+    assert box.suspended() == [("PORT_STOPPED", True)]
 
 
 def test_an_operator_suspends_resumes_and_terminates_a_waiting_instance(
