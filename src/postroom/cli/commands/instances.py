@@ -73,7 +73,7 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
             counts = [
                 {
                     group_by: count.value,
-                    "state": count.state.label,
+                    "state": count.state_label,
                     "count": count.count,
                     "oldest": count.oldest,
                     "newest": count.newest,
@@ -87,6 +87,8 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
     columns = ["instance_id", "state", "service", "host", "attempt", "since", "error_code", "reason"]
     if any(instance.retry_at is not None for instance in found):
         columns.insert(5, "retry_at")
+    if any(instance.timer_at is not None for instance in found):
+        columns.insert(5, "timer_at")
     if any(instance.messages > 1 for instance in found):
         columns.insert(4, "messages")
     show_rows(
@@ -94,7 +96,7 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
         columns,
         options.output,
         empty="No instances.",
-        optional=["attempt", "host", "since", "error_code", "messages", "retry_at"],
+        optional=["attempt", "host", "since", "error_code", "messages", "retry_at", "timer_at"],
     )
     report_truncation(len(found), limit, options.output)
 
@@ -384,7 +386,7 @@ def _to_row(instance: Instance, output: Format) -> dict[str, Any]:
         "service": instance.display_name if output is Format.TABLE else instance.service,
         # The queues count retries. Users count attempts.
         "attempt": instance.attempt + 1,
-        "state": instance.state.label,
+        "state": instance.state_label,
         "service_class": instance.service_class.name.lower(),
         "task": instance.task.name.lower(),
         "cause": None if instance.cause is None else instance.cause.name.lower().replace("_", " "),

@@ -26,7 +26,7 @@ ERROR_CODES = frozenset(
     {
         *FAILURE_CODES,
         *("PORT_STOPPED", "PORT_GONE", "OPERATOR", "NO_RECEIVER", "SERVICE_WINDOW", "PROGRAM", "SUBSCRIPTION_EXPIRED"),
-        *("CORRELATION", "ORCHESTRATION", "ORCHESTRATION_CODE", "JOURNAL", "STEP", "SUSPENDED_ITSELF"),
+        *("CORRELATION", "ORCHESTRATION", "ORCHESTRATION_CODE", "JOURNAL", "JOURNAL_FULL", "STEP", "SUSPENDED_ITSELF"),
     }
 )
 
@@ -63,6 +63,8 @@ _LABELS = {
     InstanceState.SUSPENDED_NOT_RESUMABLE: "suspended, not resumable",
     InstanceState.SCHEDULED: "scheduled",
 }
+#: The labels in counts, which do not distinguish send ports that retry and orchestrations that wait for messages.
+_COUNT_LABELS = {**_LABELS, InstanceState.DEHYDRATED: "waiting"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +88,8 @@ class Instance:
     seq: int
     enqueued_at: datetime
     retry_at: datetime | None
+    timer_at: datetime | None
+    """When the next timer of an orchestration is due."""
     suspended_at: datetime | None
     cause: Cause | None
     error_code: str | None
@@ -108,6 +112,13 @@ class Instance:
         """The name of the service, or "routing failure report", which has no service."""
         is_report = self.cause is Cause.ROUTING_FAILURE_REPORT
         return self.service or ("routing failure report" if is_report else "")
+
+    @property
+    def state_label(self) -> str:
+        """The state for people. An orchestration that is dehydrated does not wait for an attempt."""
+        if self.state is not InstanceState.DEHYDRATED or self.service_class is not ServiceClass.ORCHESTRATIONS:
+            return self.state.label
+        return "waiting for a message" if self.timer_at is None else "waiting for a message or timer"
 
     @property
     def related_instances(self) -> int:
@@ -167,6 +178,10 @@ class InstanceCount:
     oldest: datetime
     newest: datetime
 
+    @property
+    def state_label(self) -> str:
+        return _COUNT_LABELS[self.state]
+
 
 @dataclass(frozen=True, kw_only=True)
 class QueueCount:
@@ -216,7 +231,7 @@ def count_states(connection: Connection, query: InstanceQuery) -> dict[InstanceS
 def format_counts(counts: Mapping[InstanceState, int]) -> str:
     """Return a number of instances with their states: ``500 instances (498 suspended, 2 ready to run)``."""
     total = sum(counts.values())
-    states = ", ".join(f"{count:,} {state.label}" for state, count in sorted(counts.items()) if count)
+    states = ", ".join(f"{count:,} {_COUNT_LABELS[state]}" for state, count in sorted(counts.items()) if count)
     return f"{total:,} {'instance' if total == 1 else 'instances'}" + (f" ({states})" if total else "")
 
 
@@ -293,8 +308,8 @@ def _read(connection: Connection, parameters: dict[str, Any], direction: Directi
 
 _FIELDS = (
     *("instance_id", "state", "host", "service_class", "service_id", "service", "port", "subscription_id"),
-    *("message_id", "task", "attempt", "priority", "seq", "enqueued_at", "retry_at", "suspended_at", "cause"),
-    *("error_code", "error_description", "adapter", "uri", "related_instance_id", "last_related_instance_id"),
+    *("message_id", "task", "attempt", "priority", "seq", "enqueued_at", "retry_at", "timer_at", "suspended_at"),
+    *("cause", "error_code", "error_description", "adapter", "uri", "related_instance_id", "last_related_instance_id"),
     *("messages", "service_removed", "on_backup"),
 )
 

@@ -37,6 +37,7 @@ def instance(**changes: object) -> Instance:
         "seq": 1,
         "enqueued_at": NOW,
         "retry_at": None,
+        "timer_at": None,
         "suspended_at": NOW,
         "cause": Cause.FAILURE,
         "error_code": "DELIVERY",
