@@ -23,6 +23,7 @@ from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.direct_ports import DirectPort
 from postroom.orchestrations.driver import Driver, Outcome, PersistencePoint, drive
 from postroom.orchestrations.execution import Execution
+from postroom.orchestrations.failures import JournalFull
 from postroom.orchestrations.journal import Event, MessageReceived, Started, Turn
 from postroom.orchestrations.replay import replay as replay_turns
 from postroom.system_properties import BTS
@@ -110,6 +111,11 @@ class Run:
         return list(self._messages.values())
 
     @property
+    def messages(self) -> list[Message]:
+        """All messages that were routed to the instance."""
+        return list(self._known.values())
+
+    @property
     def waits(self) -> list[str]:
         """What the instance waits for."""
         return self._execution.list_waits() if self._is_running else []
@@ -122,8 +128,13 @@ class Run:
         if not self._is_running:
             return
         driver = Driver(self._execution, self)
-        drive(driver, self._persist)
-        self._execution = driver.execution
+        try:
+            drive(driver, self._persist)
+        except JournalFull as error:
+            self.error = str(error)
+            return
+        finally:
+            self._execution = driver.execution
         self.termination = self._execution.termination
         if self._execution.error is not None:
             self.error = self._execution.format_error()

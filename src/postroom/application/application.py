@@ -37,7 +37,7 @@ from postroom.application.throttling import Throttling
 from postroom.filters.expression import Filter
 from postroom.maps import Map
 from postroom.orchestrations.correlation import Correlation
-from postroom.orchestrations.definition import Orchestration, OrchestrationFunction
+from postroom.orchestrations.definition import JournalLimits, Orchestration, OrchestrationFunction
 from postroom.pipelines import ReceivePipeline, Send
 from postroom.properties import Property
 
@@ -305,12 +305,13 @@ class Application(Declarations):
         host: str = DEFAULT_HOST,
         priority: int = 7,
         state: OrchestrationState = "started",
+        journal_limits: JournalLimits = JournalLimits(),  # noqa: B008 - it is frozen
     ) -> Callable[[OrchestrationFunction], Orchestration]:
         """Declare a coroutine function as an orchestration. Each message that matches ``activate`` starts an instance.
 
         With a ``convoy`` of one to three properties, messages with equal values join the instance of the first one.
         ``correlations`` are those that its receives follow. A changed function gets a new ``version``, beside the old
-        one, which finishes its instances.
+        one, which finishes its instances. An instance whose journal reaches ``journal_limits`` is suspended.
 
         @app.orchestration(activate=Kind == "order", correlations=[Offers])
         async def procure(order: Message) -> None: ...
@@ -325,6 +326,7 @@ class Application(Declarations):
                 activate=activate,
                 convoy=tuple(convoy),
                 correlations=tuple(correlation.all_properties for correlation in correlations),
+                journal_limits=journal_limits,
             )
             self.orchestrations.append(
                 DeclaredOrchestration(

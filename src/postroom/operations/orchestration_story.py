@@ -1,6 +1,7 @@
 """The story of an orchestration instance, from its journal: what it received, sent and did, and what it waits for now.
 
-The values that steps returned are left out: they can be as confidential as messages.
+The values that steps returned are left out: they can be as confidential as messages. Values of sensitive properties in
+the filters that it waits with are redacted.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.operations.subscriptions import list_subscriptions
+from postroom.orchestrations.journal import RecordedCommand
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +26,9 @@ class StoryLine:
     what: str
     place: str | None = None
     message_id: uuid.UUID | None = None
-    """The message that the instance received."""
+    """The message that the instance received or sent."""
+    due: datetime | None = None
+    """When the timer is due."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +90,7 @@ def _tell(turns: Sequence[Mapping[str, Any]]) -> Iterator[StoryLine]:
         yield _tell_event(time, turn["event"], issued)
         for command in turn["commands"]:
             issued[command["number"]] = command
-            yield StoryLine(time=time, what=_describe_command(command), place=command["place"])
+            yield _tell_command(time, RecordedCommand.from_json(command))
 
 
 def _tell_event(time: datetime, event: Mapping[str, Any], issued: Mapping[int, Mapping[str, Any]]) -> StoryLine:
@@ -108,21 +112,29 @@ def _tell_event(time: datetime, event: Mapping[str, Any], issued: Mapping[int, M
     raise ValueError(f"{event!r} is not an event of a journal")
 
 
-def _describe_command(command: Mapping[str, Any]) -> str:
-    name = command["name"]
-    match command["kind"]:
+def _tell_command(time: datetime, command: RecordedCommand) -> StoryLine:
+    return StoryLine(
+        time=time,
+        what=_describe_command(command),
+        place=command.place,
+        message_id=command.message if command.unroutable is None else None,
+        due=command.due,
+    )
+
+
+def _describe_command(command: RecordedCommand) -> str:
+    match command.kind:
         case "send" | "start" as kind:
-            sent = f"sent a message to {name}" if name else "published a message"
+            sent = f"sent a message to {command.name}" if command.name else "published a message"
             if kind == "start":
-                sent = f"started orchestration {name}"
-            unroutable = command.get("unroutable")
-            return sent if unroutable is None else f"{sent}, which failed: {unroutable}"
+                sent = f"started orchestration {command.name}"
+            return sent if command.unroutable is None else f"{sent}, which failed: {command.unroutable}"
         case "correlate":
-            return f"subscribed to messages by {name}"
+            return f"subscribed to messages by {command.name}"
         case "timer":
             return "started a timer"
         case "step":
-            return f"started step {name}"
+            return f"started step {command.name}"
         case "suspend":
             return "suspended itself"
     raise ValueError(f"{command!r} is not a command of a journal")

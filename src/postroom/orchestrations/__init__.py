@@ -30,7 +30,7 @@ from postroom.orchestrations.actions import (
     terminate,
 )
 from postroom.orchestrations.correlation import Correlation, CorrelationSet
-from postroom.orchestrations.definition import Orchestration
+from postroom.orchestrations.definition import JournalLimits, Orchestration
 from postroom.orchestrations.direct_ports import (
     DirectPort,
     PartnerPort,
@@ -38,7 +38,7 @@ from postroom.orchestrations.direct_ports import (
     open_port,
     reply_port,
 )
-from postroom.orchestrations.failures import JournalMismatch, StepFailed
+from postroom.orchestrations.failures import JournalFull, JournalMismatch, StepFailed
 from postroom.orchestrations.scopes import Scope, scope
 from postroom.orchestrations.sending import RetryTransaction, atomic, deliver, request, send, start
 
@@ -46,6 +46,8 @@ __all__ = [
     "Correlation",
     "CorrelationSet",
     "DirectPort",
+    "JournalFull",
+    "JournalLimits",
     "JournalMismatch",
     "Orchestration",
     "PartnerPort",

@@ -11,11 +11,11 @@ from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, overload
 
-from postroom.errors import StateError
+from postroom.errors import BadValue, StateError
 from postroom.message import Message
 from postroom.orchestrations.execution import CONVOY, get_execution
 from postroom.orchestrations.failures import StepFailed
-from postroom.orchestrations.recorded_values import to_recorded
+from postroom.orchestrations.recorded_values import measure_value
 from postroom.orchestrations.sending import refuse_in_atomic
 
 _T = TypeVar("_T")
@@ -45,6 +45,7 @@ async def step(
     attempts: int = 1,
     delay: float = 1.0,
     timeout: float | None = None,
+    secret: bool = False,
 ) -> _T: ...
 @overload
 async def step(
@@ -53,15 +54,24 @@ async def step(
     attempts: int = 1,
     delay: float = 1.0,
     timeout: float | None = None,
+    secret: bool = False,
 ) -> _T: ...
 async def step(  # type: ignore[misc]
-    function: Any, *args: Any, attempts: int = 1, delay: float = 1.0, timeout: float | None = None
+    function: Any,
+    *args: Any,
+    attempts: int = 1,
+    delay: float = 1.0,
+    timeout: float | None = None,
+    secret: bool = False,
 ) -> Any:
     """Call a function with side effects, once: its result is in the journal, and a replay does not call it again.
 
     After a crash before the result is stored, the function is called again. ``step_key()`` is the same then.
     ``attempts`` is how often the function is called until it succeeds, ``delay`` the time in seconds between two
-    attempts. A call that takes longer than ``timeout`` seconds has failed. Raise StepFailed if no attempt succeeds."""
+    attempts. A call that takes longer than ``timeout`` seconds has failed. Raise StepFailed if no attempt succeeds.
+
+    The result is stored in the journal, but never shown. With ``secret`` the text of an error is neither stored nor
+    shown, only its type."""
     execution = get_execution()
     name = getattr(function, "__qualname__", repr(function))
 
@@ -75,10 +85,10 @@ async def step(  # type: ignore[misc]
 
     for _ in range(1, attempts):
         try:
-            return await execution.run_step(name, call, timeout)
+            return await execution.run_step(name, call, timeout, is_secret=secret)
         except StepFailed:
             await asyncio.sleep(delay)
-    return await execution.run_step(name, call, timeout)
+    return await execution.run_step(name, call, timeout, is_secret=secret)
 
 
 async def _finish(result: Awaitable[_T]) -> _T:
@@ -132,7 +142,12 @@ async def continue_with(state: object) -> NoReturn:
     ``carried_state`` returns ``state`` then. Call it now and then in a loop over many messages: a restart of the host
     replays only the last journal. Messages that were not received stay. Correlation sets have to be initialised again.
     ``state`` is data, as the results of steps."""
-    to_recorded(state)
+    limit = get_execution().orchestration.journal_limits.size
+    if (size := measure_value(state)) > limit:
+        raise BadValue(
+            f"The state has {size:,} characters, and the journal can have {limit:,}.",
+            hint="Store the data elsewhere, and carry a reference to it.",
+        )
     await get_execution().continue_with(state)
 
 

@@ -14,6 +14,15 @@ from postroom.properties import Property
 OrchestrationFunction = Callable[[Message], Coroutine[Any, Any, None]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class JournalLimits:
+    """How long the journal of an instance may become. A replay takes longer with each event."""
+
+    events: int = 50_000
+    size: int = 50_000_000
+    """In characters, about."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Orchestration:
     """A coroutine function and what activates it: messages, or other orchestrations if ``activate`` is None. Calling it
@@ -27,6 +36,7 @@ class Orchestration:
     """The properties whose values the messages of one instance share. Empty: each message activates an instance."""
     correlations: tuple[tuple[Property, ...], ...] = ()
     """The properties of each correlation that its receives follow."""
+    journal_limits: JournalLimits = JournalLimits()
 
     def __call__(self, message: Message) -> Coroutine[Any, Any, None]:
         return self.function(message)

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from postroom.errors import BadValue
 from postroom.orchestrations.execution import Continuation, Execution
+from postroom.orchestrations.failures import JournalFull
 from postroom.orchestrations.journal import (
     Command,
     Event,
@@ -30,7 +32,7 @@ from postroom.orchestrations.journal import (
     TimerFired,
     Turn,
 )
-from postroom.orchestrations.recorded_values import to_recorded
+from postroom.orchestrations.recorded_values import measure_value
 from postroom.orchestrations.replay import replay
 from postroom.processes.time_limit import TimedCall, TimedOut, call_each_with_timeout
 
@@ -104,11 +106,13 @@ class Driver:
         """Handle all events that there are now. Yield each persistence point, and continue with its outcome.
 
         The caller stores everything and publishes the messages, all or nothing. If the orchestration raises, the turn
-        in which it did so is not stored, and ``execution.error`` is set."""
+        in which it did so is not stored, and ``execution.error`` is set. Raise JournalFull if there is more to do, but
+        no room for it in the journal. Everything before is stored then."""
         has_result = False
         if self.execution.suspension is not None:  # it is claimed, so an operator has resumed it
             self._handle(Resumed(time=self._store.get_time()))
         while True:
+            self._check_journal()
             has_more = self._has_event() if has_result else self._advance()
             execution = self.execution
             if execution.continuation is not None:
@@ -127,7 +131,9 @@ class Driver:
             has_result = step is not None
             if step is not None:
                 # Its result is stored right after it, before any other event is handled.
-                self._handle(run_step(step, self._store.get_time))
+                self._check_journal()
+                limit = execution.orchestration.journal_limits.size
+                self._handle(run_step(step, self._store.get_time, max_size=limit))
 
     def _has_event(self) -> bool:
         """Return True if there is an event that the instance can handle now."""
@@ -138,6 +144,21 @@ class Driver:
     def _has_stopped(self) -> bool:
         """True if the instance handles no more events, because it has ended or has suspended itself."""
         return self.execution.has_ended or self.execution.suspension is not None
+
+    def _check_journal(self) -> None:
+        execution = self.execution
+        limits, name = execution.orchestration.journal_limits, execution.orchestration.name
+        if self._turns or (execution.journal_events < limits.events and execution.journal_size < limits.size):
+            return
+        if self._has_stopped or (not execution.steps and self._find_event() is None):
+            return
+        raise JournalFull(
+            f"The journal of this instance of {name!r} is full: {execution.journal_events:,} events and about "
+            f"{execution.journal_size:,} characters.",
+            why=f"Its limits are {limits.events:,} events and {limits.size:,} characters.",
+            hint="Call orchestrations.continue_with in the loop of a new version, which starts a fresh journal. To "
+            "finish this instance, raise journal_limits of its version, apply it, and resume.",
+        )
 
     def _advance(self) -> bool:
         """Handle events until the instance waits, or a step is to be run. Return True if there may be more events."""
@@ -232,13 +253,20 @@ def drive(driver: Driver, persist: Callable[[PersistencePoint], Outcome]) -> Non
             return
 
 
-def run_step(step: RunStep, get_time: Callable[[], datetime]) -> StepEnded:
-    """Run a step. Its result must be something that the journal can store."""
+def run_step(step: RunStep, get_time: Callable[[], datetime], *, max_size: int) -> StepEnded:
+    """Run a step. Its result must be something that the journal can store, of at most ``max_size`` characters."""
     try:
         value = _call(step)
-        to_recorded(value)
+        size = measure_value(value)
+        if size > max_size:
+            raise BadValue(
+                f"The result has {size:,} characters, and the journal can have {max_size:,}.",
+                hint="Store the data elsewhere, and return a reference to it.",
+            )
     except Exception as error:
-        return StepEnded(time=get_time(), number=step.number, error=f"{type(error).__name__}: {error}")
+        # The text of an error can quote what the step works with.
+        text = "" if step.is_secret else f": {error}"
+        return StepEnded(time=get_time(), number=step.number, error=f"{type(error).__name__}{text}")
     return StepEnded(time=get_time(), number=step.number, value=value)
 
 

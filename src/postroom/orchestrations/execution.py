@@ -44,7 +44,10 @@ from postroom.orchestrations.journal import (
     Suspend,
     TimerFired,
 )
+from postroom.orchestrations.recorded_values import measure_value
 
+#: About the number of characters that an event and a command need in the journal.
+_EVENT_SIZE, _COMMAND_SIZE = 150, 200
 #: The number of the correlation set of a convoy, whose messages match the activation subscription.
 CONVOY = 0
 
@@ -81,6 +84,9 @@ class Execution:
         self.termination: str | None = None
         #: What the instance continues with, if it goes on with a fresh journal.
         self.continuation: Continuation | None = None
+        #: The number of events of the journal, and about the number of its characters.
+        self.journal_events = 0
+        self.journal_size = 0
         self._loop: InstanceLoop | None = None
         self._main: asyncio.Task[None] | None = None
         self._commands: list[Command] = []
@@ -112,6 +118,8 @@ class Execution:
             for task, _ in loop.tasks:
                 task.cancel()
             loop.run_until_waiting()
+        self.journal_events += 1
+        self.journal_size += _measure(event, self._commands)
         return tuple(self._commands)
 
     def _apply(self, event: Event) -> None:
@@ -263,10 +271,19 @@ class Execution:
                 self._returned.setdefault(correlation, deque()).append(future.result())
             raise
 
-    async def run_step(self, name: str, call: Callable[[uuid.UUID], object], timeout: float | None) -> Any:
+    async def run_step(
+        self, name: str, call: Callable[[uuid.UUID], object], timeout: float | None, *, is_secret: bool = False
+    ) -> Any:
         number = self._next_number()
         key = uuid.uuid5(self._namespace, f"step {number}")
-        step = RunStep(number=number, place=_find_place(), step_name=name, call=lambda: call(key), timeout=timeout)
+        step = RunStep(
+            number=number,
+            place=_find_place(),
+            step_name=name,
+            call=lambda: call(key),
+            timeout=timeout,
+            is_secret=is_secret,
+        )
         self.issue(step)
         self.steps[number] = step
         future: asyncio.Future[object] = self.loop.create_future()
@@ -325,6 +342,12 @@ def get_execution() -> Execution:
         )
     owner: Execution = loop.owner
     return owner
+
+
+def _measure(event: Event, commands: Sequence[Command]) -> int:
+    """Return about the number of characters of a turn in the journal. Only the results of steps are large."""
+    value = measure_value(event.value) if isinstance(event, StepEnded) else 0
+    return _EVENT_SIZE + _COMMAND_SIZE * len(commands) + value
 
 
 def _make_step_failure(step: RunStep, error: str) -> StepFailed:

@@ -11,6 +11,12 @@ class StepFailed(PostroomError):
     code = "STEP"
 
 
+class JournalFull(StateError):
+    """The journal of an instance has reached a limit, and there is more to do."""
+
+    code = "JOURNAL_FULL"
+
+
 class JournalMismatch(StateError):
     """The code of an orchestration does not do what the journal of an instance says that it did."""
 

@@ -141,6 +141,8 @@ class RunStep(Command):
     step_name: str
     call: Callable[[], object] = field(compare=False)
     timeout: float | None = None
+    is_secret: bool = False
+    """True if the text of its errors is confidential. Its result is shown nowhere in any case."""
 
     @property
     def name(self) -> str:
@@ -164,16 +166,51 @@ class RecordedCommand:
     name: str
     place: str
     unroutable: str | None = None
+    message: uuid.UUID | None = None
+    """The id of the message of a send."""
+    due: datetime | None = None
+    """When a timer is due."""
 
     @classmethod
     def of(cls, command: Command) -> RecordedCommand:
-        unroutable = command.unroutable if isinstance(command, Send) else None
+        is_send = isinstance(command, Send)
         return cls(
             number=command.number,
             kind=command.kind,
             name=command.name,
             place=command.place,
-            unroutable=unroutable,
+            unroutable=command.unroutable if is_send else None,
+            message=command.message.message_id if is_send else None,
+            due=command.due if isinstance(command, StartTimer) else None,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the command as JSON values. What it does not have is left out."""
+        optional = {
+            "unroutable": self.unroutable,
+            "message": None if self.message is None else str(self.message),
+            "due": None if self.due is None else self.due.isoformat(),
+        }
+        return {
+            "number": self.number,
+            "kind": self.kind,
+            "name": self.name,
+            "place": self.place,
+            **{key: value for key, value in optional.items() if value is not None},
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> RecordedCommand:
+        """The inverse of ``to_json``."""
+        message, due = stored.get("message"), stored.get("due")
+        return cls(
+            number=stored["number"],
+            kind=stored["kind"],
+            name=stored["name"],
+            place=stored["place"],
+            unroutable=stored.get("unroutable"),
+            message=None if message is None else uuid.UUID(message),
+            due=None if due is None else datetime.fromisoformat(due),
         )
 
     def __str__(self) -> str:
@@ -192,23 +229,14 @@ class Turn:
         return {
             "time": self.event.time.isoformat(),
             "event": _event_to_json(self.event),
-            "commands": [
-                {
-                    "number": command.number,
-                    "kind": command.kind,
-                    "name": command.name,
-                    "place": command.place,
-                    **({} if command.unroutable is None else {"unroutable": command.unroutable}),
-                }
-                for command in self.commands
-            ],
+            "commands": [command.to_json() for command in self.commands],
         }
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any], messages: Mapping[uuid.UUID, Message]) -> Turn:
         """The inverse of ``to_json``. ``messages`` has the received messages by id."""
         event = _event_from_json(datetime.fromisoformat(stored["time"]), stored["event"], messages)
-        return cls(event=event, commands=tuple(RecordedCommand(**command) for command in stored["commands"]))
+        return cls(event=event, commands=tuple(map(RecordedCommand.from_json, stored["commands"])))
 
 
 def _event_to_json(event: Event) -> dict[str, Any]:

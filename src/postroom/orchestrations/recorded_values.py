@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import uuid
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -38,10 +39,16 @@ def to_recorded(value: object) -> Any:
         case bytes():
             return {_TAG: "bytes", "value": base64.b64encode(value).decode()}
     raise BadValue(
-        f"The journal cannot store {value!r}, which is a {type(value).__name__}.",
+        # Not the value itself: results of steps can be confidential.
+        f"The journal cannot store a value of the type {type(value).__name__}.",
         hint="Return None, bool, int, float, str, bytes, Decimal, datetime, timedelta, UUID, or lists, tuples and "
         "dicts of these. The keys of a dict are strings.",
     )
+
+
+def measure_value(value: object) -> int:
+    """Return the number of characters that the journal needs for a value. Raise BadValue if it cannot store it."""
+    return len(json.dumps(to_recorded(value)))
 
 
 def from_recorded(stored: Any) -> Any:

@@ -10,6 +10,7 @@ import pytest
 from postroom.cli.exit_codes import ExitCode
 from postroom.hosts import HostInstance
 from postroom.messagebox.connection import connect
+from postroom.operations.instances.listing import InstanceQuery, InstanceState, list_instances
 from tests.integration.cli.conftest import Run
 from tests.integration.hosts.conftest import SETTINGS
 from tests.support.recording_adapter import RecordingAdapter
@@ -91,10 +92,16 @@ def test_activations_of_a_stopped_orchestration_are_suspended_and_go_on_after_it
 
 
 def test_an_unenlisted_orchestration_gets_no_messages_and_its_instances_go_on(
-    shop: Run, recorder: RecordingAdapter, tmp_path: Path
+    shop: Run, recorder: RecordingAdapter, database: str, tmp_path: Path
 ) -> None:
     publish(shop, tmp_path, "order")
     wait_until(lambda: sent(recorder) == [b"reserve"], what="an instance")
+    query = InstanceQuery(states=[InstanceState.DEHYDRATED])
+    with connect(database) as connection:
+        wait_until(lambda: list_instances(connection, query), what="the instance waits")
+        assert [one.state_label for one in list_instances(connection, query)] == ["waiting for a message"]
+    [counted] = shop("instance", "list", "--group-by", "port", "--port", "ship", "-o", "json").json
+    assert (counted["port"], counted["state"], counted["count"]) == ("ship", "waiting", 1)
     assert shop("orchestration", "unenlist", "ship").code == ExitCode.OK
     [listed] = shop("orchestration", "list", "--application", "shop", "-o", "json").json
     assert (listed["state"], listed["instances"], listed["subscription_id"]) == ("bound", 1, None)
@@ -103,6 +110,16 @@ def test_an_unenlisted_orchestration_gets_no_messages_and_its_instances_go_on(
     assert unroutable.code != ExitCode.OK
     publish(shop, tmp_path, "payment")
     wait_until(lambda: sent(recorder) == [b"reserve", b"ship"], what="the end of the instance")
+
+
+def test_an_enlisted_orchestration_is_stopped_and_has_its_subscription(shop: Run) -> None:
+    assert shop("orchestration", "unenlist", "ship").code == ExitCode.OK
+    [enlisted] = shop("orchestration", "enlist", "ship", "-o", "json").json
+    assert (enlisted["before"], enlisted["after"]) == ("bound", "stopped")
+    [listed] = shop("orchestration", "list", "-o", "json").json
+    subscriptions = shop("subscription", "list", "-o", "json").json
+    [activation] = [one for one in subscriptions if one["subscription_id"] == listed["subscription_id"]]
+    assert (activation["service_name"], activation["state"]) == ("ship", "stopped")
 
 
 def test_a_change_that_the_state_does_not_allow_is_refused(shop: Run) -> None:
@@ -128,6 +145,8 @@ def test_the_story_of_an_instance_says_what_happened_and_what_it_waits_for(
         wait_until(lambda: connection.execute(waiting).fetchone() is not None, what="the instance waits")
         [(instance_id,)] = connection.execute(waiting).fetchall()
     shown = shop("instance", "show", instance_id, "-o", "json").json
+    assert (shown["state"], shown["retry_at"]) == ("waiting for a message or timer", None)
+    assert shown["timer_at"] is not None
     expected = [
         ("activated by a message", None),
         ("subscribed to messages by Shop.Kind, Shop.OrderId", find_line("Payments.of")),
@@ -140,6 +159,8 @@ def test_the_story_of_an_instance_says_what_happened_and_what_it_waits_for(
     ]
     assert [(line["what"], line["place"]) for line in shown["story"]] == expected
     assert shown["story"][0]["message_id"] == shown["message_id"]
+    assert shown["story"][2]["message_id"] not in (None, shown["message_id"])
+    assert all((line["due"] is not None) == (line["what"] == "started a timer") for line in shown["story"])
     times = [line["time"] for line in shown["story"]]
     assert times == sorted(times)
     messages, timer = shown["waits_for"]

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import uuid
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
@@ -13,7 +14,7 @@ import pytest
 
 from postroom import Message, Property, orchestrations, testing
 from postroom.errors import BadValue, DeliveryFailure, RoutingFailure, StateError
-from postroom.orchestrations import Correlation, JournalMismatch, Orchestration, StepFailed
+from postroom.orchestrations import Correlation, JournalLimits, JournalMismatch, Orchestration, StepFailed
 from postroom.orchestrations.definition import OrchestrationFunction
 from postroom.system_properties import BTS
 
@@ -176,7 +177,7 @@ def test_a_step_that_returns_something_else_than_data_fails() -> None:
         await orchestrations.step(object)
 
     run = testing.start(declare(pay), message("order"))
-    assert "The journal cannot store <object object" in str(run.error)
+    assert "The journal cannot store a value of the type object." in str(run.error)
 
 
 def test_time_random_numbers_and_ids_are_the_same_in_a_replay(crashes: bool) -> None:
@@ -302,6 +303,81 @@ def test_an_instance_continues_with_a_fresh_journal(crashes: bool) -> None:
     assert bodies(run) == [b"3", b"10"]
     assert len({sent.message.message_id for sent in run.sent}) == 2
     assert len(run.journal) == 3
+
+
+async def receive_offers(order: Message) -> None:
+    offers = Offers.of(order)
+    for _ in range(5):
+        await orchestrations.send(Message.of((await offers.receive()).data))
+
+
+def test_an_instance_whose_journal_is_full_is_suspended_and_finishes_with_higher_limits(crashes: bool) -> None:
+    full = replace(declare(receive_offers), journal_limits=JournalLimits(events=3))
+    run = testing.start(full, message("order"), crashes=crashes)
+    for number in range(1, 4):
+        run.publish(message("offer", b"%d" % number))
+    assert bodies(run) == [b"1", b"2"]
+    assert len(run.journal) == 3
+    assert [one.data for one in run.unreceived_messages] == [b"3"]
+    assert "3 events" in str(run.error)
+    assert "continue_with" in str(run.error)
+    testing.replay(replace(full, journal_limits=JournalLimits()), run.journal, run.messages)
+
+
+def test_an_instance_that_only_waits_is_not_suspended_when_its_journal_is_full() -> None:
+    full = replace(declare(receive_offers), journal_limits=JournalLimits(events=1))
+    run = testing.start(full, message("order"))
+    assert run.error is None
+    run.publish(message("offer", b"1"))
+    assert isinstance(run.error, str)
+
+
+def test_large_results_of_steps_fill_the_journal_and_the_last_one_is_kept() -> None:
+    async def read(order: Message) -> None:
+        for _ in range(5):
+            await orchestrations.step(lambda: "x" * 1_000)
+
+    run = testing.start(replace(declare(read), journal_limits=JournalLimits(size=2_500)), message("order"))
+    assert "characters" in str(run.error)
+    assert [turn["event"]["kind"] for turn in run.journal] == ["started", "step", "step"]
+
+
+def test_a_result_or_a_state_that_is_larger_than_the_journal_is_refused() -> None:
+    async def read(order: Message) -> None:
+        try:
+            await orchestrations.step(lambda: "x" * 1_000)
+        except StepFailed as error:
+            await orchestrations.send(Message.of(error.why.encode()))
+        try:
+            await orchestrations.continue_with("x" * 1_000)
+        except BadValue as error:
+            await orchestrations.send(Message.of(error.what.encode()))
+
+    run = testing.start(replace(declare(read), journal_limits=JournalLimits(size=900)), message("order"))
+    assert bodies(run)[0].startswith(b"BadValue: The result has 1,002 characters, and the journal can have 900.")
+    assert bodies(run)[1].startswith(b"The state has 1,002 characters")
+
+
+def test_the_error_of_a_secret_step_is_neither_stored_nor_shown(crashes: bool) -> None:
+    def log_in(attempt: int) -> str:
+        if attempt == 1:
+            raise PermissionError("the password 'hunter2' is wrong")
+        return "token"
+
+    async def read(order: Message) -> None:
+        assert await orchestrations.step(log_in, 2, secret=True) == "token"
+        await orchestrations.step(log_in, 1, secret=True)
+
+    run = testing.start(declare(read), message("order"), crashes=crashes)
+    assert "PermissionError" in str(run.error)
+    assert "hunter2" not in f"{run.error} {run.journal}"
+
+
+def test_the_journal_has_the_ids_of_sent_messages_and_the_times_of_timers() -> None:
+    run = testing.start(declare(collect_offers), message("order"))
+    _, sent, timer = run.journal[0]["commands"]
+    assert sent["message"] == str(run.sent[0].message.message_id)
+    assert timer["due"] == "2026-01-01T00:01:00+00:00"
 
 
 def test_an_orchestration_can_call_another_one() -> None:

@@ -9,6 +9,7 @@ from postroom.application.checks.fields import host_problems, name_problems, sta
 from postroom.application.declarations import Declarations, DeclaredOrchestration
 from postroom.errors import Problem
 from postroom.filters.expression import Filter, Operator
+from postroom.orchestrations.definition import JournalLimits
 from postroom.properties import Property
 
 _MAX_CONVOY_PROPERTIES = 3
@@ -42,6 +43,11 @@ def _problems(declared: DeclaredOrchestration, hosts: Collection[str]) -> Iterat
         yield f"version is {one.version!r}, but must be 1 or more."
     if type(declared.priority) is not int or not 1 <= declared.priority <= 10:
         yield f"priority is {declared.priority!r}, but must be between 1 (first) and 10."
+    limits = one.journal_limits
+    if not isinstance(limits, JournalLimits):
+        yield f"journal_limits is {limits!r}, but must be JournalLimits(events=..., size=...)."
+    elif any(type(value) is not int or value < 1 for value in (limits.events, limits.size)):
+        yield f"journal_limits is {limits!r}, but both numbers must be 1 or more."
     yield from host_problems(declared.host, hosts)
     yield from state_problems(declared.state)
     if isinstance(one.activate, Filter):

@@ -31,7 +31,7 @@ def show_story(story: Story) -> None:
     if story.journals:
         click.echo(f"It has started again with a fresh journal {format_count(story.journals, 'time')}.")
     hidden = "The login may not read journals." if story.lines is None else "Nothing is stored yet."
-    show_rows(shown["story"] or [], ["time", "what", "message_id", "place"], Format.TABLE, empty=hidden)
+    show_rows(shown["story"] or [], ["time", "what", "message_id", "due", "place"], Format.TABLE, empty=hidden)
     click.echo("\nWaits for:")
     show_rows(shown["waits_for"], ["what", "due", "place"], Format.TABLE, empty="Nothing.")
     if story.unreceived:
