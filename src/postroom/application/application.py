@@ -300,6 +300,7 @@ class Application(Declarations):
         activate: Filter | None = None,
         convoy: Sequence[Property] = (),
         correlations: Sequence[Correlation] = (),
+        ordered: bool = False,
         name: str | None = None,
         version: int = 1,
         host: str = DEFAULT_HOST,
@@ -310,7 +311,8 @@ class Application(Declarations):
         """Declare a coroutine function as an orchestration. Each message that matches ``activate`` starts an instance.
 
         With a ``convoy`` of one to three properties, messages with equal values join the instance of the first one.
-        ``correlations`` are those that its receives follow. A changed function gets a new ``version``, beside the old
+        ``correlations`` are those that its receives follow. If it is ``ordered``, an instance gets its messages in the
+        order of publishing, also those of several publishers. A changed function gets a new ``version``, beside the old
         one, which finishes its instances. An instance whose journal reaches ``journal_limits`` is suspended.
 
         @app.orchestration(activate=Kind == "order", correlations=[Offers])
@@ -325,12 +327,16 @@ class Application(Declarations):
                 function=function,
                 activate=activate,
                 convoy=tuple(convoy),
-                correlations=tuple(correlation.all_properties for correlation in correlations),
+                correlations=tuple(
+                    correlation.all_properties for correlation in correlations if isinstance(correlation, Correlation)
+                ),
                 journal_limits=journal_limits,
             )
             self.orchestrations.append(
                 DeclaredOrchestration(
                     orchestration=orchestration,
+                    correlations=tuple(correlations),
+                    ordered=ordered,
                     host=host,
                     priority=priority,
                     state=state,

@@ -21,6 +21,7 @@ from postroom.application.throttling import Throttling
 from postroom.errors import Problem
 from postroom.filters.expression import Filter
 from postroom.maps import Map
+from postroom.orchestrations.correlation import Correlation
 from postroom.orchestrations.definition import Orchestration
 from postroom.pipelines import ReceivePipeline, Send
 from postroom.properties import Property
@@ -94,6 +95,8 @@ class DeclaredSendPortGroup:
 @dataclass(frozen=True, kw_only=True)
 class DeclaredOrchestration:
     orchestration: Orchestration
+    correlations: tuple[Correlation, ...]
+    ordered: bool
     host: str
     priority: int
     state: OrchestrationState

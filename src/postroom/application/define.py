@@ -190,6 +190,7 @@ def _orchestration_definition(declared: DeclaredOrchestration, spelling: dict[st
         code=digest_code(file),
         filter=orchestration.activate,
         convoy=orchestration.convoy,
+        ordered=declared.ordered,
         correlations=orchestration.correlations,
         host=spelling[declared.host.lower()],
         priority=declared.priority,

@@ -182,6 +182,7 @@ class OrchestrationDefinition(_Positioned):
     filter: InstanceOf[Filter] | None = None
     """The filter of the activation subscription. None: other orchestrations start it."""
     convoy: tuple[StoredProperty, ...] = ()
+    ordered: bool = False
     correlations: tuple[tuple[StoredProperty, ...], ...] = ()
     host: str
     priority: int = 7

@@ -41,6 +41,7 @@ class DeployedOrchestration:
     code: str
     filter: str | None
     convoy: tuple[str, ...]
+    ordered: bool
     correlations: tuple[tuple[str, ...], ...]
     priority: int
     is_newest: bool
@@ -82,7 +83,7 @@ def read_orchestrations(connection: Connection, *, host_id: int | None = None) -
 def _build_deployed(
     service_id: uuid.UUID, application_id: uuid.UUID, host_id: int, name: str, version: int, file: str, *rest: Any
 ) -> DeployedOrchestration:
-    code, filter, convoy, correlations, priority, is_newest, state, subscription_id = rest
+    code, filter, convoy, ordered, correlations, priority, is_newest, state, subscription_id = rest
     return DeployedOrchestration(
         service_id=service_id,
         application_id=application_id,
@@ -93,6 +94,7 @@ def _build_deployed(
         code=code,
         filter=filter,
         convoy=tuple(convoy),
+        ordered=ordered,
         correlations=tuple(tuple(keys) for keys in correlations),
         priority=priority,
         is_newest=is_newest,
@@ -189,26 +191,30 @@ class HostOrchestrations:
         """Lock instances, before several of ``persist``, ``restart`` and ``end`` in one transaction."""
         connection.execute(f"SELECT lock_orchestrations_{self._host}(%s::uuid[])", (list(instance_ids),))
 
-    def persist(self, connection: Connection, entries: Sequence[JournalEntry]) -> set[uuid.UUID]:
+    def persist(self, connection: Connection, entries: Sequence[JournalEntry]) -> tuple[set[uuid.UUID], set[uuid.UUID]]:
         """Append to the journals of different instances, in one statement. Return the ids of those that were stored:
-        another host instance has the others."""
+        another host instance has the others. Also return those that are released after that, because an operator wants
+        to suspend or terminate them."""
         entries = sorted(entries, key=lambda entry: entry.claimed.instance_id)
         consumed = [
             (entry.claimed.instance_id, seq, entry.journal_length + 1) for entry in entries for seq in entry.consumed
         ]
-        stored = read_value(
-            connection,
-            f"SELECT persist_orchestrations_{self._host}(%s::uuid[], %s::uuid[], %s::int[], %s::text[],"
+        row = connection.execute(
+            f"SELECT * FROM persist_orchestrations_{self._host}(%s::uuid[], %s::uuid[], %s::int[], %s::text[],"
             " %s::timestamptz[], %s::boolean[], %s::uuid[], %s::bigint[], %s::int[])",
-            [entry.claimed.instance_id for entry in entries],
-            [entry.claimed.claim_id for entry in entries],
-            [entry.journal_length for entry in entries],
-            [json.dumps(entry.turns) if entry.turns else None for entry in entries],
-            [entry.wake_at for entry in entries],
-            [entry.is_released for entry in entries],
-            *([row[column] for row in consumed] for column in range(3)),
-        )
-        return set(stored)
+            (
+                [entry.claimed.instance_id for entry in entries],
+                [entry.claimed.claim_id for entry in entries],
+                [entry.journal_length for entry in entries],
+                [json.dumps(entry.turns) if entry.turns else None for entry in entries],
+                [entry.wake_at for entry in entries],
+                [entry.is_released for entry in entries],
+                *([row[column] for row in consumed] for column in range(3)),
+            ),
+        ).fetchone()
+        assert row is not None
+        stored, interrupted = row
+        return set(stored), set(interrupted)
 
     def restart(self, connection: Connection, entry: JournalEntry, *, carried: Any) -> bool:
         """Let an instance go on with a fresh journal. Return False if another host instance has it."""

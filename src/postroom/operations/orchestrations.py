@@ -16,6 +16,7 @@ from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.operations.ports.enlistment import Resumed, resume_stopped
 from postroom.operations.properties import read_deployed_properties
+from postroom.properties import Property
 from postroom.system_properties import BTS
 
 #: The keys by which every orchestration can wait: for messages at a self-correlating port, and for acknowledgements of
@@ -56,6 +57,7 @@ def store_orchestration(
             "code": declared.code,
             "filter": None if declared.filter is None else format_filter(declared.filter),
             "convoy": [prop.key for prop in declared.convoy],
+            "ordered": declared.ordered,
             "correlations": Jsonb([[prop.key for prop in properties] for properties in declared.correlations]),
             "priority": declared.priority,
             "is_newest": is_newest,
@@ -79,15 +81,14 @@ def enlist_orchestration(connection: Connection, one: DeployedOrchestration) -> 
     subscription_id = None
     if one.is_newest:
         properties = read_deployed_properties(connection)
-        by_key = {prop.key: prop for prop in properties}
-        subscription_id = ServiceSubscriptions(
-            get_orchestration_host(connection, one), ServiceClass.ORCHESTRATIONS
-        ).activate(
+        subscriptions = ServiceSubscriptions(get_orchestration_host(connection, one), ServiceClass.ORCHESTRATIONS)
+        subscription_id = subscriptions.activate(
             connection,
             SubscribingService(service_id=one.service_id, name=one.name),
             BTS.ActivationServiceID == one.name if one.filter is None else parse(one.filter, properties),
             priority=one.priority,
-            convoy=[by_key[key] for key in one.convoy],
+            convoy_set_id=_choose_convoy_set(connection, subscriptions, one, properties) if one.convoy else None,
+            ordered=one.ordered and bool(one.convoy),
         )
     return _store_state(connection, one, _STOPPED, subscription_id)
 
@@ -111,6 +112,24 @@ def unenlist_orchestration(connection: Connection, one: DeployedOrchestration) -
     if one.subscription_id is not None:
         connection.execute("SELECT remove_subscription(%s)", (one.subscription_id,))
     return _store_state(connection, one, _BOUND, None)
+
+
+def _choose_convoy_set(
+    connection: Connection, subscriptions: ServiceSubscriptions, one: DeployedOrchestration, properties: list[Property]
+) -> int:
+    """Return the convoy set that it had before, or that another version has. So a message still joins the instance of
+    its values after an apply, also one of an older version."""
+    row = connection.execute(
+        "SELECT convoy_set_id FROM orchestrations"
+        " WHERE name = %s AND host_id = %s AND convoy = %s AND convoy_set_id IS NOT NULL ORDER BY version DESC LIMIT 1",
+        (one.name, one.host_id, list(one.convoy)),
+    ).fetchone()
+    by_key = {prop.key: prop for prop in properties}
+    chosen: int = (
+        subscriptions.create_convoy_set(connection, [by_key[key] for key in one.convoy]) if row is None else row[0]
+    )
+    connection.execute("UPDATE orchestrations SET convoy_set_id = %s WHERE id = %s", (chosen, one.service_id))
+    return chosen
 
 
 def _create_correlation_types(connection: Connection, one: DeployedOrchestration) -> None:

@@ -173,14 +173,13 @@ class RecordedCommand:
 
     @classmethod
     def of(cls, command: Command) -> RecordedCommand:
-        is_send = isinstance(command, Send)
         return cls(
             number=command.number,
             kind=command.kind,
             name=command.name,
             place=command.place,
-            unroutable=command.unroutable if is_send else None,
-            message=command.message.message_id if is_send else None,
+            unroutable=command.unroutable if isinstance(command, Send) else None,
+            message=command.message.message_id if isinstance(command, Send) else None,
             due=command.due if isinstance(command, StartTimer) else None,
         )
 

@@ -8,7 +8,10 @@ from collections.abc import Collection, Iterator
 from postroom.application.checks.fields import host_problems, name_problems, state_problems
 from postroom.application.declarations import Declarations, DeclaredOrchestration
 from postroom.errors import Problem
-from postroom.filters.expression import Filter, Operator
+from postroom.filters.evaluate import predicate_holds
+from postroom.filters.expression import Filter, Operator, Predicate
+from postroom.filters.text import format_filter
+from postroom.orchestrations.correlation import Correlation
 from postroom.orchestrations.definition import JournalLimits
 from postroom.properties import Property
 
@@ -55,7 +58,57 @@ def _problems(declared: DeclaredOrchestration, hosts: Collection[str]) -> Iterat
             yield "the filter of an activating receive cannot use bitand; promote a property of its own for it."
     elif one.activate is not None:
         yield f"activate is {one.activate!r}, but must be a filter, such as Kind == 'order'."
+    if type(declared.ordered) is not bool:
+        yield f"ordered is {declared.ordered!r}, but must be True or False."
+    elif declared.ordered and not one.convoy and not declared.correlations:
+        yield "ordered has no effect without a convoy or correlations: each message activates an instance of its own."
     yield from _convoy_problems(declared)
+    yield from _correlation_problems(declared)
+
+
+def _correlation_problems(declared: DeclaredOrchestration) -> Iterator[str]:
+    """Yield correlations whose messages would reach an instance twice, or start another instance too (ORC-24)."""
+    valid = [correlation for correlation in declared.correlations if isinstance(correlation, Correlation)]
+    if len(valid) < len(declared.correlations):
+        yield f"correlations is {list(declared.correlations)!r}, but must be a list of Correlation(...)."
+    described = [_describe_correlation(correlation) for correlation in valid]
+    for text in sorted({text for text in described if described.count(text) > 1}):
+        yield f"two of its correlations are {text}, so each message would arrive twice. Declare one, and use it twice."
+    activate = declared.orchestration.activate
+    if not isinstance(activate, Filter):
+        return
+    for correlation, text in zip(valid, described, strict=True):
+        if not _always_activates(correlation, activate):
+            continue
+        if declared.orchestration.convoy:
+            yield (
+                f"the messages of its correlation {text} are messages of its convoy, and would arrive twice. "
+                "Receive them with orchestrations.receive()."
+            )
+        else:
+            names = ", ".join(prop.name for prop in correlation.properties)
+            yield (
+                f"the messages of its correlation {text} also activate it, so each would start another instance too. "
+                f"Declare convoy=[{names}] and receive them with orchestrations.receive(), or change a filter."
+            )
+
+
+def _always_activates(correlation: Correlation, activate: Filter) -> bool:
+    """Return True if every message of the correlation matches the filter of the activation."""
+    equalities = () if correlation.filter is None else correlation.filter.groups[0]
+    fixed = {one.property.key: one.value for one in equalities if one.value is not None}
+    keys = {prop.key for prop in correlation.all_properties}
+
+    def holds(predicate: Predicate) -> bool:
+        is_exists = predicate.operator is Operator.EXISTS
+        return predicate.property.key in keys if is_exists else predicate_holds(predicate, fixed)
+
+    return any(all(map(holds, group)) for group in activate.groups)
+
+
+def _describe_correlation(correlation: Correlation) -> str:
+    names = ", ".join(sorted(prop.dotted_name for prop in correlation.properties))
+    return f"by {names}" if correlation.filter is None else f"by {names} with {format_filter(correlation.filter)}"
 
 
 def _convoy_problems(declared: DeclaredOrchestration) -> Iterator[str]:

@@ -97,6 +97,7 @@ def _to_row(listing: OrchestrationListing) -> dict[str, Any]:
         "host": listing.host,
         "filter": one.filter,
         "convoy": one.convoy,
+        "ordered": one.ordered,
         "correlations": [" and ".join(keys) for keys in one.correlations],
         "priority": one.priority,
         "file": one.file,

@@ -81,6 +81,7 @@ class MessageBoxStore:
     ) -> None:
         self.thread = thread
         self.service = SubscribingService(service_id=orchestration.service_id, name=orchestration.name)
+        self.is_ordered = orchestration.ordered
         self.journal_length = claimed.journal_length
         self._claimed = claimed
         self._messages: dict[int, Message] = {}

@@ -91,25 +91,34 @@ def _persist(
     thread: InstanceConnection, instances: Sequence[DrivenInstance], messages: Mapping[uuid.UUID, _Messages]
 ) -> Outcomes:
     stored: set[uuid.UUID] = set()
+    interrupted: set[uuid.UUID] = set()
 
     def work(connection: Connection, outbox: Outbox) -> None:
-        stored.clear()
-        stored.update(_write(thread, connection, instances))
+        nonlocal stored, interrupted
+        stored, interrupted = _write(thread, connection, instances)
         for instance_id, sends in messages.items():
             if instance_id in stored:
                 outbox.publish(*sends.values())
 
     thread.agent.transaction(work)
-    return {
-        one.claimed.instance_id: {}
-        if one.claimed.instance_id in stored
-        else ClaimLost(f"Another host instance works on the orchestration instance {one.claimed.instance_id}.")
-        for one in instances
-    }
+    outcomes: Outcomes = {}
+    for instance_id in (one.claimed.instance_id for one in instances):
+        if instance_id not in stored:
+            outcomes[instance_id] = ClaimLost(
+                f"Another host instance works on the orchestration instance {instance_id}."
+            )
+        elif instance_id in interrupted:
+            outcomes[instance_id] = ClaimLost(f"An operator suspends or terminates the instance {instance_id}.")
+        else:
+            outcomes[instance_id] = {}
+    return outcomes
 
 
-def _write(thread: InstanceConnection, connection: Connection, instances: Sequence[DrivenInstance]) -> set[uuid.UUID]:
-    """Write the persistence points without their messages. Return the ids of the instances that were stored."""
+def _write(
+    thread: InstanceConnection, connection: Connection, instances: Sequence[DrivenInstance]
+) -> tuple[set[uuid.UUID], set[uuid.UUID]]:
+    """Write the persistence points without their messages. Return the ids of the instances that were stored, and of
+    those that must not go on after that."""
     procedures = thread.procedures
     ended: list[JournalEntry] = []
     waiting: list[JournalEntry] = []
@@ -135,15 +144,16 @@ def _write(thread: InstanceConnection, connection: Connection, instances: Sequen
     if len(restarted) + bool(ended) + bool(waiting) > 1:
         procedures.lock(connection, [one.claimed.instance_id for one in instances])
     stored: set[uuid.UUID] = set()
+    interrupted: set[uuid.UUID] = set()
     if waiting:
-        stored |= procedures.persist(connection, waiting)
+        stored, interrupted = procedures.persist(connection, waiting)
         _write_commands(thread, connection, [one for one in instances if one.claimed.instance_id in stored])
     for entry, carried in restarted:
         if procedures.restart(connection, entry, carried=carried):
             stored.add(entry.claimed.instance_id)
     if ended:
         stored |= procedures.end(connection, ended)
-    return stored
+    return stored, interrupted
 
 
 def _write_commands(thread: InstanceConnection, connection: Connection, instances: Sequence[DrivenInstance]) -> None:
@@ -153,8 +163,13 @@ def _write_commands(thread: InstanceConnection, connection: Connection, instance
         assert point is not None
         for command in point.commands:
             if isinstance(command, Correlate):
-                filter = thread.build_filter(command)
-                thread.subscriptions.wait(connection, instance.store.service, instance.claimed.instance_id, filter)
+                thread.subscriptions.wait(
+                    connection,
+                    instance.store.service,
+                    instance.claimed.instance_id,
+                    thread.build_filter(command),
+                    ordered=instance.store.is_ordered,
+                )
         if point.suspension is not None:
             thread.procedures.suspend(
                 connection, instance.claimed, code="SUSPENDED_ITSELF", description=point.suspension

@@ -28,7 +28,9 @@ BEGIN
     IF op.kind = 'start' THEN
         IF op.group_id IS NULL THEN
             piece := resume_stopped(op.service_id, p_limit);
-            moved_hosts := ARRAY(SELECT p.host_id FROM send_ports p WHERE p.id = op.service_id AND piece > 0);
+            moved_hosts := ARRAY(SELECT p.host_id FROM send_ports p WHERE p.id = op.service_id AND piece > 0
+                                 UNION ALL
+                                 SELECT o.host_id FROM orchestrations o WHERE o.id = op.service_id AND piece > 0);
         ELSE
             SELECT coalesce(sum(r.resumed_count), 0), coalesce(array_agg(r.host_id), '{}') INTO piece, moved_hosts
               FROM resume_stopped_group(op.group_id, p_limit) r;

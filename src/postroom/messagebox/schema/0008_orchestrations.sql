@@ -13,6 +13,8 @@ CREATE TABLE management.orchestrations (
     code             text NOT NULL,                                 -- a digest of that file and of what it imports from its folder
     filter           text,                                          -- of the activation subscription; null: other orchestrations start it
     convoy           text[] NOT NULL DEFAULT '{}',                  -- keys of the properties
+    convoy_set_id    integer REFERENCES messagebox.convoy_sets,     -- all versions with the same properties share it
+    ordered          boolean NOT NULL DEFAULT false,                -- its instances get messages in the order of publishing
     correlations     jsonb NOT NULL DEFAULT '[]',                   -- the keys of each correlation
     priority         smallint NOT NULL DEFAULT 7 CHECK (priority BETWEEN 1 AND 10),     -- of activations (DEQ-12)
     is_newest        boolean NOT NULL,

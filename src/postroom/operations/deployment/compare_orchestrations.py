@@ -13,9 +13,6 @@ from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.plan import Action, ChangeKind, Difference, PlanStep
 from postroom.properties import dotted_name, split_key
 
-#: The fields that the activation subscription depends on.
-SUBSCRIPTION_FIELDS = ("host", "activate", "convoy", "correlations", "priority", "newest version")
-
 
 def format_name(name: str, version: int) -> str:
     """Return the name of a version: ``procure``, ``procure version 2``."""
@@ -63,6 +60,7 @@ def declared_fields(definition: ApplicationDefinition, one: OrchestrationDefinit
         "code": one.code,
         "activate": None if one.filter is None else format_filter(one.filter),
         "convoy": [prop.dotted_name for prop in one.convoy],
+        "ordered": one.ordered,
         "correlations": [" and ".join(prop.dotted_name for prop in properties) for properties in one.correlations],
         "priority": one.priority,
         "newest version": is_newest(definition, one),
@@ -76,6 +74,7 @@ def _deployed_fields(known: DeployedOrchestration, host: str) -> dict[str, Any]:
         "code": known.code,
         "activate": known.filter,
         "convoy": [dotted_name(*split_key(key)) for key in known.convoy],
+        "ordered": known.ordered,
         "correlations": [" and ".join(dotted_name(*split_key(key)) for key in keys) for keys in known.correlations],
         "priority": known.priority,
         "newest version": known.is_newest,
@@ -115,12 +114,19 @@ def find_orchestration_problems(definition: ApplicationDefinition, deployed: Dep
                 f"the application {others[one.name]!r} has an orchestration {one.name!r} too. Use another name."
             )
         known = deployed.orchestrations.get((one.name, one.version))
-        if known is None or deployed.host_name(known.host_id).lower() == one.host.lower():
+        running = 0 if known is None else deployed.orchestration_instances.get(known.service_id, 0)
+        if known is None or not running:
             continue
-        if running := deployed.orchestration_instances.get(known.service_id, 0):
+        if deployed.host_name(known.host_id).lower() != one.host.lower():
             yield one.position.problem(
                 f"orchestration {one.name!r} has {format_count(running, 'instance')} on host "
                 f"{deployed.host_name(known.host_id)} and cannot move. Declare a new version on the other host."
+            )
+        if known.convoy and [prop.key for prop in one.convoy] != list(known.convoy):
+            before = ", ".join(dotted_name(*split_key(key)) for key in known.convoy)
+            yield one.position.problem(
+                f"orchestration {one.name!r} has {format_count(running, 'instance')} with a convoy by {before}, which "
+                "would get no more messages. Declare a new version with the other convoy when they have ended."
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from postroom.errors import DefinitionRefused, MessageBoxUnavailable
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.orchestrations import HostOrchestrations
 from postroom.operations import orchestration_states
 from postroom.operations.deployment.taken_changes import wait_until_taken
@@ -132,6 +134,70 @@ def test_a_convoy_collects_its_messages_and_leaves_zombies(
     wait_until(lambda: sent(recorder) == [b"123", b"abc", b"xyz"], what="a new instance with the same key")
 
 
+COUNT = """
+@app.orchestration(activate=(Kind == "order") | (Kind == "payment"), convoy=[Key], ordered=True, host="Default")
+async def count(first: Message) -> None:
+    texts = [first.data, *[(await orchestrations.receive()).data for _ in range(3)]]
+    await orchestrations.send(Message.of(b"".join(texts)), to="Out")
+"""
+
+
+def test_messages_of_several_kinds_join_one_instance_whichever_comes_first(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """A parallel convoy (ORC-23)."""
+    apply_orchestrations(box, tmp_path, COUNT)
+    start_host(recorder)
+    publish(box, "payment", "1", key="a")
+    publish(box, "order", "2", key="b")
+    publish(box, "order", "3", "4", key="a")
+    publish(box, "payment", "5", "6", key="b")
+    publish(box, "order", "7", key="b")
+    publish(box, "payment", "8", key="a")
+    wait_until(lambda: sent(recorder) == [b"1348", b"2567"], what="both instances")
+    wait_until(lambda: is_empty(box), what="the end of the instances")
+    assert check(box.connection) == []
+
+
+def test_a_convoy_keeps_its_instance_when_other_code_or_a_new_version_is_applied(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(box, tmp_path, COUNT)
+    publish(box, "order", "1")
+    apply_orchestrations(box, tmp_path, COUNT + "# another comment")
+    publish(box, "order", "2")
+    newer = COUNT.replace("def count", "def count_again").replace("activate=", 'name="count", version=2, activate=')
+    apply_orchestrations(box, tmp_path, COUNT + newer.replace('b"".join', 'b"+".join'))
+    publish(box, "order", "3")
+    start_host(recorder)
+    publish(box, "order", "4")
+    wait_until(lambda: sent(recorder) == [b"1234"], what="the instance of the old version")
+    publish(box, "order", "1", "2", "3", "4")
+    wait_until(lambda: sent(recorder) == [b"1+2+3+4", b"1234"], what="an instance of the new version")
+    wait_until(lambda: is_empty(box), what="the end of the instances")
+    assert check(box.connection) == []
+
+
+def test_a_convoy_with_instances_cannot_get_other_properties(box: Box, tmp_path: Path) -> None:
+    apply_orchestrations(box, tmp_path, COUNT)
+    publish(box, "order", "1")
+    with pytest.raises(DefinitionRefused, match="which would get no more messages"):
+        apply_orchestrations(box, tmp_path, COUNT.replace("[Key]", "[Kind]"))
+
+
+def test_the_subscriptions_of_an_ordered_orchestration_are_ordered(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """ORC-28. An activation that starts an instance for each message needs no order."""
+    apply_orchestrations(box, tmp_path, COUNT + COLLECT.replace("activate=", "ordered=True, activate="))
+    start_host(recorder)
+    publish(box, "order", "1")
+    wait_until(lambda: sent(recorder) == [b"ask"], what="a waiting instance")
+    found = "SELECT service_name, instance_id IS NOT NULL, ordered FROM subscriptions WHERE service_class = 1"
+    rows = box.connection.execute(f"{found} AND removed_at IS NULL ORDER BY 1, 2").fetchall()
+    assert rows == [("collect", False, False), ("collect", True, True), ("count", False, True)]
+
+
 def test_an_exception_suspends_the_instance_and_a_resume_continues_it(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
@@ -220,8 +286,8 @@ def test_a_file_that_was_edited_is_not_run_before_it_is_applied(
     wait_until(lambda: box.count("orchestration_journal") == 2, what="the process that runs goes on")
     first.stop()
     second = start_host(recorder)
-    wait_until(lambda: second.find_problems() != [], what="the edit detected")
-    assert f"Run 'postroom apply {file}'" in second.find_problems()[0]
+    advice = f"Run 'postroom apply {file}'"
+    wait_until(lambda: any(advice in problem for problem in second.find_problems()), what="the edit detected")
     publish(box, "order", "", key="new")
     publish(box, "reply", "2")
     file.write_text(applied)
@@ -365,7 +431,7 @@ def test_an_orchestration_learns_that_its_port_is_not_enlisted_and_not_that_it_i
     start_host(recorder)
     publish(box, "order", "")
     wait_until(lambda: sent(recorder) == [b"handled"], what="the end of the instance")
-    assert box.suspended() == [("PORT_STOPPED", True)]
+    assert ("PORT_STOPPED", True) in box.suspended()
 
 
 def test_an_operator_suspends_resumes_and_terminates_a_waiting_instance(
@@ -388,6 +454,48 @@ def test_an_operator_suspends_resumes_and_terminates_a_waiting_instance(
     assert box.count("orchestration_journal") == box.count("orchestration_messages") == 0
     assert box.count("subscriptions WHERE instance_id IS NOT NULL AND removed_at IS NULL") == 0
     assert check(box.connection) == []
+
+
+@pytest.mark.parametrize("operation", [suspend, terminate])
+def test_an_operator_suspends_or_terminates_an_instance_that_works_without_a_pause(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter, operation: Callable[..., bool]
+) -> None:
+    """INS-05: the operation is pending, and the instance stops at its next persistence point."""
+    apply_orchestrations(
+        box,
+        tmp_path,
+        f"""
+        from pathlib import Path
+        import time
+
+        def work(number: int) -> None:
+            (Path({str(tmp_path)!r}) / f"step{{number}}").touch()
+            while number == 0 and not (Path({str(tmp_path)!r}) / "go").exists():
+                time.sleep(0.01)
+
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def run(order: Message) -> None:
+            for number in range(3):
+                await orchestrations.step(work, number)
+            await orchestrations.send(Message.of(b"done"), to="Out")
+        """,
+    )
+    host = start_host(recorder)
+    publish(box, "order", "")
+    wait_until(lambda: (tmp_path / "step0").exists(), what="the first step")
+    instance_id = box.one("SELECT instance_id FROM orchestration_instances")
+    assert operation(box.connection, instance_id) is False
+    (tmp_path / "go").touch()
+    wait_until(lambda: host.orchestration_counts["discarded"] == 1, what="the end of its work")
+    assert box.one("SELECT journal_length FROM orchestration_instances WHERE claim_id IS NULL") == 2
+    assert not (tmp_path / "step1").exists()
+    run_all_jobs_once(box.connection)
+    if operation is terminate:
+        assert is_empty(box)
+        return
+    assert get_instance(box.connection, instance_id).state is InstanceState.SUSPENDED
+    resume(box.connection, instance_id)
+    wait_until(lambda: sent(recorder) == [b"done"], what="the end of the instance")
 
 
 def test_another_host_instance_continues_after_the_first_has_lost_its_claim(

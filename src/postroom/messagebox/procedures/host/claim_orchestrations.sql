@@ -2,8 +2,10 @@
 -- claim instances that are ready, by priority and then by the number of their first message. The messages of an
 -- instance that is claimed or suspended are taken too: they wait at the instance. A first message creates its instance.
 -- Only the orchestrations in p_services are claimed, whose code the host instance has loaded: one that was just applied
--- may be activated before.
--- Indexes: work_queue_unclaimed, work_queue_instance, orchestration_instances_due, orchestration_instances_ready.
+-- may be activated before. Versions of an orchestration share their convoys: the first message decides about the version.
+-- An instance with a pending operation is left out: it is suspended or terminated now.
+-- Indexes: work_queue_unclaimed, work_queue_instance, orchestration_instances_due, orchestration_instances_ready,
+-- operation_instances_pending.
 -- Locks: the taken rows; the instances, in the order of their ids, so that it waits for persistence points of these.
 DROP FUNCTION IF EXISTS messagebox.claim_orchestrations___HOST__(uuid, integer, integer, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.claim_orchestrations___HOST__(
@@ -26,8 +28,8 @@ BEGIN
         SELECT t.instance_id, t.seq, t.message_id, t.subscription_id, t.enqueued_at, t.counted_in FROM taken t
     )
     INSERT INTO orchestration_instances AS i (instance_id, host_id, service_id, priority, created_at, ready_seq)
-    SELECT t.instance_id, __HOST_ID__, t.service_id, min(t.priority), p_now, min(t.seq)
-      FROM taken t GROUP BY t.instance_id, t.service_id ORDER BY t.instance_id
+    SELECT t.instance_id, __HOST_ID__, (array_agg(t.service_id ORDER BY t.seq))[1], min(t.priority), p_now, min(t.seq)
+      FROM taken t GROUP BY t.instance_id ORDER BY t.instance_id
     ON CONFLICT (instance_id) DO UPDATE
        SET ready_seq = least(i.ready_seq, excluded.ready_seq), priority = excluded.priority;
     UPDATE orchestration_instances i SET ready_seq = nextval('messagebox.queue_sequence')
@@ -45,6 +47,7 @@ BEGIN
               -- An earlier message is still in the queue if the transaction that took it has failed. It comes first.
               AND NOT EXISTS (SELECT 1 FROM __HOST___q q
                                WHERE q.instance_id = w.instance_id AND q.task = 4 AND q.seq < w.ready_seq)
+              AND NOT EXISTS (SELECT 1 FROM operation_instances o WHERE o.instance_id = w.instance_id AND o.pending)
             ORDER BY w.priority, w.ready_seq LIMIT p_limit FOR UPDATE SKIP LOCKED))
     RETURNING i.instance_id, i.service_id, i.journal_length, i.journals, i.carried::text;
 END $$;

@@ -1,0 +1,84 @@
+"""Problems of orchestrations, and the rules of convoys (ORC-20, 24). All of them are listed together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from postroom import Application, Message, Property
+from postroom.errors import DefinitionRefused
+from postroom.orchestrations import Correlation, JournalLimits
+
+Kind = Property("Tests.Kind", str)
+Key = Property("Tests.Key", str)
+Number = Property("Tests.Number", int)
+Orders = Correlation(Key, filter=Kind == "order")
+Replies = Correlation(Key, filter=Kind == "reply")
+
+
+async def process(order: Message) -> None:
+    """Do nothing."""
+
+
+def find_problems(function: Any = process, **options: Any) -> list[str]:
+    app = Application("tests")
+    app.property(Kind, Key, Number)
+    app.orchestration(**{"activate": Kind == "order", **options})(function)
+    try:
+        app.definition()
+    except DefinitionRefused as error:
+        return [problem.text for problem in error.problems]
+    return []
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"function": print, "name": "echo"}, "it is not a coroutine function"),
+        ({"version": 0}, "version is 0, but must be 1 or more"),
+        ({"priority": 11}, "priority is 11"),
+        ({"activate": "Kind"}, "activate is 'Kind', but must be a filter"),
+        ({"activate": Number.bitand(4)}, "the filter of an activating receive cannot use bitand"),
+        ({"convoy": [Kind, Key, Number, Property("Tests.Other", str)]}, "a convoy has one to 3 properties"),
+        ({"convoy": [Key, Key]}, "a convoy has one to 3 properties, and each one once"),
+        ({"convoy": ["Key"]}, "convoy is ('Key',), but must be a list of properties"),
+        ({"convoy": [Key], "activate": None}, "a convoy needs activate"),
+        ({"correlations": [Key]}, "must be a list of Correlation(...)"),
+        ({"correlations": [Replies, Correlation(Key, filter=Kind == "reply")]}, "each message would arrive twice"),
+        (
+            {"correlations": [Orders]},
+            "so each would start another instance too. Declare convoy=[Key]",
+        ),
+        ({"correlations": [Correlation(Key)], "activate": Key.exists()}, "also activate it"),
+        ({"correlations": [Orders], "activate": (Kind == "x") | (Kind >= "o")}, "also activate it"),
+        ({"correlations": [Orders], "convoy": [Key]}, "are messages of its convoy, and would arrive twice"),
+        ({"ordered": True}, "ordered has no effect without a convoy or correlations"),
+        ({"ordered": 1}, "ordered is 1, but must be True or False"),
+        ({"journal_limits": JournalLimits(events=0)}, "both numbers must be 1 or more"),
+        ({"journal_limits": 100}, "journal_limits is 100"),
+    ],
+)
+def test_a_wrong_orchestration_is_refused(options: dict[str, Any], why: str) -> None:
+    problems = find_problems(**options)
+    assert any(why in text for text in problems), problems
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"correlations": [Replies, Correlation(Number, filter=Kind == "reply")]},
+        {"correlations": [Correlation(Key)]},
+        {"correlations": [Orders], "activate": (Kind == "order") & (Number == 1)},
+        {"activate": (Kind == "order") | (Kind == "payment"), "convoy": [Key], "correlations": [Replies]},
+        {"convoy": [Key], "ordered": True},
+        {"correlations": [Replies], "ordered": True},
+    ],
+)
+def test_what_can_work_is_accepted(options: dict[str, Any]) -> None:
+    assert find_problems(**options) == []
+
+
+def test_all_problems_are_listed_together() -> None:
+    problems = find_problems(version=0, convoy=[Key, Key], correlations=[Orders, Orders], ordered=None)
+    assert len(problems) == 6
