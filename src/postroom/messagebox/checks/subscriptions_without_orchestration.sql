@@ -8,6 +8,5 @@ SELECT 'subscription ' || s.id || ' of instance ' || s.instance_id || ', which d
 UNION ALL
 SELECT 'convoy of instance ' || c.instance_id || ', which does not exist'
   FROM convoy_set_instances c
-  JOIN subscriptions s ON s.convoy_set_id = c.convoy_set_id
-  JOIN management.orchestrations o ON o.subscription_id = s.id
- WHERE NOT EXISTS (SELECT 1 FROM instances i WHERE i.instance_id = c.instance_id)
+ WHERE c.convoy_set_id IN (SELECT o.convoy_set_id FROM management.orchestrations o)
+   AND NOT EXISTS (SELECT 1 FROM instances i WHERE i.instance_id = c.instance_id)

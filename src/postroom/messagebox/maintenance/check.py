@@ -92,9 +92,9 @@ _INVARIANTS = (
         hint="Unenlist and enlist their ports, which creates their subscriptions again.",
     ),
     _Invariant(
-        name="wrong_port_subscriptions",
-        problem="The subscriptions of send ports do not match their states and the states of their groups.",
-        hint="Unenlist and enlist the ports, which creates their subscriptions again.",
+        name="wrong_service_subscriptions",
+        problem="The subscriptions of send ports or orchestrations do not match their states or their groups.",
+        hint="Unenlist and enlist them, which creates their subscriptions again.",
     ),
     _Invariant(
         name="transient_rows_left_behind",

@@ -35,10 +35,10 @@ DAMAGES = {
         "predicates_without_group"
     },
     "DELETE FROM predicates": {"incomplete_groups"},
-    "UPDATE send_ports SET state = 2": {"wrong_port_subscriptions"},
-    "UPDATE subscriptions SET removed_at = now() WHERE group_id IS NULL": {"wrong_port_subscriptions"},
-    "UPDATE subscriptions SET state = 2 WHERE group_id IS NOT NULL": {"wrong_port_subscriptions"},
-    "UPDATE send_port_groups SET state = 1": {"wrong_port_subscriptions"},
+    "UPDATE send_ports SET state = 2": {"wrong_service_subscriptions"},
+    "UPDATE subscriptions SET removed_at = now() WHERE group_id IS NULL": {"wrong_service_subscriptions"},
+    "UPDATE subscriptions SET state = 2 WHERE group_id IS NOT NULL": {"wrong_service_subscriptions"},
+    "UPDATE send_port_groups SET state = 1": {"wrong_service_subscriptions"},
     "INSERT INTO message_properties (batch_id, message_id, property_id) VALUES ("
     " gen_random_uuid(), gen_random_uuid(), 1)": {"transient_rows_left_behind"},
     "INSERT INTO message_predicates VALUES (gen_random_uuid(), gen_random_uuid(), 'key', 'value')": {
