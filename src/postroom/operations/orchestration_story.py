@@ -10,12 +10,16 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.operations.subscriptions import list_subscriptions
 from postroom.orchestrations.journal import RecordedCommand
+
+#: What a line of a story is about: a message that the instance received or sent, a timer, a step that it ran, a
+#: correlation set that it initialised, or that it suspended itself or was resumed.
+StoryKind = Literal["received", "sent", "timer", "step", "correlation", "state"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +27,9 @@ class StoryLine:
     """Something that happened to an instance, or that it did. ``place`` is the file and line of the orchestration."""
 
     time: datetime
+    kind: StoryKind
     what: str
+    has_failed: bool = False
     place: str | None = None
     message_id: uuid.UUID | None = None
     """The message that the instance received or sent."""
@@ -35,6 +41,7 @@ class StoryLine:
 class Wait:
     """Something that an instance waits for. A timer is due at a time, and a step has a place."""
 
+    kind: Literal["message", "timer", "step"]
     what: str
     due: datetime | None = None
     place: str | None = None
@@ -61,9 +68,9 @@ def read_story(connection: Connection, instance_id: uuid.UUID) -> Story | None:
     turns = _read_turns(connection, instance_id) if can_read_journal else []
     subscriptions = list_subscriptions(connection, instance_id=instance_id)
     waits = [
-        *(Wait(what=f"messages that match {subscription.filter}") for subscription in subscriptions),
-        *([Wait(what=f"messages of its convoy, by {', '.join(convoy)}")] if convoy else []),
-        *([] if wake_at is None else [Wait(what="its next timer", due=wake_at)]),
+        *(Wait(kind="message", what=f"messages that match {subscription.filter}") for subscription in subscriptions),
+        *([Wait(kind="message", what=f"messages of its convoy, by {', '.join(convoy)}")] if convoy else []),
+        *([] if wake_at is None else [Wait(kind="timer", what="its next timer", due=wake_at)]),
         *_list_running_steps(turns),
     ]
     return Story(
@@ -96,54 +103,60 @@ def _tell(turns: Sequence[Mapping[str, Any]]) -> Iterator[StoryLine]:
 def _tell_event(time: datetime, event: Mapping[str, Any], issued: Mapping[int, Mapping[str, Any]]) -> StoryLine:
     match event:
         case {"kind": "started", "message": str(message_id)}:
-            return StoryLine(time=time, what="activated by a message", message_id=uuid.UUID(message_id))
+            what = "activated by a message"
+            return StoryLine(time=time, kind="received", what=what, message_id=uuid.UUID(message_id))
         case {"kind": "message", "correlation": int(number), "message": str(message_id)}:
             by = f"by {issued[number]['name']}" if number in issued else "of its convoy"
-            return StoryLine(time=time, what=f"received a message {by}", message_id=uuid.UUID(message_id))
+            what = f"received a message {by}"
+            return StoryLine(time=time, kind="received", what=what, message_id=uuid.UUID(message_id))
         case {"kind": "timer", "number": int(number)}:
-            return StoryLine(time=time, what="its timer was due", place=issued[number]["place"])
+            return StoryLine(time=time, kind="timer", what="its timer was due", place=issued[number]["place"])
         case {"kind": "step", "number": int(number), "error": str(error)}:
             what = f"step {issued[number]['name']} failed: {error}"
-            return StoryLine(time=time, what=what, place=issued[number]["place"])
+            return StoryLine(time=time, kind="step", what=what, has_failed=True, place=issued[number]["place"])
         case {"kind": "step", "number": int(number)}:
-            return StoryLine(time=time, what=f"step {issued[number]['name']} ended", place=issued[number]["place"])
+            what = f"step {issued[number]['name']} ended"
+            return StoryLine(time=time, kind="step", what=what, place=issued[number]["place"])
         case {"kind": "resumed"}:
-            return StoryLine(time=time, what="resumed by an operator")
+            return StoryLine(time=time, kind="state", what="resumed by an operator")
     raise ValueError(f"{event!r} is not an event of a journal")
 
 
 def _tell_command(time: datetime, command: RecordedCommand) -> StoryLine:
+    kind, what = _describe_command(command)
     return StoryLine(
         time=time,
-        what=_describe_command(command),
+        kind=kind,
+        what=what,
+        has_failed=command.unroutable is not None,
         place=command.place,
         message_id=command.message if command.unroutable is None else None,
         due=command.due,
     )
 
 
-def _describe_command(command: RecordedCommand) -> str:
+def _describe_command(command: RecordedCommand) -> tuple[StoryKind, str]:
     match command.kind:
         case "send" | "start" as kind:
             sent = f"sent a message to {command.name}" if command.name else "published a message"
             if kind == "start":
                 sent = f"started orchestration {command.name}"
-            return sent if command.unroutable is None else f"{sent}, which failed: {command.unroutable}"
+            return "sent", sent if command.unroutable is None else f"{sent}, which failed: {command.unroutable}"
         case "correlate":
-            return f"subscribed to messages by {command.name}"
+            return "correlation", f"subscribed to messages by {command.name}"
         case "timer":
-            return "started a timer"
+            return "timer", "started a timer"
         case "step":
-            return f"started step {command.name}"
+            return "step", f"started step {command.name}"
         case "suspend":
-            return "suspended itself"
+            return "state", "suspended itself"
     raise ValueError(f"{command!r} is not a command of a journal")
 
 
 def _list_running_steps(turns: Sequence[Mapping[str, Any]]) -> list[Wait]:
     ended = {turn["event"]["number"] for turn in turns if turn["event"]["kind"] == "step"}
     return [
-        Wait(what=f"step {command['name']}", place=command["place"])
+        Wait(kind="step", what=f"step {command['name']}", place=command["place"])
         for turn in turns
         for command in turn["commands"]
         if command["kind"] == "step" and command["number"] not in ended

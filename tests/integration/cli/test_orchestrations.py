@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -170,6 +171,11 @@ def test_the_story_of_an_instance_says_what_happened_and_what_it_waits_for(
     text = shop("instance", "show", instance_id).out
     assert "sent a message to Warehouse" in text
     assert "its next timer" in text
+    graph = tmp_path / "story.svg"
+    assert shop("instance", "show", instance_id, "--graph", graph).code == ExitCode.OK
+    drawn = {element.text for element in ElementTree.parse(graph).iter()}
+    assert {"activated by a message", "sent a message to Warehouse", "step check ended", "its next timer"} <= drawn
+    assert "a secret value" not in graph.read_text()
 
     publish(shop, tmp_path, "payment")
     received = "SELECT 1 FROM messagebox.orchestration_messages WHERE consumed_in > 1"
@@ -183,3 +189,6 @@ def test_a_message_on_its_way_has_no_story(shop: Run, tmp_path: Path) -> None:
     publish(shop, tmp_path, "order")
     [waiting] = shop("instance", "list", "-o", "json").json
     assert "story" not in shop("instance", "show", waiting["instance_id"], "-o", "json").json
+    ran = shop("instance", "show", waiting["instance_id"], "--graph", tmp_path / "story.svg")
+    assert ran.code == ExitCode.STATE
+    assert "has no story" in ran.err

@@ -18,13 +18,14 @@ from postroom.cli.commands.instance_operations import operations, run_and_report
 from postroom.cli.confirmation import confirm
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import ID, CommandOptions, common_options, pass_options, reason_option
+from postroom.cli.rendering.instance_rows import to_instance_row
 from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows, to_json
-from postroom.cli.rendering.story import show_story, to_story_json
+from postroom.cli.rendering.story import show_story, to_story_json, write_graph
 
 if TYPE_CHECKING:
     from postroom.messagebox.connection import Connection
     from postroom.operations.instances.bulk_operations import OperationKind
-    from postroom.operations.instances.listing import GroupBy, Instance, InstanceQuery
+    from postroom.operations.instances.listing import GroupBy, InstanceQuery
     from postroom.operations.short_ids import ShortId
 
 _IDS = click.argument("ids", nargs=-1, type=ID, metavar="[ID]...")
@@ -92,7 +93,7 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
     if any(instance.messages > 1 for instance in found):
         columns.insert(4, "messages")
     show_rows(
-        [_to_row(instance, options.output) for instance in found[:limit]],
+        [to_instance_row(instance, options.output) for instance in found[:limit]],
         columns,
         options.output,
         empty="No instances.",
@@ -103,17 +104,24 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
 
 @instance.command()
 @click.argument("instance_id", type=ID, metavar="ID")
+@click.option(
+    "--graph",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Draw the story of an orchestration instance into this file, as SVG.",
+)
 @common_options
 @pass_options
-def show(options: CommandOptions, instance_id: ShortId) -> None:
+def show(options: CommandOptions, instance_id: ShortId, graph: Path | None) -> None:
     """Show an instance, why it is suspended, and what to do.
 
     An instance of an orchestration is shown with its story: what it received, sent and did, when and in which line, and
     what it waits for now. The story is read from its journal, which operators may not read.
 
     \b
-    Example:
+    Examples:
       postroom instance show 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
+      postroom instance show 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000 --graph story.svg
     """
     from postroom.operations.instances.advice import get_advice
     from postroom.operations.instances.listing import get_instance
@@ -123,7 +131,9 @@ def show(options: CommandOptions, instance_id: ShortId) -> None:
     with open_messagebox(options) as connection:
         found = get_instance(connection, find_id(connection, instance_id, "instance"))
         story = read_story(connection, found.instance_id)
-    row = {**_to_row(found, options.output), "what_to_do": get_advice(found)}
+    if graph is not None:
+        write_graph(graph, found, story)
+    row = {**to_instance_row(found, options.output), "what_to_do": get_advice(found)}
     if options.output is Format.TABLE:
         # The reason repeats the first line of the description. Empty fields are left out.
         row = {name: value for name, value in row.items() if value is not None and name not in ("reason", "since")}
@@ -376,20 +386,3 @@ def _warn_about_removed_services(connection: Connection, query: InstanceQuery) -
 
     for warning in describe_removed_services(connection, query):
         click.echo(warning, err=True)
-
-
-def _to_row(instance: Instance, output: Format) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return {
-        **asdict(instance),
-        "service": instance.display_name if output is Format.TABLE else instance.service,
-        # The queues count retries. Users count attempts.
-        "attempt": instance.attempt + 1,
-        "state": instance.state_label,
-        "service_class": instance.service_class.name.lower(),
-        "task": instance.task.name.lower(),
-        "cause": None if instance.cause is None else instance.cause.name.lower().replace("_", " "),
-        "reason": instance.reason,
-        "since": instance.suspended_at or instance.enqueued_at,
-    }

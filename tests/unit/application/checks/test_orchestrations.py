@@ -81,4 +81,4 @@ def test_what_can_work_is_accepted(options: dict[str, Any]) -> None:
 
 def test_all_problems_are_listed_together() -> None:
     problems = find_problems(version=0, convoy=[Key, Key], correlations=[Orders, Orders], ordered=None)
-    assert len(problems) == 6
+    assert len(problems) == 5
