@@ -16,6 +16,7 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.operations.subscriptions import list_subscriptions
 from postroom.orchestrations.journal import RecordedCommand
+from postroom.properties import dotted_name, split_key
 
 #: What a line of a story is about: a message that the instance received or sent, a timer, a step that it ran, a
 #: correlation set that it initialised, or that it suspended itself or was resumed.
@@ -67,9 +68,10 @@ def read_story(connection: Connection, instance_id: uuid.UUID) -> Story | None:
     journals, wake_at, unreceived, convoy, can_read_journal = row
     turns = _read_turns(connection, instance_id) if can_read_journal else []
     subscriptions = list_subscriptions(connection, instance_id=instance_id)
+    names = ", ".join(dotted_name(*split_key(key)) for key in convoy)
     waits = [
         *(Wait(kind="message", what=f"messages that match {subscription.filter}") for subscription in subscriptions),
-        *([Wait(kind="message", what=f"messages of its convoy, by {', '.join(convoy)}")] if convoy else []),
+        *([Wait(kind="message", what=f"messages of its convoy, by {names}")] if convoy else []),
         *([] if wake_at is None else [Wait(kind="timer", what="its next timer", due=wake_at)]),
         *_list_running_steps(turns),
     ]

@@ -24,9 +24,10 @@ from postroom.orchestrations import Correlation
 
 Kind = Property("Shop.Kind", str)
 OrderId = Property("Shop.OrderId", str)
-Payments = Correlation(OrderId, filter=Kind == "payment")
+Customer = Property("Shop.Customer", str, sensitive=True)
+Payments = Correlation(OrderId, Customer, filter=Kind == "payment")
 app = Application("shop")
-app.property(Kind, OrderId)
+app.property(Kind, OrderId, Customer)
 app.send_port("Warehouse", adapters.Null())
 
 
@@ -68,7 +69,7 @@ def recorder(database: str, tmp_path: Path, shop: Run) -> Iterator[RecordingAdap
 def publish(run: Run, folder: Path, kind: str, text: str = "") -> None:
     body = folder / "body"
     body.write_text(text)
-    assert run("publish", body, "-p", f"Kind={kind}", "-p", "OrderId=7").code == ExitCode.OK
+    assert run("publish", body, "-p", f"Kind={kind}", "-p", "OrderId=7", "-p", "Customer=Jane").code == ExitCode.OK
 
 
 def sent(recorder: RecordingAdapter) -> list[bytes]:
@@ -150,7 +151,7 @@ def test_the_story_of_an_instance_says_what_happened_and_what_it_waits_for(
     assert shown["timer_at"] is not None
     expected = [
         ("activated by a message", None),
-        ("subscribed to messages by Shop.Kind, Shop.OrderId", find_line("Payments.of")),
+        ("subscribed to messages by Shop.Customer, Shop.Kind, Shop.OrderId", find_line("Payments.of")),
         ("sent a message to Warehouse", find_line('b"reserve"')),
         ("started step check", find_line("step(check)")),
         ("step check ended", find_line("step(check)")),
@@ -168,6 +169,7 @@ def test_the_story_of_an_instance_says_what_happened_and_what_it_waits_for(
     assert "Shop.OrderId == '7'" in messages["what"]
     assert timer["due"] > times[-1]
     assert "a secret value" not in str(shown)
+    assert "Jane" not in str(shown)
     text = shop("instance", "show", instance_id).out
     assert "sent a message to Warehouse" in text
     assert "its next timer" in text
@@ -176,13 +178,14 @@ def test_the_story_of_an_instance_says_what_happened_and_what_it_waits_for(
     drawn = {element.text for element in ElementTree.parse(graph).iter()}
     assert {"activated by a message", "sent a message to Warehouse", "step check ended", "its next timer"} <= drawn
     assert "a secret value" not in graph.read_text()
+    assert "Jane" not in graph.read_text()
 
     publish(shop, tmp_path, "payment")
     received = "SELECT 1 FROM messagebox.orchestration_messages WHERE consumed_in > 1"
     with connect(database) as connection:
         wait_until(lambda: connection.execute(received).fetchone() is not None, what="the payment received")
     story = shop("instance", "show", instance_id, "-o", "json").json["story"]
-    assert story[len(expected)]["what"] == "received a message by Shop.Kind, Shop.OrderId"
+    assert story[len(expected)]["what"] == "received a message by Shop.Customer, Shop.Kind, Shop.OrderId"
 
 
 def test_a_message_on_its_way_has_no_story(shop: Run, tmp_path: Path) -> None:
