@@ -64,7 +64,7 @@ def measure_round(box: MeasuredBox, ports: list[uuid.UUID], measure: Callable[[]
     box.empty()
     fill_queue(box, ports, WARM_UP + MESSAGES)
     measured = measure()
-    check_all_released(box, WARM_UP + MESSAGES)
+    check_all_released(box)
     return measured
 
 

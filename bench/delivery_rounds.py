@@ -192,15 +192,13 @@ def _read_cpu_seconds(box: MeasuredBox) -> float:
     return total
 
 
-def check_all_released(box: MeasuredBox, expected: int) -> None:
-    """Raise an error unless the queue is empty and this number of messages is released, each with its part."""
-    left = box.one("SELECT count(*) FROM work_queue")
-    released = box.one(
-        "SELECT count(*) FROM (SELECT message_id FROM message_ref_count_log_1 GROUP BY 1 HAVING sum(delta) = 0"
-        " UNION ALL SELECT part_id FROM part_ref_count_log_1 GROUP BY 1 HAVING sum(delta) = 0) r"
-    )
-    if (left, released) != (0, 2 * expected):
-        raise RuntimeError(f"{left} rows are left and {released} of {2 * expected} references were released")
+def check_all_released(box: MeasuredBox, *, waiting: int = 0) -> None:
+    """Raise an error unless the work queue is empty, and only ``waiting`` messages are stored, each with its part."""
+    left = [box.one(f"SELECT count(*) FROM {table}") for table in ("work_queue", "spool", "parts")]
+    if left != [0, waiting, waiting]:
+        raise RuntimeError(
+            f"{left[0]} rows, {left[1]} messages and {left[2]} parts are left, instead of {waiting} messages"
+        )
 
 
 def compare_rates(name: str, bar: float, pairs: Sequence[tuple[Round, Round]]) -> Result:

@@ -7,8 +7,6 @@ to the queue, and another loop claims, reads, completes and releases it.
 
 Two-way: the thread of each request does its transactions one after the other: it stores the request and its instance
 subscription, claims and reads it, completes it and stores the response, claims and reads that, and completes it.
-
-A loop removes the released messages every two seconds.
 """
 
 from __future__ import annotations
@@ -36,7 +34,6 @@ from postroom.system_properties import BTS, HTTP
 #: The length of a batch of the streaming lane, so that the batches of both sides have about the same size.
 _BATCH_SECONDS = 0.3
 _CLAIM_ROWS = 100
-_REMOVE_SECONDS = 2.0
 _WORKERS = 10
 _SUBSCRIBE = """
     INSERT INTO subscriptions (host_id, service_class, service_id, service_name, state, instance_id,
@@ -49,15 +46,11 @@ _INSERT_MESSAGE = """
     WITH m AS MATERIALIZED (
         SELECT gen_random_uuid() AS message_id, gen_random_uuid() AS part_id, %s::jsonb AS context, %b::bytea AS body
     ), spooled AS (
-        INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context)
-        SELECT message_id, ARRAY[part_id], part_id, 'body', context FROM m
+        INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context, only_reference)
+        SELECT message_id, ARRAY[part_id], part_id, 'body', context, true FROM m
     ), stored AS (
-        INSERT INTO parts (part_id, name, content_type, size, body)
-        SELECT part_id, 'body', 'application/octet-stream', length(body), body FROM m
-    ), messages AS (
-        INSERT INTO message_ref_count_log_1 SELECT message_id, 1 FROM m
-    ), parts AS (
-        INSERT INTO part_ref_count_log_1 SELECT part_id, 1 FROM m
+        INSERT INTO parts (part_id, name, content_type, size, body, only_reference)
+        SELECT part_id, 'body', 'application/octet-stream', length(body), body, true FROM m
     )
     INSERT INTO default_q (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority)
     SELECT %s, message_id, 1, 4, %s::uuid, gen_random_uuid(), 5 FROM m
@@ -80,30 +73,14 @@ _MOVE = """
     ), m AS MATERIALIZED (
         SELECT gen_random_uuid() AS message_id, gen_random_uuid() AS part_id, context, size, body FROM taken
     ), spooled AS (
-        INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context)
-        SELECT message_id, ARRAY[part_id], part_id, 'body', context FROM m
+        INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context, only_reference)
+        SELECT message_id, ARRAY[part_id], part_id, 'body', context, true FROM m
     ), stored AS (
-        INSERT INTO parts (part_id, name, content_type, size, body)
-        SELECT part_id, 'body', 'application/octet-stream', size, body FROM m
-    ), messages AS (
-        INSERT INTO message_ref_count_log_1 SELECT message_id, 1 FROM m
-    ), parts AS (
-        INSERT INTO part_ref_count_log_1 SELECT part_id, 1 FROM m
+        INSERT INTO parts (part_id, name, content_type, size, body, only_reference)
+        SELECT part_id, 'body', 'application/octet-stream', size, body, true FROM m
     )
     INSERT INTO default_q (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority)
     SELECT %s, message_id, 1, 4, %s::uuid, gen_random_uuid(), 5 FROM m
-"""
-_REMOVE = """
-    WITH released AS (
-        SELECT message_id FROM message_ref_count_log_1 GROUP BY 1 HAVING sum(delta) = 0
-    ), unlogged AS (
-        DELETE FROM message_ref_count_log_1 l USING released r WHERE l.message_id = r.message_id
-    ), removed AS (
-        DELETE FROM spool s USING released r WHERE s.message_id = r.message_id RETURNING s.body_part_id
-    ), unlogged_parts AS (
-        DELETE FROM part_ref_count_log_1 l USING removed r WHERE l.part_id = r.body_part_id
-    )
-    DELETE FROM parts p USING removed r WHERE p.part_id = r.body_part_id
 """
 
 
@@ -157,11 +134,10 @@ def serve(url: str, location_id: str, host_id: int, send_port: str, tcp_port: in
         body = b"".join([piece async for piece in request.body])
         return await workers.run(work, body)
 
-    loops: list[Callable[[], None]] = [lambda: _remove(url)]
+    loops: list[Callable[[], None]] = [lambda: _move(url, host_id, send_port), lambda: _deliver(url)]
     if kind == "one-way":
-        loops += [lambda: _move(url, host_id, send_port), lambda: _deliver(url)]
-    for loop in loops:
-        threading.Thread(target=loop, daemon=True).start()
+        for loop in loops:
+            threading.Thread(target=loop, daemon=True).start()
     limits = ConnectionLimits(client_connections=1_000)
     HttpServer("127.0.0.1", tcp_port, handle, loop=EventLoopThread(), workers=workers, limits=limits).start()
     threading.Event().wait()
@@ -192,13 +168,6 @@ def _deliver(url: str) -> None:
                 connection.execute(COMPLETE, (claim_id, f"{{{','.join(str(row[0]) for row in rows)}}}"))
             else:
                 time.sleep(0.01)
-
-
-def _remove(url: str) -> None:
-    with connect(url) as connection:
-        while True:
-            connection.execute(_REMOVE)
-            time.sleep(_REMOVE_SECONDS)
 
 
 if __name__ == "__main__":

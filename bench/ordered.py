@@ -49,13 +49,13 @@ def _compare_one_port(box: MeasuredBox) -> Result:
     def measure_ours() -> Round:
         fill()
         measured = measure_host(box, _MESSAGES_OF_ONE)
-        check_all_released(box, WARM_UP + _MESSAGES_OF_ONE)
+        check_all_released(box)
         return measured
 
     def measure_bare() -> Round:
         fill()
         measured = measure_bare_order(box, _MESSAGES_OF_ONE, port)
-        check_all_released(box, WARM_UP + _MESSAGES_OF_ONE)
+        check_all_released(box)
         return measured
 
     pairs = measure_alternately(measure_ours, measure_bare)
@@ -71,7 +71,7 @@ def _compare_many_ports(box: MeasuredBox) -> Result:
         set_ordered(box, ordered)
         fill_queue(box, ports, WARM_UP + _MESSAGES, ordered=ordered)
         measured = measure_host(box, _MESSAGES)
-        check_all_released(box, WARM_UP + _MESSAGES)
+        check_all_released(box)
         return measured
 
     pairs = measure_alternately(lambda: measure(True), lambda: measure(False))

@@ -10,15 +10,11 @@ WITH m AS MATERIALIZED (
            convert_to(rpad('order ' || n || ' ', 200, 'x'), 'UTF8') AS body
       FROM (SELECT n, left(md5((n / 10000)::text), 22) AS unit FROM generate_series(1, %(count)s) n) u
 ), spooled AS (
-    INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context)
-    SELECT message_id, ARRAY[part_id], part_id, 'body', context FROM m
+    INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context, only_reference)
+    SELECT message_id, ARRAY[part_id], part_id, 'body', context, true FROM m
 ), stored AS (
-    INSERT INTO parts (part_id, name, content_type, size, body)
-    SELECT part_id, 'body', 'text/plain', length(body), body FROM m
-), messages AS (
-    INSERT INTO message_ref_count_log_1 SELECT message_id, 1 FROM m
-), parts AS (
-    INSERT INTO part_ref_count_log_1 SELECT part_id, 1 FROM m
+    INSERT INTO parts (part_id, name, content_type, size, body, only_reference)
+    SELECT part_id, 'body', 'text/plain', length(body), body, true FROM m
 )
 INSERT INTO default_q (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority)
 SELECT %(host_id)s, message_id, 1, 128, %(service_id)s, gen_random_uuid(), 5 FROM m ORDER BY n

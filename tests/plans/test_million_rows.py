@@ -67,7 +67,8 @@ def test_a_dequeue_and_its_completion_read_the_claimed_messages_only(large: Box)
             assert QUEUES.complete(large.connection, claim_id, [message.seq for message in claimed]) == LIMIT
         assert read.whole(*_TABLES) == 0
         assert read.entries("default_q_service_class_priority_seq_idx") <= 2 * LIMIT
-        assert read.entries("spool_pkey") <= 2 * LIMIT
+        # Once for the claim, and twice for the release: the row that may count its only reference, and its parts.
+        assert read.entries("spool_pkey") <= 3 * LIMIT
         assert read.entries("parts_pkey") <= 2 * LIMIT
 
 

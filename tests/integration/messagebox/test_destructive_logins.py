@@ -74,6 +74,34 @@ def _complete_an_own_message_with_the_same_part(box: Box, login: Connection) -> 
     _queue_and_complete(box, login, own)
 
 
+def _complete_an_own_message_whose_row_counts_the_same_part(box: Box, login: Connection) -> None:
+    """Do the same with a message whose row counts its only reference."""
+    own = uuid.uuid4()
+    with login.transaction():
+        login.execute(
+            "INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context, only_reference)"
+            " VALUES (%s, %s, %s, 'body', '{}', true)",
+            (own, [_part(box)], _part(box)),
+        )
+        _queue_and_complete(box, login, own)
+
+
+def _complete_it_with_an_own_message_of_the_same_publish(box: Box, login: Connection) -> None:
+    """Let both references be released by one call, so that it gets the right transaction for the wrong message."""
+    box.connection.execute(
+        "INSERT INTO other_q (host_id, message_id, service_class, instance_id, priority, counted_in)"
+        " SELECT %s, gen_random_uuid(), 4, gen_random_uuid(), 5, counted_in FROM default_q",
+        (box.host("Other").host_id,),
+    )
+    _queue_and_complete(box, login, _message(box))
+
+
+def _cancel_out_the_counts(box: Box, login: Connection) -> None:
+    """Let the jobs believe that the last reference was released."""
+    for kind, ident in (("message", _message(box)), ("part", _part(box))):
+        login.execute(f"INSERT INTO {kind}_ref_count_log_1 ({kind}_id, delta) VALUES (%s, 1), (%s, -1)", (ident, ident))
+
+
 def _queue_and_complete(box: Box, login: Connection, message_id: uuid.UUID) -> None:
     login.execute(
         "INSERT INTO other_q (host_id, message_id, service_class, instance_id, priority)"
@@ -102,14 +130,19 @@ def _part(box: Box) -> uuid.UUID:
         _insert_negative_counts_that_match,
         _complete_an_own_reference,
         _complete_an_own_message_with_the_same_part,
+        _complete_an_own_message_whose_row_counts_the_same_part,
+        _complete_it_with_an_own_message_of_the_same_publish,
+        _cancel_out_the_counts,
     ],
 )
-@pytest.mark.parametrize("is_folded", [False, True], ids=["new message", "counted message"])
+@pytest.mark.parametrize("counted", ["by its row", "in a log", "in the totals"])
 def test_a_login_cannot_destroy_a_message_of_another_host(
-    box: Box, login: Connection, message_id: uuid.UUID, attack: Attack, is_folded: bool
+    box: Box, login: Connection, message_id: uuid.UUID, attack: Attack, counted: str
 ) -> None:
     part_id = _part(box)
-    if is_folded:
+    if counted != "by its row":
+        box.connection.execute("SELECT int_count_in_logs(ARRAY[%s])", (message_id,))
+    if counted == "in the totals":
         run_all_jobs_once(box.connection)
     try:
         attack(box, login)
@@ -140,6 +173,12 @@ def test_no_login_can_count_for_another_transaction(login: Connection, message_i
     for kind in ("message", "part"):
         with pytest.raises(NotAllowed):
             login.execute(f"INSERT INTO {kind}_ref_count_log_1 VALUES (%s, -1, '3'::xid8)", (message_id,))
+    for statement in (
+        "INSERT INTO spool (message_id, part_ids, context, counted_in) VALUES (gen_random_uuid(), '{}', '{}', '3')",
+        "INSERT INTO parts (part_id, name, content_type, size, counted_in) VALUES (gen_random_uuid(), '', '', 0, '3')",
+    ):
+        with pytest.raises(NotAllowed):
+            login.execute(statement)
     with pytest.raises(NotAllowed):
         login.execute(
             "INSERT INTO other_q (host_id, message_id, service_class, instance_id, priority, counted_in)"

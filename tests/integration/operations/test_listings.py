@@ -279,9 +279,11 @@ def test_hosts_are_listed_with_their_instances(box: Box) -> None:
 
 def test_jobs_are_run_and_listed(box: Box) -> None:
     assert {job.runs for job in list_jobs(box.connection)} == {0}
-    box.add_port("Europe", "Region == 'EU'")
+    for port in ("Europe", "Audit"):
+        box.add_port(port, "Region == 'EU'")
     box.agent().publish([order()])
-    terminate(box.connection, list_instances(box.connection, InstanceQuery())[0].instance_id)
+    for instance in list_instances(box.connection, InstanceQuery()):
+        terminate(box.connection, instance.instance_id)
     runs = {run.name: run for run in run_jobs(box.connection)}
     assert runs["message_cleanup"].rows == 1
     assert box.count("spool") == box.count("parts") == 0

@@ -175,6 +175,7 @@ class DirectBatch(PublishBatch):
         ]
         self._version = matches.version
         self._routed = RoutedMessages(self._messages, matches, [self._unit] * len(self._messages))
+        self._routed.count_in_rows(suspended=failures)
         self.hosts = self._routed.routes.hosts
         return matches.version
 
@@ -206,19 +207,19 @@ class DirectBatch(PublishBatch):
         return True
 
     def write_messages(self, connection: Connection) -> None:
-        stored = [self._messages[row] for row in self._stored_rows] + [
-            report.message for report in self._build_reports()
-        ]
+        reports = [report.message for report in self._build_reports()]
+        stored = [self._messages[row] for row in self._stored_rows] + reports
         with _translate_duplicates():
             write_messages(
                 connection,
                 [(message, message.context.to_json()) for message in stored],
                 originators=[to_stored_originator(message.context, self._login) for message in stored],
                 with_fragments=False,
+                only_references=self._routed.only_references[self._stored_rows].tolist() + [False] * len(reports),
             )
 
     def write_routes(self, connection: Connection, lock: RoutingLock, ordered: OrderedRoutes) -> None:
-        self._routed.write(connection, lock, ordered, suspended=list(self._suspended))
+        self._routed.write(connection, lock, ordered)
         rows = [self.build_suspended_row(row, failure) for row, failure in self._suspended.items()]
         write_suspensions(connection, self._host.name.lower(), lock, rows=rows, reports=self._build_reports())
         self._store_answer(connection)

@@ -34,6 +34,7 @@ from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.storage.copy_rows import (
     BIGINT,
+    BOOLEAN,
     UUID,
     encode_constant,
     write_part,
@@ -163,12 +164,23 @@ class DocumentBatch(PublishBatch):
         numbers = documents.numbers[self._kept]
         self._message_ids = units.derive_ids(IdKind.MESSAGE, numbers)
         self._part_ids = units.derive_ids(IdKind.PART, numbers)
-        self._match_counts = matches.counts[self._kept]
+        self._set_counts(matches.counts[self._kept])
         self._routes: Iterable[Routes] = _build_routes(matches, kept, units)
         if matches.is_kept:
             # Before the routing lock. The routes of a batch with several pieces do not fit into memory.
             self._routes = list(self._routes)
         return matches.version
+
+    def _set_counts(self, counts: npt.NDArray[np.int64]) -> None:
+        """Set the number of references to each document, and whether its row counts the only one. The logs count
+        references to suspended documents, because these are published again when they are resumed."""
+        self._is_inline = self._documents.is_inline[self._kept]
+        self._counts = counts
+        self._has_one_reference = counts == 1
+        if self._failures:
+            suspended = np.searchsorted(self._kept, self._failures.suspended_rows)
+            self._counts[suspended] += 1
+            self._has_one_reference[suspended] = False
 
     def _find_excess(self, unroutable: Mapping[int, RoutingFailure]) -> TooManyFailures | None:
         """Return the first chunk that exceeds the failure limit of its interchange."""
@@ -220,13 +232,12 @@ class DocumentBatch(PublishBatch):
         assert table is not None
         table = table.take(self._kept) if len(self._kept) < len(documents.chunk_of) else table
         bodies = table["body"].to_pylist()
-        inline = np.fromiter((body is not None for body in bodies), dtype=bool, count=len(bodies))
         kinds, kind_of = documents.group_by_kind(self._kept)
         for number, kind in enumerate(kinds):
-            chosen = np.flatnonzero(inline & (kind_of == number))
+            chosen = np.flatnonzero(self._is_inline & (kind_of == number))
             same_kind = bodies if len(chosen) == len(bodies) else [bodies[position] for position in chosen.tolist()]
-            self._copy_parts(connection, self._part_ids[chosen], same_kind, *kind)
-        for position in np.flatnonzero(~inline).tolist():
+            self._copy_parts(connection, self._part_ids[chosen], self._has_one_reference[chosen], same_kind, *kind)
+        for position in np.flatnonzero(~self._is_inline).tolist():
             # A body that is passed by reference is streamed from the interchange in fragments.
             part_id = uuid.UUID(bytes=bytes(self._part_ids[position]))
             write_part(connection, documents.build_body_part(int(self._kept[position]), part_id))
@@ -239,14 +250,21 @@ class DocumentBatch(PublishBatch):
         names = [name for name, _ in kinds]
         if originators is None and len(set(names)) == 1 and not self._shared_parts:
             write_spool(
-                connection, (UUID, self._message_ids), (UUID, self._part_ids), encode_constant(names[0]), contexts
+                connection,
+                (UUID, self._message_ids),
+                (UUID, self._part_ids),
+                encode_constant(names[0]),
+                (BOOLEAN, self._has_one_reference),
+                contexts,
             )
             return
         message_ids, body_ids = map(bytes, self._message_ids), list(map(bytes, self._part_ids))
         part_ids = map(documents.get_part_ids, self._kept.tolist(), body_ids)
+        body_names = [names[kind] for kind in kind_of.tolist()]
+        only_references = self._has_one_reference.tolist()
         write_spool_rows(
             connection,
-            zip(message_ids, part_ids, body_ids, [names[kind] for kind in kind_of.tolist()], contexts, strict=True),
+            zip(message_ids, part_ids, body_ids, body_names, only_references, contexts, strict=True),
             originators=originators,
         )
 
@@ -259,34 +277,37 @@ class DocumentBatch(PublishBatch):
         return [part for chunk in chunks for part in self._documents.other_parts[chunk]]
 
     def _copy_parts(
-        self, connection: Connection, ids: npt.NDArray[np.void], bodies: list[bytes], name: str, content_type: str
+        self,
+        connection: Connection,
+        ids: npt.NDArray[np.void],
+        only_references: npt.NDArray[np.bool_],
+        bodies: list[bytes],
+        name: str,
+        content_type: str,
     ) -> None:
         if bodies:
             sizes = np.fromiter(map(len, bodies), dtype=np.int64, count=len(bodies))
-            columns = [(UUID, ids), encode_constant(name), encode_constant(content_type), (BIGINT, sizes)]
-            write_parts(connection, columns, bodies)
+            texts = (encode_constant(name), encode_constant(content_type))
+            write_parts(connection, [(UUID, ids), *texts, (BIGINT, sizes), (BOOLEAN, only_references)], bodies)
 
     def write_routes(self, connection: Connection, lock: RoutingLock, ordered: OrderedRoutes) -> None:
         self.hosts = self._failures.hosts if self._failures else set()
         for routes in self._routes:
             routes.write(connection, self._message_ids, ordered)
             self.hosts |= routes.hosts
-        counts = self._match_counts.copy()
-        if self._failures:
-            counts[np.searchsorted(self._kept, self._failures.suspended_rows)] += 1
-        write_references(connection, "message", lock.message_log, self._message_ids, counts)
-        write_references(connection, "part", lock.part_log, self._part_ids, counts)
-        self._write_shared_part_references(connection, lock, counts)
+        logged = ~self._has_one_reference
+        write_references(connection, "message", lock.message_log, self._message_ids[logged], self._counts[logged])
+        logged |= ~self._is_inline
+        write_references(connection, "part", lock.part_log, self._part_ids[logged], self._counts[logged])
+        self._write_shared_part_references(connection, lock)
         if self._failures:
             self._failures.write_routes(connection, lock, ordered)
 
-    def _write_shared_part_references(
-        self, connection: Connection, lock: RoutingLock, counts: npt.NDArray[np.int64]
-    ) -> None:
+    def _write_shared_part_references(self, connection: Connection, lock: RoutingLock) -> None:
         """Write the references to shared parts: the sum of the references to the documents of the chunk."""
         others = self._documents.other_parts
         if any(others):
-            per_chunk = np.bincount(self._documents.chunk_of[self._kept], weights=counts, minlength=len(others))
+            per_chunk = np.bincount(self._documents.chunk_of[self._kept], weights=self._counts, minlength=len(others))
             deltas = np.repeat(per_chunk.astype(np.int64), list(map(len, others)))
             ids = to_id_array([part.part_id for parts in others for part in parts])
             write_references(connection, "part", lock.part_log, ids[deltas > 0], deltas[deltas > 0])

@@ -137,6 +137,14 @@ class Documents:
         numbers: npt.NDArray[np.int64] = self.table["number"].to_numpy()
         return numbers
 
+    @property
+    def is_inline(self) -> npt.NDArray[np.bool_]:
+        """Whether the body of each document is in memory. The others are streamed from the interchange."""
+        if self.table is None:
+            return np.empty(0, dtype=bool)
+        inline: npt.NDArray[np.bool_] = self.table["body"].is_valid().to_numpy()
+        return inline
+
     def build_context(self, row: int) -> Context:
         """Return the context of one document."""
         return build_context(self.initial_contexts[int(self.chunk_of[row])], self.columns, row)

@@ -21,10 +21,11 @@ GRANT EXECUTE ON FUNCTION
 
 -- published_by and published_at are not in the grant: PostgreSQL fills them, the first from the login. Only trusted
 -- hosts can write the originator (ADR 0034).
-GRANT INSERT (message_id, part_ids, body_part_id, body_part_name, context) ON messagebox.spool TO __HOSTS_ROLE__;
-GRANT INSERT (originator_sid, originator_pid) ON messagebox.spool TO __TRUSTED_ROLE__;
-GRANT INSERT ON messagebox.parts, messagebox.fragments, messagebox.message_properties, messagebox.message_predicates
+GRANT INSERT (message_id, part_ids, body_part_id, body_part_name, context, only_reference) ON messagebox.spool
     TO __HOSTS_ROLE__;
+GRANT INSERT (originator_sid, originator_pid) ON messagebox.spool TO __TRUSTED_ROLE__;
+GRANT INSERT (part_id, name, content_type, charset, size, body, only_reference) ON messagebox.parts TO __HOSTS_ROLE__;
+GRANT INSERT ON messagebox.fragments, messagebox.message_properties, messagebox.message_predicates TO __HOSTS_ROLE__;
 -- A host counts for its own transactions only: counted_in is not in the grant.
 GRANT INSERT (message_id, delta) ON messagebox.message_ref_count_log_1, messagebox.message_ref_count_log_2
     TO __HOSTS_ROLE__;

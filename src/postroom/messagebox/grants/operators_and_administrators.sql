@@ -23,9 +23,11 @@ GRANT SELECT ON management.audit TO __OPERATORS_ROLE__;
 GRANT SELECT ON management.operations, messagebox.operation_instances TO __OPERATORS_ROLE__;
 GRANT UPDATE (reset_requested) ON messagebox.streams TO __ADMINISTRATORS_ROLE__;
 -- An administrator's process publishes and receives like a host, for every location, and may name the originator.
-GRANT INSERT (message_id, part_ids, body_part_id, body_part_name, context, originator_sid, originator_pid)
+GRANT INSERT (message_id, part_ids, body_part_id, body_part_name, context, originator_sid, originator_pid, only_reference)
     ON messagebox.spool TO __ADMINISTRATORS_ROLE__;
-GRANT INSERT ON messagebox.parts, messagebox.fragments TO __ADMINISTRATORS_ROLE__;
+GRANT INSERT (part_id, name, content_type, charset, size, body, only_reference) ON messagebox.parts
+    TO __ADMINISTRATORS_ROLE__;
+GRANT INSERT ON messagebox.fragments TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT (message_id, delta) ON messagebox.message_ref_count_log_1, messagebox.message_ref_count_log_2
     TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT (part_id, delta) ON messagebox.part_ref_count_log_1, messagebox.part_ref_count_log_2

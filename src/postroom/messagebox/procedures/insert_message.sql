@@ -1,6 +1,7 @@
 -- Publish a message: route it (see route_message), store context and metadata in the spool and the body part in parts.
--- insert_part stores its other parts. The originator is accepted from a trusted login only. Returns the number of
--- references.
+-- insert_part stores its other parts. One reference is counted by the rows of the message and of its body part, except
+-- of a part in fragments. More references, and those of other parts, are counted in the ref-count logs. The originator
+-- is accepted from a trusted login only. Returns the number of references.
 -- Locks: advisory (7001, 0) shared, until commit.
 CREATE OR REPLACE FUNCTION messagebox.insert_message(
     p_batch_id uuid, p_version bigint, p_message_id uuid, p_context jsonb, p_subscription_ids bigint[],
@@ -12,16 +13,23 @@ SET search_path = messagebox, management, pg_temp SET plan_cache_mode = force_ge
 DECLARE
     references_made integer;
 BEGIN
-    references_made := route_message(p_batch_id, p_version, p_message_id, p_part_ids, p_subscription_ids,
-                                     p_instance_ids, p_now);
+    references_made := route_message(p_batch_id, p_version, p_message_id, p_subscription_ids, p_instance_ids, p_now);
     INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context, published_at, originator_sid,
-                       originator_pid)
+                       originator_pid, only_reference)
     SELECT p_message_id, p_part_ids, p_body_part_id, p_name, p_context, p_now,
            CASE WHEN t.trusted THEN originator_in(p_context, 'BTS#OriginatorSID') END,
-           CASE WHEN t.trusted THEN originator_in(p_context, 'BTS#OriginatorPID') END
+           CASE WHEN t.trusted THEN originator_in(p_context, 'BTS#OriginatorPID') END,
+           references_made = 1
       FROM (SELECT is_trusted() AS trusted) t;
     IF p_body_part_id IS NOT NULL THEN
-        PERFORM int_insert_part(p_body_part_id, p_name, p_content_type, p_charset, p_size, p_body);
+        PERFORM int_insert_part(p_body_part_id, p_name, p_content_type, p_charset, p_size, p_body,
+                                references_made = 1 AND p_body IS NOT NULL);
+    END IF;
+    IF references_made > 1 THEN
+        PERFORM int_log_references(references_made, ARRAY[p_message_id], p_part_ids);
+    ELSIF cardinality(p_part_ids) > 1 OR p_body IS NULL THEN
+        PERFORM int_log_references(1, NULL, CASE WHEN p_body IS NULL THEN p_part_ids
+                                                 ELSE array_remove(p_part_ids, p_body_part_id) END);
     END IF;
     RETURN references_made;
 END $$;

@@ -7,8 +7,6 @@ CREATE OR REPLACE FUNCTION messagebox.replace_body(
 ) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE
-    message_log smallint := (SELECT active FROM active_ref_count_log WHERE kind = 'message');
-    part_log smallint := (SELECT active FROM active_ref_count_log WHERE kind = 'part');
     old_message uuid;
     old_count xid8;
     new_parts uuid[];
@@ -29,17 +27,9 @@ BEGIN
     RETURNING part_ids INTO STRICT new_parts;
     UPDATE suspended_queue SET message_id = p_message_id, counted_in = pg_current_xact_id()
      WHERE instance_id = p_instance_id;
-    -- The new reference before the old one goes: parts that both messages have are never without one.
-    IF message_log = 1 THEN
-        INSERT INTO message_ref_count_log_1 VALUES (p_message_id, 1);
-    ELSE
-        INSERT INTO message_ref_count_log_2 VALUES (p_message_id, 1);
-    END IF;
-    IF part_log = 1 THEN
-        INSERT INTO part_ref_count_log_1 SELECT p, 1 FROM unnest(new_parts) p;
-    ELSE
-        INSERT INTO part_ref_count_log_2 SELECT p, 1 FROM unnest(new_parts) p;
-    END IF;
+    -- Parts that both messages have get the new reference before the old one goes.
+    PERFORM int_count_in_logs(ARRAY[old_message]);
+    PERFORM int_log_references(1, ARRAY[p_message_id], new_parts);
     PERFORM int_release(ARRAY[old_message], ARRAY[old_count]);
     RETURN true;
 END $$;

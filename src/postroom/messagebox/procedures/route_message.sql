@@ -1,11 +1,10 @@
--- Route a message: take the routing lock, evaluate its subscriptions, and append the references to the active ref-count
--- logs. Raises PR001 if the subscriptions have changed since they were found, or if an instance subscription was
+-- Route a message: take the routing lock and evaluate its subscriptions. The caller counts the references. Raises PR001 if the subscriptions have changed since they were found, or if an instance subscription was
 -- removed. Raises PR002 if no host may receive the message. Returns the number of references.
 -- Locks, in this order and until commit: advisory (7001, 0) shared, the rows of instance subscriptions, the ordered
 -- instances (see lock_ordered_instances).
 CREATE OR REPLACE FUNCTION messagebox.route_message(
-    p_batch_id uuid, p_version bigint, p_message_id uuid, p_part_ids uuid[], p_subscription_ids bigint[],
-    p_instance_ids uuid[], p_now timestamptz DEFAULT now()
+    p_batch_id uuid, p_version bigint, p_message_id uuid, p_subscription_ids bigint[], p_instance_ids uuid[],
+    p_now timestamptz DEFAULT now()
 ) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET plan_cache_mode = force_generic_plan AS $$
@@ -32,16 +31,6 @@ BEGIN
     references_made := evaluate_subscriptions(p_batch_id, p_message_id, p_subscription_ids, p_instance_ids, p_now);
     IF references_made = 0 THEN
         RAISE EXCEPTION 'no host that subscribes may receive message %', p_message_id USING ERRCODE = 'PR002';
-    END IF;
-    IF routing.message_log = 1 THEN
-        INSERT INTO message_ref_count_log_1 VALUES (p_message_id, references_made);
-    ELSE
-        INSERT INTO message_ref_count_log_2 VALUES (p_message_id, references_made);
-    END IF;
-    IF routing.part_log = 1 THEN
-        INSERT INTO part_ref_count_log_1 SELECT p, references_made FROM unnest(p_part_ids) p;
-    ELSE
-        INSERT INTO part_ref_count_log_2 SELECT p, references_made FROM unnest(p_part_ids) p;
     END IF;
     RETURN references_made;
 END $$;

@@ -13,7 +13,10 @@ CREATE TABLE messagebox.spool (
     -- The originator, which only a trusted host can write. Null: the originator is the publishing login, and Guest. It
     -- is not in the context, because every publisher can write any value there.
     originator_sid  text,
-    originator_pid  text
+    originator_pid  text,
+    -- True: the message has one reference, which the row counts itself. The ref-count logs have no row for it (0005).
+    only_reference  boolean NOT NULL DEFAULT false,
+    counted_in      xid8 NOT NULL DEFAULT pg_current_xact_id()  -- the transaction that counted this reference
 );
 
 -- One row per part.
@@ -23,7 +26,9 @@ CREATE TABLE messagebox.parts (
     content_type  text NOT NULL,
     charset       text,
     size          bigint NOT NULL,
-    body          bytea                                    -- null: the content is in fragments
+    body          bytea,                                   -- null: the content is in fragments
+    only_reference boolean NOT NULL DEFAULT false,         -- as in the spool; never of a part in fragments
+    counted_in    xid8 NOT NULL DEFAULT pg_current_xact_id()
 );
 
 -- The content of large parts, in fragments.

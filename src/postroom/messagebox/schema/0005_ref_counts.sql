@@ -1,5 +1,7 @@
 -- Reference counts: two alternating append-only logs for messages, and two for parts. Writers append deltas to the
 -- active log and never update a shared counter. A fold moves the rows of the other log into the totals.
+-- Most messages have one reference. It is counted by the row of the message and by those of its parts (0003:
+-- only_reference), and by no log. Who adds a reference to such a message counts it in the logs first.
 
 -- Every transaction has its own count of a message: a queue row and the +1 for it have the same counted_in, and so has
 -- the -1 that a function appends when it deletes the queue row. Hosts append to the logs themselves (COPY), but cannot
@@ -57,7 +59,7 @@ ALTER TABLE messagebox.message_zero_sum SET (
 ALTER TABLE messagebox.part_zero_sum SET (
     autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
--- The number of references to each message and each part, summed over logs and totals. An id without a row was never
+-- The number of references to each message and each part, summed over rows, logs and totals. An id without a row was never
 -- counted. Zero means that the cleanup has not deleted the message or part yet. For administrators, and for postroom
 -- check.
 CREATE VIEW messagebox.message_ref_counts AS
@@ -65,6 +67,7 @@ CREATE VIEW messagebox.message_ref_counts AS
       FROM (SELECT message_id, total AS delta FROM messagebox.message_ref_count_log_totals
             UNION ALL SELECT message_id, delta FROM messagebox.message_ref_count_log_1
             UNION ALL SELECT message_id, delta FROM messagebox.message_ref_count_log_2
+            UNION ALL SELECT message_id, 1 FROM messagebox.spool WHERE only_reference
             UNION ALL SELECT message_id, 0 FROM messagebox.message_zero_sum) c
      GROUP BY message_id;
 
@@ -73,5 +76,6 @@ CREATE VIEW messagebox.part_ref_counts AS
       FROM (SELECT part_id, total AS delta FROM messagebox.part_ref_count_log_totals
             UNION ALL SELECT part_id, delta FROM messagebox.part_ref_count_log_1
             UNION ALL SELECT part_id, delta FROM messagebox.part_ref_count_log_2
+            UNION ALL SELECT part_id, 1 FROM messagebox.parts WHERE only_reference
             UNION ALL SELECT part_id, 0 FROM messagebox.part_zero_sum) c
      GROUP BY part_id;

@@ -26,6 +26,7 @@ _HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 _TRAILER = struct.pack(">h", -1)
 _COUNT, _LENGTH, _ARRAY = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">iiIii")
 _NULL = _LENGTH.pack(-1)
+_TRUE, _FALSE = _LENGTH.pack(1) + b"\1", _LENGTH.pack(1) + b"\0"
 
 #: NumPy types of the fixed-width columns.
 UUID, BIGINT, INTEGER, SMALLINT, BOOLEAN = "V16", ">i8", ">i4", ">i2", "u1"
@@ -36,12 +37,13 @@ _BUFFER_SIZE = 1 << 18
 #: A column's NumPy type and its values: an array, or one value for every row.
 Column = tuple[str, npt.ArrayLike]
 
-SPOOL = ("message_id", "part_ids", "body_part_id", "body_part_name", "context")
+#: ``only_reference`` is true if the row itself counts the one reference that the message has (ADR 0011).
+SPOOL = ("message_id", "part_ids", "body_part_id", "body_part_name", "only_reference", "context")
 #: Only trusted logins may write these.
 ORIGINATOR = ("originator_sid", "originator_pid")
 #: The originator of a message. Only trusted logins may set it.
 StoredOriginator = tuple[str | None, str | None]
-PARTS = ("part_id", "name", "content_type", "charset", "size", "body")
+PARTS = ("part_id", "name", "content_type", "charset", "size", "only_reference", "body")
 _START_OF_PART = _COUNT.pack(len(PARTS)) + _LENGTH.pack(16)
 QUEUE = ("host_id", "message_id", "subscription_id", "service_class", "service_id", "instance_id", "priority")
 SUSPENDED = (
@@ -107,39 +109,57 @@ def write_messages(
     *,
     originators: Sequence[StoredOriginator | None] = (),
     with_fragments: bool = True,
+    only_references: Sequence[bool] = (),
 ) -> None:
     """Write the spool rows and all parts of messages with their stored contexts.
 
     Large parts are written in fragments, unless the fragments exist already. Only trusted logins may set originators.
+    ``only_references`` has a value for each message: whether its row counts its only reference. The rows of its parts
+    do the same, except of large ones.
     """
-    parts = [part for message, _ in messages for part in message.parts]
+    single = only_references or [False] * len(messages)
+    parts = [
+        (part, is_single and not is_in_fragments(part))
+        for (message, _), is_single in zip(messages, single, strict=True)
+        for part in message.parts
+    ]
     if parts:
-        copy_rows(connection, "parts", PARTS, map(_encode_part, parts))
-    for part in parts:
-        if part.body.size > FRAGMENT_SIZE and with_fragments:
+        copy_rows(connection, "parts", PARTS, (_encode_part(*part) for part in parts))
+    for part, _ in parts:
+        if is_in_fragments(part) and with_fragments:
             write_fragments(connection, part.part_id, part.body)
     if any(originators):
-        pairs = zip(messages, originators, strict=True)
-        rows = (_encode_spool_row(*message, originator or (None, None)) for message, originator in pairs)
+        triples = zip(messages, single, originators, strict=True)
+        rows = (
+            _encode_spool_row(*message, is_single, originator or (None, None))
+            for message, is_single, originator in triples
+        )
         copy_rows(connection, "spool", (*SPOOL, *ORIGINATOR), rows)
     else:
-        copy_rows(connection, "spool", SPOOL, (_encode_spool_row(*message) for message in messages))
+        pairs = zip(messages, single, strict=True)
+        copy_rows(connection, "spool", SPOOL, (_encode_spool_row(*message, is_single) for message, is_single in pairs))
+
+
+def is_in_fragments(part: Part) -> bool:
+    """Return whether the content of the part is stored in fragments."""
+    return part.body.size > FRAGMENT_SIZE
 
 
 def write_part(connection: Connection, part: Part) -> None:
     """Write one part. A content above the fragment size is streamed into fragments."""
     copy_rows(connection, "parts", PARTS, [_encode_part(part)])
-    if part.body.size > FRAGMENT_SIZE:
+    if is_in_fragments(part):
         write_fragments(connection, part.part_id, part.body)
 
 
-def _encode_part(part: Part) -> bytes:
+def _encode_part(part: Part, only_reference: bool = False) -> bytes:
     size = part.body.size
     return _START_OF_PART + b"".join(
         (
             part.part_id.bytes,
             _encode_description(part.name, part.content_type, part.charset),
             _encode_field(size.to_bytes(8, "big")),
+            _TRUE if only_reference else _FALSE,
             _encode_field(None if size > FRAGMENT_SIZE else part.data),
         )
     )
@@ -152,13 +172,16 @@ def _encode_description(name: str, content_type: str, charset: str | None) -> by
     return b"".join(map(_encode_field, texts))
 
 
-def _encode_spool_row(message: Message, context: str, originator: Sequence[str | None] = ()) -> bytes:
+def _encode_spool_row(
+    message: Message, context: str, only_reference: bool, originator: Sequence[str | None] = ()
+) -> bytes:
     body = message.body
     return encode_row(
         message.message_id.bytes,
         encode_uuid_array([part.part_id.bytes for part in message.parts]),
         body.part_id.bytes if body else None,
         body.name.encode() if body else None,
+        only_reference.to_bytes(1, "big"),
         encode_jsonb(context),
         *map(_encode_text, originator),
     )
@@ -183,23 +206,30 @@ def _encode_fragments(part_id: bytes, body: Body) -> Iterator[bytes]:
 
 
 def write_parts(connection: Connection, columns: Sequence[Column], bodies: Sequence[bytes]) -> None:
-    """Write many parts with content in memory. The columns are part_id, name, content_type and size."""
-    names = ("part_id", "name", "content_type", "size", "body")
+    """Write many parts with content in memory. The columns are part_id, name, content_type, size and only_reference."""
+    names = ("part_id", "name", "content_type", "size", "only_reference", "body")
     copy_rows(connection, "parts", names, encode_rows_with_tail(columns, bodies))
 
 
-def write_spool(connection: Connection, ids: Column, part_ids: Column, name: Column, contexts: Sequence[bytes]) -> None:
+def write_spool(
+    connection: Connection,
+    ids: Column,
+    part_ids: Column,
+    name: Column,
+    only_reference: Column,
+    contexts: Sequence[bytes],
+) -> None:
     """Write many messages of one part each. The contexts are encoded jsonb fields."""
     arrays = np.empty(len(contexts), dtype=[("head", "V24"), ("id", "V16")])
     arrays["head"] = np.void(encode_uuid_array([b"\0" * 16])[:-16])
     arrays["id"] = part_ids[1]
-    copy_rows(
-        connection, "spool", SPOOL, encode_rows_with_tail([ids, ("V40", arrays.view("V40")), part_ids, name], contexts)
-    )
+    columns = [ids, ("V40", arrays.view("V40")), part_ids, name, only_reference]
+    copy_rows(connection, "spool", SPOOL, encode_rows_with_tail(columns, contexts))
 
 
-#: Message id, the ids of its parts in order, id and name of its body part, and the context as an encoded jsonb field.
-SpoolRow = tuple[bytes, Sequence[bytes], bytes, str, bytes]
+#: Message id, the ids of its parts in order, id and name of its body part, whether the row counts the only reference,
+#: and the context as an encoded jsonb field.
+SpoolRow = tuple[bytes, Sequence[bytes], bytes, str, bool, bytes]
 
 
 def write_spool_rows(
@@ -207,8 +237,8 @@ def write_spool_rows(
 ) -> None:
     """Write many messages with any number of parts, row by row. Only trusted logins may set originators."""
     encoded = (
-        (message_id, encode_uuid_array(part_ids), body_id, name.encode(), context)
-        for message_id, part_ids, body_id, name, context in rows
+        (message_id, encode_uuid_array(part_ids), body_id, name.encode(), only_reference.to_bytes(1, "big"), context)
+        for message_id, part_ids, body_id, name, only_reference, context in rows
     )
     if originators is None:
         copy_rows(connection, "spool", SPOOL, (encode_row(*fields) for fields in encoded))

@@ -26,7 +26,11 @@ DAMAGES = {
     "UPDATE part_ref_count_log_totals SET total = -1": {"negative_ref_counts"},
     "DELETE FROM message_ref_count_log_totals": {"messages_without_ref_count"},
     "DELETE FROM spool": {"references_without_message", "wrong_part_ref_counts"},
-    "DELETE FROM parts WHERE body IS NOT NULL": {"messages_without_part"},
+    "UPDATE spool SET only_reference = false": {"messages_without_ref_count"},
+    "UPDATE spool SET only_reference = true": {"wrong_message_ref_counts"},
+    "UPDATE parts SET only_reference = false": {"wrong_part_ref_counts"},
+    "UPDATE parts SET only_reference = true": {"wrong_part_ref_counts"},
+    "DELETE FROM parts WHERE body IS NOT NULL": {"messages_without_part", "wrong_part_ref_counts"},
     "DELETE FROM fragments WHERE number = 1": {"incomplete_parts"},
     "UPDATE parts SET body = body || 'x' WHERE body IS NOT NULL": {"incomplete_parts"},
     "INSERT INTO fragments VALUES (gen_random_uuid(), 0, 'x')": {"fragments_without_part"},
@@ -85,12 +89,15 @@ DAMAGES = {
 
 @pytest.fixture(scope="module")
 def loaded(databases: Databases) -> Iterator[Box]:
-    """Yield a MessageBox with a small and a large message in a queue. Tests do not change it."""
+    """Yield a MessageBox with a small and a large message in a queue, whose references are in the totals, and a small
+    one that its row counts. Tests do not change it."""
     with databases.open_box() as box:
         box.add_port("Europe", "Orders.Region == 'EU'")
         box.add_group("Everyone", ["Europe"], "Orders.Region == 'nowhere'")
         box.agent().publish([Message.of(b"x" * size, promoted={Region: "EU"}) for size in (10, 3 * FRAGMENT_SIZE)])
+        box.connection.execute("SELECT int_count_in_logs(array_agg(message_id)) FROM spool")
         run_all_jobs_once(box.connection)
+        box.agent().publish([Message.of(b"x", promoted={Region: "EU"})])
         yield box
 
 

@@ -1,13 +1,12 @@
 -- Complete a written batch of this host: delete it and its rows, and release their references. Returns how many rows
 -- were deleted, or null, and changes nothing, if the batch was taken over or has ended.
--- Indexes: sink_batches' primary key, work_queue_claimed; see int_delete_released.
+-- Indexes: sink_batches' primary key, work_queue_claimed; see int_release.
 CREATE OR REPLACE FUNCTION messagebox.complete_sink_batch___HOST__(p_batch_id uuid, p_attempt integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
 DECLARE
     completed uuid[];
     counts xid8[];
-    others record;
 BEGIN
     IF NOT close_sink_batch___HOST__(p_batch_id, p_attempt) THEN
         RETURN NULL;
@@ -17,9 +16,6 @@ BEGIN
     IF completed IS NULL THEN
         RETURN 0;
     END IF;
-    SELECT * INTO others FROM int_delete_released(completed, counts);
-    IF others.other_messages IS NOT NULL THEN
-        PERFORM int_release(others.other_messages, others.other_counts);
-    END IF;
+    PERFORM int_release(completed, counts);
     RETURN cardinality(completed);
 END $$;

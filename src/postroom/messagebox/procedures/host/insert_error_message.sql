@@ -28,6 +28,7 @@ BEGIN
        SET related_instance_id = NULL, last_related_instance_id = NULL,
            (adapter, uri) = (SELECT l.adapter_kind, l.uri FROM receive_locations l WHERE l.id = failed.service_id)
      WHERE cause = 3 AND instance_id = report_of(failed.instance_id);
+    PERFORM int_count_in_logs(ARRAY[failed.message_id]);
     PERFORM int_release(ARRAY[failed.message_id], ARRAY[failed.counted_in]);
     RETURN shared;
 END $$;

@@ -25,7 +25,8 @@ BEGIN
         EXCEPT
         SELECT message_id FROM message_ref_count_log_totals WHERE message_id = ANY (candidates));
     DELETE FROM message_zero_sum WHERE message_id = ANY (candidates);
-    DELETE FROM spool WHERE message_id = ANY (free);
+    -- A host can log any id, also that of a message whose row counts its only reference.
+    DELETE FROM spool WHERE message_id = ANY (free) AND NOT only_reference;
     GET DIAGNOSTICS deleted = ROW_COUNT;
     RETURN deleted;
 END $$;

@@ -27,7 +27,6 @@ BEGIN
     IF deleted IS NULL THEN
         RETURN 0;
     END IF;
-    PERFORM set_config('enable_seqscan', 'on', true);
     PERFORM int_release(deleted, counts);
     RETURN cardinality(deleted);
 END $$;

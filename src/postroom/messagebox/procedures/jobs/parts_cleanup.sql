@@ -22,7 +22,8 @@ BEGIN
         SELECT part_id FROM part_ref_count_log_totals WHERE part_id = ANY (candidates));
     DELETE FROM part_zero_sum WHERE part_id = ANY (candidates);
     DELETE FROM fragments WHERE part_id = ANY (free);
-    DELETE FROM parts WHERE part_id = ANY (free);
+    -- As in message_cleanup. A part in fragments does not count its reference itself.
+    DELETE FROM parts WHERE part_id = ANY (free) AND NOT only_reference;
     GET DIAGNOSTICS deleted = ROW_COUNT;
     RETURN deleted;
 END $$;
