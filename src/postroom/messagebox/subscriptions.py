@@ -162,9 +162,12 @@ class ServiceSubscriptions:
             )
         )
 
-    def stop_waiting(self, connection: Connection, subscription_id: int) -> bool:
-        """Remove one subscription of a running instance. Return False if it did not exist."""
-        return bool(self._call(connection, "remove_instance_subscription", "%s", subscription_id))
+    def stop_waiting(self, connection: Connection, instance_id: uuid.UUID, filter: Filter) -> bool:
+        """Remove the subscriptions of a running instance that wait for the first value of the filter. Return False if
+        there is none."""
+        [first, *_] = _get_equalities(filter)
+        parameters = instance_id, first.property.key, value_key(first.value)
+        return bool(self._call(connection, "remove_instance_subscription", "%s, %s, %s", *parameters))
 
     def complete(self, connection: Connection, instance_id: uuid.UUID) -> list[UnconsumedMessage]:
         """End an instance: nothing is routed to it after this commit, and the values of its convoy are free.

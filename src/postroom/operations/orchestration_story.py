@@ -146,6 +146,8 @@ def _describe_command(command: RecordedCommand) -> tuple[StoryKind, str]:
             return "sent", sent if command.unroutable is None else f"{sent}, which failed: {command.unroutable}"
         case "correlate":
             return "correlation", f"subscribed to messages by {command.name}"
+        case "forget":
+            return "correlation", f"needs no more messages by {command.name}"
         case "timer":
             return "timer", "started a timer"
         case "step":

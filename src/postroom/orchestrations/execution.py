@@ -33,6 +33,7 @@ from postroom.orchestrations.journal import (
     Command,
     Correlate,
     Event,
+    Forget,
     MessageReceived,
     Resumed,
     RunStep,
@@ -257,6 +258,17 @@ class Execution:
         self.issue(Correlate(number=number, place=_find_place(), filter=filter, acknowledged_by=acknowledged_by))
         self._filters[number] = filter
         return number
+
+    async def receive_once(self, filter: Filter, *, acknowledged_by: str | None = None) -> Message:
+        """Wait for one message that matches a filter, whose first value nobody else waits for."""
+        correlation = self.correlate(filter, acknowledged_by=acknowledged_by)
+        try:
+            return await self.receive(correlation)
+        finally:
+            for known in (self._receives, self._returned, self._filters):
+                known.pop(correlation, None)
+            number = self._next_number()
+            self.issue(Forget(number=number, place=_find_place(), filter=filter, acknowledged_by=acknowledged_by))
 
     async def receive(self, correlation: int) -> Message:
         if returned := self._returned.get(correlation):

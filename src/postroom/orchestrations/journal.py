@@ -126,6 +126,13 @@ class Correlate(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Forget(Correlate):
+    """Receive nothing more for the correlation set with this filter. Its first value belongs to this set alone."""
+
+    kind = "forget"
+
+
+@dataclass(frozen=True, kw_only=True)
 class StartTimer(Command):
     """Wait until ``due``."""
 

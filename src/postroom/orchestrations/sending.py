@@ -83,16 +83,15 @@ async def request(message: Message, *, to: SendPort | str) -> Message:
     refuse_in_atomic("wait for a response", "The request is not sent before the end of the function.")
     execution = get_execution()
     token = str(execution.make_id())
-    responses = execution.correlate(
-        (BTS.EpmRRCorrelationToken == token) & (BTS.RouteDirectToTP == True)  # noqa: E712 - a filter
-    )
     context = (
         message.context.promote(BTS.EpmRRCorrelationToken, token)
         .promote(BTS.CorrelationToken, token)
         .write(BTS.IsRequestResponse, True)
     )
     await send(replace(message, context=context), to=to)
-    response = await execution.receive(responses)
+    response = await execution.receive_once(
+        (BTS.EpmRRCorrelationToken == token) & (BTS.RouteDirectToTP == True)  # noqa: E712 - a filter
+    )
     _check_nack(response, _get_name(to), "request")
     return response
 
@@ -108,8 +107,8 @@ async def deliver(message: Message, *, to: SendPort | str) -> None:
     name = _get_name(to)
     command = execution.make_send(replace(message, context=context), name)
     _issue(command)
-    acknowledgements = execution.correlate(BTS.AckID == str(command.message.message_id), acknowledged_by=name)
-    _check_nack(await execution.receive(acknowledgements), name, "message")
+    acknowledgement = await execution.receive_once(BTS.AckID == str(command.message.message_id), acknowledged_by=name)
+    _check_nack(acknowledgement, name, "message")
 
 
 def _check_nack(answer: Message, port: str, what: str) -> None:

@@ -173,10 +173,11 @@ def test_one_subscription_of_an_instance_can_be_removed(
     box: Box, publisher: Publisher, subscriptions: ServiceSubscriptions, host: Connection
 ) -> None:
     instance = uuid.uuid4()
-    subscription_id = subscriptions.wait(host, SERVICE, instance, Region == "EU")
+    subscriptions.wait(host, SERVICE, instance, Region == "EU")
     wait(box, subscriptions, Region == "US", instance)
-    assert subscriptions.stop_waiting(host, subscription_id)
-    assert not subscriptions.stop_waiting(host, subscription_id)
+    assert not subscriptions.stop_waiting(host, uuid.uuid4(), Region == "EU")
+    assert subscriptions.stop_waiting(host, instance, Region == "EU")
+    assert not subscriptions.stop_waiting(host, instance, Region == "EU")
     assert (publisher.publish({"region": "EU"}), publisher.publish({"region": "US"})) == (0, 1)
 
 
@@ -319,8 +320,7 @@ def test_a_host_cannot_change_the_subscriptions_of_another_host(box: Box, subscr
             with pytest.raises(NotAllowed):
                 call()
         assert other.complete(connection, instance) == []
-        waiting = box.one("SELECT id FROM subscriptions WHERE instance_id = %s", instance)
-        assert not other.stop_waiting(connection, waiting)
+        assert not other.stop_waiting(connection, instance, Region == "EU")
     assert box.count("subscriptions WHERE removed_at IS NULL") == 2
 
 

@@ -42,7 +42,7 @@ FORBIDDEN = [
     "SELECT int_create_convoy_set(1::smallint, '{}', '{}')",
     "SELECT int_remove_instances(1::smallint, ARRAY[gen_random_uuid()], now())",
     "SELECT change_subscription_default(1, 1::smallint)",
-    "SELECT remove_instance_subscription_default(1)",
+    "SELECT remove_instance_subscription_default(gen_random_uuid(), 'a', 'b')",
     "SELECT * FROM complete_instance_default(gen_random_uuid())",
     "SELECT * FROM convoy_set_instances",
     "DELETE FROM convoy_set_instances",

@@ -18,7 +18,7 @@ from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import JournalEntry
 from postroom.orchestrations.driver import Outcome
-from postroom.orchestrations.journal import Correlate
+from postroom.orchestrations.journal import Correlate, Forget
 from postroom.orchestrations.recorded_values import to_recorded
 
 #: What came of each instance, by id: its outcome, or why it cannot be stored.
@@ -157,16 +157,19 @@ def _write(
 
 
 def _write_commands(thread: InstanceConnection, connection: Connection, instances: Sequence[DrivenInstance]) -> None:
-    """Create the subscriptions of instances, and suspend those that suspend themselves."""
+    """Create and remove the subscriptions of instances, and suspend those that suspend themselves."""
     for instance in instances:
         point = instance.point
         assert point is not None
+        instance_id = instance.claimed.instance_id
         for command in point.commands:
-            if isinstance(command, Correlate):
+            if isinstance(command, Forget):
+                thread.subscriptions.stop_waiting(connection, instance_id, command.filter)
+            elif isinstance(command, Correlate):
                 thread.subscriptions.wait(
                     connection,
                     instance.store.service,
-                    instance.claimed.instance_id,
+                    instance_id,
                     thread.build_filter(command),
                     ordered=instance.store.is_ordered,
                 )

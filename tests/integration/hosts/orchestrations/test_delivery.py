@@ -8,6 +8,7 @@ from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure
 from postroom.message import Message
 from postroom.messagebox.maintenance.check import check
+from postroom.operations.instances.changes import resume, suspend
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
@@ -63,6 +64,7 @@ def test_a_delivery_waits_for_its_own_port_and_not_for_other_subscribers(
     assert box.count("orchestration_messages") == 1, "the order"
     blocked.released.set()
     wait_until(lambda: ("Out", b"delivered") in list_sent(recorder), what="the acknowledgement of the port")
+    assert box.count("subscriptions WHERE instance_id IS NOT NULL AND removed_at IS NULL") == 1, "for the reply"
     end_instances(box)
     assert box.suspended() == []
     assert check(box.connection) == []
@@ -87,17 +89,24 @@ def test_a_delivery_fails_after_the_last_attempt(box: Box, tmp_path: Path, start
 def test_each_port_of_a_group_acknowledges_and_the_first_one_counts(
     box: Box, tmp_path: Path, start_host: StartHost
 ) -> None:
-    """ACK-07: the other acknowledgements are messages that the instance has not received."""
+    """ACK-07: other acknowledgements that come before are messages that the instance has not received."""
     group = 'app.send_port_group("Everyone", ["Web", "Copy"])\n'
     apply_orchestrations(
         box, tmp_path, DELIVER.replace("\n@app", f"\n{group}\n@app").replace('to="Web"', 'to="Everyone"')
     )
-    recorder = RecordingAdapter()
+    blocked = BlockedSend()
+    recorder = RecordingAdapter(blocked)
     start_host(recorder)
     publish(box, "order", "")
-    wait_until(lambda: ("Out", b"delivered") in list_sent(recorder), what="the first acknowledgement")
+    wait_until(lambda: len(recorder.attempts) == 3, what="three attempts")
+    wait_until(lambda: box.count("orchestration_instances WHERE claim_id IS NULL") == 1, what="the waiting instance")
+    instance = box.one("SELECT instance_id FROM orchestration_instances")
+    suspend(box.connection, instance)
+    blocked.released.set()
     acknowledged = "spool WHERE context -> 'promoted' ->> 'BTS#AckType' = 'ACK'"
     wait_until(lambda: box.count(acknowledged) == 3, what="two of the group, and one of the port that has a filter")
+    resume(box.connection, instance)
+    wait_until(lambda: ("Out", b"delivered") in list_sent(recorder), what="the first acknowledgement")
     end_instances(box)
     assert box.suspended() == [("0xC0C01B4C", False)] * 2
     assert check(box.connection) == []

@@ -1,15 +1,21 @@
--- Remove one subscription of an instance that continues: a receive that no longer waits. Returns whether it existed.
--- Index: subscriptions' primary key. Locks: its row, FOR UPDATE; waits for publishes that have found it already.
+-- Remove the subscriptions of an instance that continues that wait for a value of a property: a receive that no longer
+-- waits. Returns whether there was one.
+-- Index: subscriptions_instance. Locks: their rows, FOR UPDATE; waits for publishes that have found them already.
+DROP FUNCTION IF EXISTS messagebox.remove_instance_subscription___HOST__(bigint, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.remove_instance_subscription___HOST__(
-    p_subscription_id bigint, p_now timestamptz DEFAULT now()
+    p_instance_id uuid, p_key text, p_value text, p_now timestamptz DEFAULT now()
 ) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+DECLARE
+    waiting bigint[];
 BEGIN
-    PERFORM 1 FROM subscriptions
-      WHERE id = p_subscription_id AND host_id = __HOST_ID__ AND instance_id IS NOT NULL AND removed_at IS NULL FOR UPDATE;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
-    UPDATE subscriptions SET removed_at = p_now WHERE id = p_subscription_id;
-    RETURN true;
+    waiting := ARRAY(
+        SELECT s.id FROM subscriptions s
+          JOIN correlation_types t ON t.id = s.correlation_type_id
+          JOIN properties r ON r.key = p_key
+         WHERE s.instance_id = p_instance_id AND s.host_id = __HOST_ID__ AND s.removed_at IS NULL
+           AND s.correlation_values[array_position(t.property_ids, r.id)] = p_value
+         ORDER BY s.id FOR UPDATE OF s);
+    UPDATE subscriptions SET removed_at = p_now WHERE id = ANY (waiting);
+    RETURN FOUND;
 END $$;
