@@ -37,7 +37,10 @@ up: $(INSTALLED)  ## Run the example until Ctrl-C (APP=app.py DIR=home to run an
 	@exec $(PY) -m postroom up "$(APP)" --home "$(DIR)"
 
 .PHONY: test
-test: check  ## Run what CI runs: check, then all tests (TESTS=tests/unit for some)
+test: check tests  ## Run what CI runs: check, then all tests (TESTS=tests/unit for some)
+
+.PHONY: tests
+tests: $(INSTALLED)
 	@echo "==> Tests"
 	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(TESTS)
 

@@ -79,7 +79,7 @@ def count_candidates(index: SubscriptionIndex, batch: Sequence[Mapping[str, Valu
 
 def test_a_key_has_as_many_equalities_as_are_needed_until_few_groups_share_it() -> None:
     rng = random.Random(5)
-    batch = [random_choices(rng) for _ in range(60)]
+    batch = [random_choices(rng) for _ in range(20)]
     filters = {
         id: twelve_equalities(rng, rng.choice(batch) if id % 50 == 0 else random_choices(rng)) for id in range(8_000)
     }
