@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
+from datetime import timedelta
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any
 
@@ -22,7 +24,7 @@ from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.hosts import set_stopped
 from postroom.operations.ports import send_ports
-from tests.integration.hosts.conftest import StartHost
+from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import PROMOTE, Box
 from tests.support.inbox_location import add_inbox_location
 from tests.support.two_way import AnsweringAdapter, make_location_two_way, make_two_way
@@ -37,12 +39,14 @@ Serve = Callable[..., HostInstance]
 def serve(box: Box, start_host: StartHost) -> Serve:
     """Return a function that starts a host with a two-way HTTP location and the send port Pricing."""
 
-    def start(adapter: AnsweringAdapter, *, timeout: float = PATIENCE, port_state: str = "started") -> HostInstance:
+    def start(
+        adapter: AnsweringAdapter, *, timeout: float = PATIENCE, port_state: str = "started", **given: Any
+    ) -> HostInstance:
         receive = adapters.HttpReceive("/quotes", port=0, response_timeout=timeout, client_connections=1_500)
         make_location_two_way(box, add_inbox_location(box, pipeline=pipelines.Json(promote=PROMOTE), adapter=receive))
         box.add_port("Pricing", "Orders.Region == 'EU'", state=port_state, retry_count=0)
         make_two_way(box, "Pricing")
-        instance = start_host(adapter)
+        instance = start_host(adapter, **given)
         wait_until(lambda: instance.http.ports, what="the listener")
         return instance
 
@@ -183,7 +187,9 @@ def test_a_thousand_clients_wait_with_the_threads_and_connections_of_a_hundred(b
 
 
 def test_waiting_clients_are_told_when_the_host_stops(box: Box, serve: Serve) -> None:
-    instance = serve(AnsweringAdapter(), port_state="stopped")
+    # They wait for a fifth of this time.
+    settings = replace(SETTINGS, stop_within=timedelta(seconds=5))
+    instance = serve(AnsweringAdapter(), port_state="stopped", settings=settings)
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(ask, instance)
         wait_until(lambda: count_waiting(box) == 1, what="the waiting request")
