@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import resource
 import threading
 from pathlib import Path
@@ -53,5 +54,8 @@ def run_host(
     with set_on_stop_signals(stopping), instance:
         if monitoring is not None:
             monitoring.process = instance
+        # What is loaded now stays. The garbage collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
         stopping.wait()
     return instance

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -77,7 +78,6 @@ class Execution:
         self.carried = carried or Continuation()
         # The commands of each journal are numbered from 1, and their ids must differ.
         self._namespace = self.carried.derive_namespace(instance_id)
-        self.random = random.Random(self._namespace.int)
         #: The steps that are to be run, by number.
         self.steps: dict[int, RunStep] = {}
         self.unroutable: dict[int, str] = {}
@@ -214,8 +214,14 @@ class Execution:
         """Drop the coroutine. The instance continues from its journal."""
         if self._loop is not None:
             self._loop.close()
+            # Without the cycle it is freed at once, not by the garbage collector.
+            self._loop.owner = None
 
     # -- called by the orchestration ---------------------------------------------------------------------------
+
+    @cached_property
+    def random(self) -> random.Random:
+        return random.Random(self._namespace.int)
 
     @property
     def now(self) -> datetime:
@@ -375,6 +381,11 @@ _PACKAGE = str(Path(__file__).parent)
 _ASYNCIO = str(Path(asyncio.__file__).parent)
 
 
+@lru_cache(maxsize=256)
+def _get_file_name(path: str) -> str:
+    return Path(path).name
+
+
 def _is_internal(file: str) -> bool:
     return file.startswith((_PACKAGE, _ASYNCIO))
 
@@ -384,4 +395,4 @@ def _find_place() -> str:
     frame = sys._getframe(1)
     while frame.f_back is not None and _is_internal(frame.f_code.co_filename):
         frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    return f"{_get_file_name(frame.f_code.co_filename)}:{frame.f_lineno}"

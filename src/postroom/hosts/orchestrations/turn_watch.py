@@ -10,9 +10,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from postroom.messagebox.orchestrations import ClaimedInstance
 from postroom.orchestrations import event_loop
@@ -20,15 +19,24 @@ from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.time_limit import abandon_thread
 
 
-@dataclass
 class _Turn:
-    """The code of an instance that runs in a thread now."""
+    """The code of an instance that runs in a thread now. ``turns`` has all that run."""
 
-    claimed: ClaimedInstance
-    thread: threading.Thread
-    deadline: float
-    is_interrupted: bool = False
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self, claimed: ClaimedInstance, limit: float, turns: dict[int, _Turn]) -> None:
+        self.claimed = claimed
+        self.thread = threading.current_thread()
+        self.deadline = time.monotonic() + limit
+        self.is_interrupted = False
+        self.lock = threading.Lock()
+        self._turns = turns
+
+    def __enter__(self) -> None:
+        self._turns[id(self)] = self
+
+    def __exit__(self, *_: object) -> None:
+        # From here on the thread is not interrupted.
+        with self.lock:
+            del self._turns[id(self)]
 
 
 class TurnWatch:
@@ -41,17 +49,9 @@ class TurnWatch:
         self._turns: dict[int, _Turn] = {}
         self.loop = BackgroundLoop("watch orchestrations", self._check)
 
-    @contextmanager
-    def watch(self, claimed: ClaimedInstance) -> Iterator[None]:
+    def watch(self, claimed: ClaimedInstance) -> AbstractContextManager[None]:
         """Watch the code that runs inside, in this thread."""
-        turn = _Turn(claimed, threading.current_thread(), time.monotonic() + self._limit)
-        self._turns[id(turn)] = turn
-        try:
-            yield
-        finally:
-            # From here on the thread is not interrupted.
-            with turn.lock:
-                del self._turns[id(turn)]
+        return _Turn(claimed, self._limit, self._turns)
 
     @property
     def stuck_count(self) -> int:
