@@ -42,6 +42,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bench.two_way",
         "bench.idle_hosts",
     ),
+    "E": (
+        "bench.orchestrations",
+        "bench.orchestrations_dbos",
+        "bench.orchestrations_waiting",
+        "bench.orchestrations_convoy",
+    ),
     "S": ("bench.sinks", "bench.sinks_once", "bench.publish_many", "bench.start", "bench.matching_low_cardinality"),
 }
 _FOLDER = Path(__file__).parent
