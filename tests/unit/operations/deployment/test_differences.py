@@ -120,15 +120,15 @@ def test_changed_schemas_are_described_by_message_type_and_field() -> None:
     order = "message type urn:o#Order"
     assert found == [
         (
-            f"{order}, promoted urn:props.Region",
+            f"{order}, promoted {{urn:props}}Region",
             "/Order/Region as str (string)",
             "/Order/Head/Region as str (string)",
         ),
-        (f"{order}, promoted urn:props.Total", "/Order/Total as str (string)", "/Order/Total as Decimal (decimal)"),
-        (f"{order}, promoted urn:props.Id", "none", "/Order/Id as str (string)"),
+        (f"{order}, promoted {{urn:props}}Total", "/Order/Total as str (string)", "/Order/Total as Decimal (decimal)"),
+        (f"{order}, promoted {{urn:props}}Id", "none", "/Order/Id as str (string)"),
         (f"{order}, envelope", "no", "yes"),
         (f"{order}, documents of the envelope", "none", "/Order"),
-        ("message type urn:o#New", "none", "a message that promotes urn:props.Id"),
+        ("message type urn:o#New", "none", "a message that promotes {urn:props}Id"),
         ("message type urn:o#Gone", "a message that promotes nothing", "none"),
     ]
     stage = [{"kind": "json"}, {"kind": "xml-receive", "schemas": {"schemas": before}}]
