@@ -20,7 +20,8 @@ _START_SECONDS = 1.0
 class QueueClaimer:
     """Claims batches over one connection, one claim at a time.
 
-    A claim whose answer was lost, or came too late, is released before the next claim.
+    A claim whose answer was lost, or came too late, is released before the next claim, or by ``release_unconfirmed``
+    if there may be none for a long time.
     """
 
     def __init__(
@@ -60,14 +61,18 @@ class QueueClaimer:
         finally:
             self._buffer.release_capacity(capacity)
 
+    def release_unconfirmed(self) -> None:
+        """Release the messages of the last claim if no thread got them."""
+        if self._unconfirmed_claim is not None:
+            self._queues.release(self._connection.get(), self._unconfirmed_claim)
+            self._unconfirmed_claim = None
+
     def close(self) -> None:
         self._connection.close()
 
     def _dequeue(self, limit: int) -> list[ClaimedMessage]:
+        self.release_unconfirmed()
         connection = self._connection.get()
-        if self._unconfirmed_claim is not None:
-            # No thread got its messages.
-            self._queues.release(connection, self._unconfirmed_claim)
         self._unconfirmed_claim = uuid.uuid4()
         excluded = self._buffer.excluded_services
         claimed = self._queues.dequeue(

@@ -257,6 +257,7 @@ class Poller:
             return min(rest, _WHILE_SKIPPING)
         throttle = self._get_throttle()
         if throttle is not None and (throttle.state is _FULL or self._claimed_at + throttle.delay > time.monotonic()):
+            self._claimer.release_unconfirmed()
             return _WHILE_THROTTLED
         capacity, generation = self._buffer.wait_for_capacity(_TIMEOUT)
         if not capacity or self.stopping:
@@ -277,6 +278,8 @@ class Poller:
 
     def _claim_backlog(self) -> float:
         if not self._has_backlog or self._get_throttle() is not None:
+            # The first message of an ordered port may be in it, and block all others.
+            self._backlog_claimer.release_unconfirmed()
             return _TIMEOUT
         capacity, generation = self._buffer.wait_for_capacity(_TIMEOUT, when_empty=True)
         if capacity and not self.stopping:

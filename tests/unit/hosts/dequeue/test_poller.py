@@ -40,6 +40,8 @@ def test_the_poller_rests_after_a_slow_claim_until_the_slow_service_may_be_claim
             claims.append(buffer.excluded_services)
             return 0
 
+        def release_unconfirmed(self) -> None: ...
+
         def close(self) -> None: ...
 
     clock = SimpleNamespace(monotonic=lambda: now[0])

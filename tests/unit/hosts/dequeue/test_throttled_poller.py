@@ -29,13 +29,16 @@ class Claims:
     def __init__(self, buffer: WorkBuffer) -> None:
         self.now, self.limits = 1_000.0, list[int]()
         self.throttle: Throttle | None = None
-        self.checks = 0
+        self.checks = self.releases = 0
         self._buffer = buffer
 
     def claim(self, capacity: int, generation: int, *, limit: int) -> int:
         self._buffer.release_capacity(capacity)
         self.limits.append(limit)
         return 0
+
+    def release_unconfirmed(self) -> None:
+        self.releases += 1
 
     def close(self) -> None: ...
 
@@ -88,3 +91,12 @@ def test_nothing_is_claimed_while_too_many_messages_are_in_process(monkeypatch: 
         claims.throttle = None
         poller.wake()
         wait_until(lambda: claims.limits == [50])
+
+
+@pytest.mark.parametrize("first", [None, throttle(ThrottleState.PROCESS_MEMORY, 1.0)])
+def test_a_claim_that_no_thread_got_is_released_although_no_other_claim_follows(
+    monkeypatch: pytest.MonkeyPatch, first: Throttle | None
+) -> None:
+    """Without a backlog the second claimer claims nothing, and neither claimer does while the poller is throttled."""
+    with poll(monkeypatch, first) as (claims, _):
+        wait_until(lambda: claims.releases > 0)
