@@ -35,6 +35,7 @@ def plan_orchestrations(definition: ApplicationDefinition, deployed: Deployed) -
         after = declared_fields(definition, one)
         if known is None:
             note = f"{one.state}, {after['activate'] or 'is started by other orchestrations'}"
+            note = "; ".join([note, *_describe_lost_convoys(one, deployed)])
             yield PlanStep(kind=ChangeKind.ORCHESTRATION, name=name, action=Action.CREATE, note=note)
             continue
         before = _deployed_fields(known, deployed.host_name(known.host_id))
@@ -50,6 +51,15 @@ def plan_orchestrations(definition: ApplicationDefinition, deployed: Deployed) -
             differences=differences,
             note=_describe_change(one, known, differences, deployed),
         )
+
+
+def _describe_lost_convoys(one: OrchestrationDefinition, deployed: Deployed) -> Iterator[str]:
+    """Yield the older versions whose instances would wait in vain, because the new version has another convoy."""
+    for (name, version), known in sorted(deployed.orchestrations.items()):
+        running = deployed.orchestration_instances.get(known.service_id, 0)
+        is_older = name == one.name and version < one.version
+        if is_older and running and known.convoy and list(known.convoy) != [prop.key for prop in one.convoy]:
+            yield f"{format_count(running, 'instance')} of version {version} would get no more messages of the convoy"
 
 
 def declared_fields(definition: ApplicationDefinition, one: OrchestrationDefinition) -> dict[str, Any]:

@@ -183,6 +183,10 @@ def test_a_convoy_with_instances_cannot_get_other_properties(box: Box, tmp_path:
     publish(box, "order", "1")
     with pytest.raises(DefinitionRefused, match="which would get no more messages"):
         apply_orchestrations(box, tmp_path, COUNT.replace("[Key]", "[Kind]"))
+    newer = COUNT.replace("def count", "def other").replace("activate=", 'name="count", version=2, activate=')
+    plan = apply_orchestrations(box, tmp_path, COUNT + newer.replace("[Key]", "[Kind]"))
+    [note] = [step.note for step in plan.steps if step.name == "count version 2"]
+    assert "one instance of version 1 would get no more messages of the convoy" in note
 
 
 def test_the_subscriptions_of_an_ordered_orchestration_are_ordered(
