@@ -274,13 +274,12 @@ def test_a_request_waits_for_its_own_response(crashes: bool, ack_type: str | Non
         await orchestrations.send(Message.of(text), to="Buyer")
 
     run = testing.start(declare(ask), message("order"), crashes=crashes)
-    token = run.sent[0].message.context[BTS.EpmRRCorrelationToken]
-    response = {BTS.EpmRRCorrelationToken: token, BTS.RouteDirectToTP: True}
-    if ack_type is not None:
-        response |= {BTS.AckType: ack_type, BTS.AckDescription: "no route"}
-    run.publish(Message.of(b"another", promoted={**response, BTS.EpmRRCorrelationToken: "other"}))
+    caller = orchestrations.reply_port(run.sent[0].message)
+    response = {} if ack_type is None else {BTS.AckType: ack_type, BTS.AckDescription: "no route"}
+    other = {**caller.properties, BTS.EpmRRCorrelationToken: "other"}
+    run.publish(Message.of(b"another", promoted={**response, **other}))
     assert not run.has_ended
-    run.publish(Message.of(b"answer", promoted=response))
+    run.publish(Message.of(b"answer", promoted=response), to=caller)
     assert bodies(run) == [b"question", result]
 
 
