@@ -150,6 +150,10 @@ class Run:
     def get_time(self) -> datetime:
         return self.time
 
+    @property
+    def timers_until(self) -> datetime:
+        return self.time
+
     def find_message(self, execution: Execution, taken: Collection[int]) -> Event | None:
         for seq, message in self._messages.items():
             if seq in taken:

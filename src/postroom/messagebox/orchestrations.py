@@ -60,6 +60,8 @@ class ClaimedInstance:
     journals: int
     carried: Any
     """What it has carried over from the last of its ``journals`` before, as JSON values."""
+    timers_until: datetime | None
+    """Timers that were due at this time may fire. None: a message that came before is not read yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,8 +140,9 @@ class HostOrchestrations:
                 journal_length=length,
                 journals=journals,
                 carried=None if carried is None else json.loads(carried),
+                timers_until=timers_until,
             )
-            for instance_id, service_id, length, journals, carried in rows
+            for instance_id, service_id, length, journals, carried, timers_until in rows
         ]
 
     def release(
@@ -221,7 +224,7 @@ class HostOrchestrations:
         return bool(
             read_value(
                 connection,
-                f"SELECT restart_orchestration_{self._host}(%s, %s, %s, %s::bigint[], %s::jsonb)",
+                f"SELECT restart_orchestration_{self._host}(%s, %s, %s, %s::bigint[], %s::json)",
                 entry.claimed.instance_id,
                 entry.claimed.claim_id,
                 entry.journal_length,

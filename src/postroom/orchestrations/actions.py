@@ -15,7 +15,7 @@ from postroom.errors import BadValue, StateError
 from postroom.message import Message
 from postroom.orchestrations.execution import CONVOY, get_execution
 from postroom.orchestrations.failures import StepFailed
-from postroom.orchestrations.recorded_values import measure_value
+from postroom.orchestrations.recorded_values import copy_recorded, measure_value
 from postroom.orchestrations.sending import refuse_in_atomic
 
 _T = TypeVar("_T")
@@ -148,7 +148,7 @@ async def continue_with(state: object) -> NoReturn:
             f"The state has {size:,} characters, and the journal can have {limit:,}.",
             hint="Store the data elsewhere, and carry a reference to it.",
         )
-    await get_execution().continue_with(state)
+    await get_execution().continue_with(copy_recorded(state))
 
 
 async def terminate(reason: str) -> NoReturn:

@@ -32,7 +32,7 @@ from postroom.orchestrations.journal import (
     TimerFired,
     Turn,
 )
-from postroom.orchestrations.recorded_values import measure_value
+from postroom.orchestrations.recorded_values import copy_recorded, measure_value
 from postroom.orchestrations.replay import replay
 from postroom.processes.time_limit import TimedCall, TimedOut, call_each_with_timeout
 
@@ -74,6 +74,11 @@ class InstanceStore(Protocol):
     """Where an instance gets its messages and its journal from."""
 
     def get_time(self) -> datetime: ...
+
+    @property
+    def timers_until(self) -> datetime | None:
+        """Timers that were due at this time may fire: every message that came before is known. None: no timer may."""
+        ...
 
     def find_message(self, execution: Execution, taken: Collection[int]) -> Event | None:
         """Return the event of the first message that starts the instance, or that a receive waits for. ``taken`` are
@@ -175,14 +180,14 @@ class Driver:
         return False
 
     def _find_event(self) -> Event | None:
-        now = self._store.get_time()
         # First: a message that arrived before the timeout was detected is not too late.
         event = self._store.find_message(self.execution, self._taken)
         if event is not None:
             return event
+        until = self._store.timers_until
         for due, number in self.execution.list_timers()[:1]:
-            if due <= now:
-                return TimerFired(time=now, number=number)
+            if until is not None and due <= until:
+                return TimerFired(time=self._store.get_time(), number=number)
         return None
 
     def _handle(self, event: Event) -> None:
@@ -233,7 +238,9 @@ class Driver:
         failed.close()
         commands = [command for turn in turns for command in turn.commands if command.number in unroutable]
         first = commands[0].number
-        self.execution = replay(failed.orchestration, failed.instance_id, self._store.read_journal(), failed.carried)
+        self.execution = replay(
+            failed.orchestration, failed.instance_id, self._store.read_journal(), failed.carried, self._watch
+        )
         self.execution.unroutable |= failed.unroutable | {first: unroutable[first]}
         for turn in turns:
             self._handle(turn.event)
@@ -254,9 +261,10 @@ def drive(driver: Driver, persist: Callable[[PersistencePoint], Outcome]) -> Non
 
 
 def run_step(step: RunStep, get_time: Callable[[], datetime], *, max_size: int) -> StepEnded:
-    """Run a step. Its result must be something that the journal can store, of at most ``max_size`` characters."""
+    """Run a step. Its result must be something that the journal can store, of at most ``max_size`` characters. The
+    orchestration gets what a replay gets, such as a tuple for a named tuple."""
     try:
-        value = _call(step)
+        value = copy_recorded(_call(step))
         size = measure_value(value)
         if size > max_size:
             raise BadValue(

@@ -51,6 +51,14 @@ def measure_value(value: object) -> int:
     return len(json.dumps(to_recorded(value)))
 
 
+def copy_recorded(value: object) -> Any:
+    """Return a value as it is read from the journal. Raise BadValue if the journal cannot store it."""
+    try:
+        return from_recorded(json.loads(json.dumps(to_recorded(value))))
+    except (ValueError, RecursionError) as error:
+        raise BadValue(f"The journal cannot store a value of the type {type(value).__name__}: {error}.") from None
+
+
 def from_recorded(stored: Any) -> Any:
     """The inverse of ``to_recorded``."""
     match stored:

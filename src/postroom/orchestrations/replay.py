@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.execution import Continuation, Execution
@@ -12,9 +13,14 @@ from postroom.orchestrations.journal import Command, RecordedCommand, Turn
 
 
 def replay(
-    orchestration: Orchestration, instance_id: uuid.UUID, turns: Iterable[Turn], carried: Continuation | None = None
+    orchestration: Orchestration,
+    instance_id: uuid.UUID,
+    turns: Iterable[Turn],
+    carried: Continuation | None = None,
+    watch: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Execution:
-    """Return an execution that has handled the events of the journal.
+    """Return an execution that has handled the events of the journal. The code of the orchestration runs inside
+    ``watch``.
 
     Raise JournalMismatch, with the place, if the code does something else than the journal has."""
     execution = Execution(orchestration, instance_id, carried)
@@ -22,14 +28,17 @@ def replay(
         execution.unroutable |= {
             command.number: command.unroutable for command in turn.commands if command.unroutable is not None
         }
-        if (why := _repeat(execution, turn)) is not None:
+        with watch():
+            why = _repeat(execution, turn)
+        if why is not None:
             execution.close()
             raise JournalMismatch(
                 f"{orchestration.name}, version {orchestration.version}, does not fit the journal at turn {number}, "
                 f"{type(turn.event).__name__} of {turn.event.time.isoformat(timespec='seconds')}.",
                 why=why,
-                hint="Declare the changed code as a new version beside the old one, or restore the old code. "
-                "Then resume.",
+                hint="Declare the changed code as a new version beside the old one, or restore the old code. If it has "
+                "not changed, it depends on something that is not in the journal: take the time from "
+                "orchestrations.now(), and everything else from a step. Then resume.",
             )
     return execution
 

@@ -92,6 +92,10 @@ class MessageBoxStore:
     def get_time(self) -> datetime:
         return self.thread.clock()
 
+    @property
+    def timers_until(self) -> datetime | None:
+        return self._claimed.timers_until
+
     def find_message(self, execution: Execution, taken: Collection[int]) -> Event | None:
         if self._has_dropped:
             self._rewind()

@@ -32,7 +32,7 @@ CREATE TABLE messagebox.orchestration_instances (
     created_at         timestamptz NOT NULL,
     journal_length     integer NOT NULL DEFAULT 0,       -- a persistence point compares it, and increases it
     journals           integer NOT NULL DEFAULT 0,       -- how often it has started again with a fresh journal
-    carried            jsonb,                            -- what it has carried over from its last journal
+    carried            json,                             -- what it has carried over from its last journal, as it was written
     wake_at            timestamptz,                      -- when its next timer is due; null: it has none
     ready_seq          bigint,                           -- there is something to do since this number; null: it waits
     claim_id           uuid,                             -- null: not claimed
@@ -71,7 +71,7 @@ CREATE TABLE messagebox.orchestration_journal (
     instance_id  uuid NOT NULL,
     number       integer NOT NULL,                       -- the length of the journal with it
     stored_at    timestamptz NOT NULL DEFAULT now(),
-    turns        jsonb NOT NULL,
+    turns        json NOT NULL,                          -- not jsonb: a replay gets the numbers and keys as they were
     PRIMARY KEY (instance_id, number)
 );
 

@@ -561,7 +561,7 @@ def test_a_long_convoy_goes_on_with_fresh_journals(
     )
     first = start_host(recorder)
     publish(box, "order", *("1" for _ in range(13)))
-    journal = "orchestration_instances WHERE journals = 1 AND carried = '10'"
+    journal = "orchestration_instances WHERE journals = 1 AND carried::text = '10'"
     wait_until(lambda: box.count(journal) == 1, what="the second journal")
     wait_until(lambda: box.count("orchestration_messages WHERE consumed_in IS NOT NULL") == 3, what="12 received")
     assert box.count("subscriptions WHERE instance_id IS NOT NULL AND removed_at IS NULL") == 1

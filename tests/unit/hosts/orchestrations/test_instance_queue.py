@@ -25,6 +25,7 @@ def claim() -> ClaimedInstance:
         journal_length=0,
         journals=0,
         carried=None,
+        timers_until=None,
     )
 
 

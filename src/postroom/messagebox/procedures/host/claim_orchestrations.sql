@@ -3,14 +3,15 @@
 -- instance that is claimed or suspended are taken too: they wait at the instance. A first message creates its instance.
 -- Only the orchestrations in p_services are claimed, whose code the host instance has loaded: one that was just applied
 -- may be activated before. Versions of an orchestration share their convoys: the first message decides about the version.
--- An instance with a pending operation is left out: it is suspended or terminated now.
+-- An instance with a pending operation is left out: it is suspended or terminated now. `timers_until` says
+-- which timers may fire: those that are due now, or none if a message that came before the timer is still in the queue.
 -- Indexes: work_queue_unclaimed, work_queue_instance, orchestration_instances_due, orchestration_instances_ready,
 -- operation_instances_pending.
 -- Locks: the taken rows; the instances, in the order of their ids, so that it waits for persistence points of these.
 DROP FUNCTION IF EXISTS messagebox.claim_orchestrations___HOST__(uuid, integer, integer, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.claim_orchestrations___HOST__(
     p_claim_id uuid, p_host_instance integer, p_limit integer, p_services uuid[], p_now timestamptz DEFAULT now()
-) RETURNS TABLE (instance_id uuid, service_id uuid, journal_length integer, journals integer, carried text)
+) RETURNS TABLE (instance_id uuid, service_id uuid, journal_length integer, journals integer, carried text, timers_until timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -49,5 +50,10 @@ BEGIN
                                WHERE q.instance_id = w.instance_id AND q.task = 4 AND q.seq < w.ready_seq)
               AND NOT EXISTS (SELECT 1 FROM operation_instances o WHERE o.instance_id = w.instance_id AND o.pending)
             ORDER BY w.priority, w.ready_seq LIMIT p_limit FOR UPDATE SKIP LOCKED))
-    RETURNING i.instance_id, i.service_id, i.journal_length, i.journals, i.carried::text;
+    RETURNING i.instance_id, i.service_id, i.journal_length, i.journals, i.carried::text,
+              -- Another host instance may be taking the message at this moment. Its row is visible until then.
+              CASE WHEN i.wake_at <= p_now AND EXISTS (
+                   SELECT 1 FROM __HOST___q q
+                    WHERE q.instance_id = i.instance_id AND q.task = 4 AND q.enqueued_at <= i.wake_at)
+                   THEN NULL ELSE p_now END;
 END $$;

@@ -31,7 +31,7 @@ BEGIN
         RETURNING i.instance_id, i.journal_length, p.turns, NOT p.release AND o.instance_id IS NOT NULL AS is_interrupted
     ), journal AS (
         INSERT INTO orchestration_journal (instance_id, number, turns)
-        SELECT s.instance_id, s.journal_length, s.turns::jsonb FROM persisted s WHERE s.turns IS NOT NULL
+        SELECT s.instance_id, s.journal_length, s.turns::json FROM persisted s WHERE s.turns IS NOT NULL
     )
     SELECT coalesce(array_agg(s.instance_id), '{}'),
            coalesce(array_agg(s.instance_id) FILTER (WHERE s.is_interrupted), '{}')

@@ -4,7 +4,7 @@
 -- nothing, if the claim was taken over or the journal has another length.
 -- Indexes: the primary keys, subscriptions_instance. Locks: the row of the instance, its subscriptions.
 CREATE OR REPLACE FUNCTION messagebox.restart_orchestration___HOST__(
-    p_instance_id uuid, p_claim_id uuid, p_journal_length integer, p_consumed bigint[], p_carried jsonb,
+    p_instance_id uuid, p_claim_id uuid, p_journal_length integer, p_consumed bigint[], p_carried json,
     p_now timestamptz DEFAULT now()
 ) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
