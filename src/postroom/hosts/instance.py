@@ -110,6 +110,7 @@ class HostInstance:
         self._build_adapter = build_adapter
         self._settings = settings or HostSettings()
         self._clock = clock
+        self.on_stuck_thread: Callable[[], None] = lambda: None  #: Called if the process has to end because of it.
         self._subservices: dict[Dequeuing, Subservice] = {}
         # The counts of subservices that were replaced.
         self._earlier_counts: Counter[str] = Counter()
@@ -294,6 +295,7 @@ class HostInstance:
             dequeuing=dequeuing,
             turn_limit=self._settings.turn_limit,
             memory_queue=self._settings.memory_queue,
+            on_stuck_thread=lambda: self.on_stuck_thread(),
             clock=self._clock,
         )
         self._orchestrations.start()

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 from postroom.adapters import build
+from postroom.errors import Unavailable
 from postroom.hosts.instance import HostInstance, HostSettings
 from postroom.hosts.messaging.open_send_ports import BuildAdapter
 from postroom.monitoring.server import MonitoringServer
@@ -38,8 +39,8 @@ def run_host(
 ) -> HostInstance:
     """Run a host instance until SIGTERM, SIGINT or ``stop``. Return the stopped instance.
 
-    Raise NotFound, NotAllowed or Unavailable if it cannot start. In the main thread this handles both signals while
-    the instance runs.
+    Raise NotFound, NotAllowed or Unavailable if it cannot start, and Unavailable if one of its threads is stuck. In the
+    main thread this handles both signals while the instance runs.
     """
     raise_file_limit(_OPEN_FILES)
     stopping = stop or threading.Event()
@@ -51,6 +52,13 @@ def run_host(
         build_adapter=build_adapter,
         settings=settings,
     )
+    is_stuck = threading.Event()
+
+    def end_process() -> None:
+        is_stuck.set()
+        stopping.set()
+
+    instance.on_stuck_thread = end_process
     with set_on_stop_signals(stopping), instance:
         if monitoring is not None:
             monitoring.process = instance
@@ -58,4 +66,10 @@ def run_host(
         gc.collect()
         gc.freeze()
         stopping.wait()
+    if is_stuck.is_set():
+        raise Unavailable(
+            "The host process ends, because a thread of an orchestration cannot be interrupted.",
+            why="The orchestration calls something that does not return. Its instance is suspended, with the place.",
+            hint="Correct the orchestration, or call this in a step with a timeout. Then start the host again.",
+        )
     return instance

@@ -138,12 +138,13 @@ class InstanceWorker:
         deployed, orchestration = loaded
         store = MessageBoxStore(thread, claimed, deployed, work.messages)
         execution = self._live.take(claimed.instance_id, orchestration, claimed.journal_length)
+        watch = partial(self._watch.watch, claimed)
         if execution is None and claimed.journal_length:
             carried = Continuation(journal=claimed.journals, state=from_recorded(claimed.carried))
-            execution = replay(orchestration, claimed.instance_id, store.read_journal(), carried)
+            execution = replay(orchestration, claimed.instance_id, store.read_journal(), carried, watch)
         elif execution is None:
             execution = Execution(orchestration, claimed.instance_id)
-        return DrivenInstance(claimed, store, Driver(execution, store, partial(self._watch.watch, claimed)))
+        return DrivenInstance(claimed, store, Driver(execution, store, watch))
 
     def _finish_point(self, instance: DrivenInstance, outcome: Outcome | BaseException) -> bool:
         """Note what came of a persistence point. Return False if the instance has more to do."""

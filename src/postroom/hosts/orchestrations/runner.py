@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 
 from postroom.clock import Clock, system_clock
@@ -38,6 +39,7 @@ class OrchestrationRunner:
         dequeuing: Dequeuing,
         turn_limit: timedelta,
         memory_queue: int,
+        on_stuck_thread: Callable[[], None],
         clock: Clock | None = None,
     ) -> None:
         self._connect = connect
@@ -46,7 +48,7 @@ class OrchestrationRunner:
         self._clock = clock or system_clock
         self._procedures = HostOrchestrations(host.name)
         self._live = LiveInstances(MAX_LIVE)
-        self._watch = TurnWatch(turn_limit.total_seconds(), self._suspend_endless)
+        self._watch = TurnWatch(turn_limit.total_seconds(), self._suspend_endless, on_stuck_thread)
         self._watch_connection = LazyConnection(connect)
         self._work = InstanceQueue(memory_queue)
         self._stopping = threading.Event()
@@ -97,9 +99,9 @@ class OrchestrationRunner:
     @property
     def problems(self) -> list[str]:
         """The reasons why orchestrations cannot run at the moment."""
-        stuck = self._watch.stuck_count
-        restart = f"{format_count(stuck, 'thread')} of orchestrations cannot be interrupted. Restart the host."
-        return [*self._code.problems, *([restart] if stuck else [])]
+        stuck = len(self._watch.stuck_threads)
+        blocked = f"{format_count(stuck, 'thread')} of orchestrations cannot be interrupted."
+        return [*self._code.problems, *([blocked] if stuck else [])]
 
     def wake(self) -> None:
         """Poll now: there may be messages."""
@@ -117,7 +119,8 @@ class OrchestrationRunner:
         self._work.discard()
         self._work.add_threads(-len(self._workers))
         for worker in self._workers:
-            worker.thread.join(max(0.0, deadline - time.monotonic()))
+            if worker.thread not in self._watch.stuck_threads:
+                worker.thread.join(max(0.0, deadline - time.monotonic()))
         for loop in (self._poller.loop, self._watch.loop):
             loop.stop()
             loop.join(max(1.0, deadline - time.monotonic()))

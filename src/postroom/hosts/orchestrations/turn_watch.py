@@ -1,7 +1,8 @@
 """Ends turns of orchestrations that never wait.
 
 The code of an orchestration runs until it waits. Code that does not, such as an endless loop, would occupy its thread
-for ever. The watch suspends the instance, so that its claim is not valid any more, and then interrupts the thread.
+for ever. The watch suspends the instance, so that its claim is not valid any more, and then interrupts the thread. A
+thread that runs code outside of Python, such as a call that blocks, is not interrupted: the process has to end.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class _Turn:
     def __init__(self, claimed: ClaimedInstance, limit: float, turns: dict[int, _Turn]) -> None:
         self.claimed = claimed
         self.thread = threading.current_thread()
+        #: When it is interrupted, and after that, when it counts as stuck.
         self.deadline = time.monotonic() + limit
         self.is_interrupted = False
         self.lock = threading.Lock()
@@ -41,11 +43,14 @@ class _Turn:
 
 class TurnWatch:
     """Watches the turns of all threads. ``suspend`` is called with an instance whose turn takes longer than ``limit``
-    seconds, and with a description of the place."""
+    seconds, and with a description of the place. ``give_up`` is called if the thread still runs so much later."""
 
-    def __init__(self, limit: float, suspend: Callable[[ClaimedInstance, str], None]) -> None:
+    def __init__(
+        self, limit: float, suspend: Callable[[ClaimedInstance, str], None], give_up: Callable[[], None]
+    ) -> None:
         self._limit = limit
         self._suspend = suspend
+        self._give_up = give_up
         self._turns: dict[int, _Turn] = {}
         self.loop = BackgroundLoop("watch orchestrations", self._check)
 
@@ -54,18 +59,23 @@ class TurnWatch:
         return _Turn(claimed, self._limit, self._turns)
 
     @property
-    def stuck_count(self) -> int:
-        """The number of threads that were interrupted and still run."""
-        return sum(turn.is_interrupted for turn in list(self._turns.values()))
+    def stuck_threads(self) -> list[threading.Thread]:
+        """The threads that were interrupted and still run."""
+        return [turn.thread for turn in list(self._turns.values()) if turn.is_interrupted]
 
     def _check(self) -> float:
         for turn in list(self._turns.values()):
-            if not turn.is_interrupted and time.monotonic() >= turn.deadline:
-                self._suspend(turn.claimed, self._describe(turn))
-                with turn.lock:
-                    if id(turn) in self._turns:
-                        turn.is_interrupted = True
-                        abandon_thread(turn.thread)
+            if time.monotonic() < turn.deadline:
+                continue
+            if turn.is_interrupted:
+                self._give_up()
+                continue
+            self._suspend(turn.claimed, self._describe(turn))
+            with turn.lock:
+                if id(turn) in self._turns:
+                    turn.is_interrupted = True
+                    turn.deadline = time.monotonic() + self._limit
+                    abandon_thread(turn.thread)
         return self._limit / 10
 
     def _describe(self, turn: _Turn) -> str:

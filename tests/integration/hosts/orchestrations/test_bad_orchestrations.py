@@ -1,0 +1,222 @@
+"""Orchestrations that cannot go on are suspended, with words that say what to change. Others are not affected."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from postroom.errors import DefinitionRefused, Unavailable
+from postroom.hosts import run_host
+from postroom.operations.instances.changes import resume
+from tests.integration.hosts.conftest import SETTINGS, StartHost
+from tests.support.box import Box
+from tests.support.orchestrations import apply_orchestrations, publish
+from tests.support.recording_adapter import RecordingAdapter
+from tests.support.waiting import wait_until
+
+IMPATIENT = replace(SETTINGS, turn_limit=timedelta(seconds=0.3))
+SUSPENDED = "orchestration_instances WHERE suspended_at IS NOT NULL"
+
+#: Opening a named pipe blocks outside of Python, until another process opens its other end.
+BLOCKED = """
+@app.orchestration(activate=Kind == "order", host="Default")
+async def block(order: Message) -> None:
+    if order.data:
+        open(order.data).close()
+    await orchestrations.send(Message.of(b"fine"), to="Out")
+"""
+
+
+@pytest.fixture
+def recorder() -> RecordingAdapter:
+    return RecordingAdapter()
+
+
+def sent(recorder: RecordingAdapter) -> list[bytes]:
+    return sorted(one.body for one in recorder.sent)
+
+
+def wait_for_suspended(box: Box) -> tuple[str, str]:
+    """Wait until an instance is suspended. Return its error code and description."""
+    wait_until(lambda: box.count(SUSPENDED) == 1, what="a suspended instance")
+    [(code, description)] = box.connection.execute(
+        "SELECT error_code, error_description FROM orchestration_instances WHERE suspended_at IS NOT NULL"
+    ).fetchall()
+    return code, description
+
+
+def test_a_replay_that_never_waits_is_suspended(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    code = """
+        @app.orchestration(activate=Kind == "order", correlations=[Replies], host="Default")
+        async def wait(order: Message) -> None:
+            replies = Replies.of(order)
+            while order.data == b"endless":
+                pass
+            await replies.receive()
+            await orchestrations.send(Message.of(b"done"), to="Out")
+        """
+    apply_orchestrations(box, tmp_path, code.replace('b"endless"', 'b"never"'))
+    first = start_host(recorder)
+    publish(box, "order", "endless")
+    wait_until(lambda: box.count("orchestration_instances WHERE journal_length = 1 AND claim_id IS NULL") == 1)
+    first.stop()
+    apply_orchestrations(box, tmp_path, code)
+    second = start_host(recorder, settings=IMPATIENT)
+    publish(box, "reply", "")
+    assert "neither waited nor ended within 0.3 seconds" in wait_for_suspended(box)[1]
+    wait_until(lambda: second.find_problems() == [], what="no thread is stuck")
+    apply_orchestrations(box, tmp_path, code.replace('b"endless"', 'b"never"'))
+    resume(box.connection, box.one("SELECT instance_id FROM orchestration_instances"))
+    wait_until(lambda: sent(recorder) == [b"done"], what="the instance goes on with corrected code")
+
+
+def test_the_process_ends_if_a_thread_is_blocked_outside_of_python(box: Box, tmp_path: Path) -> None:
+    apply_orchestrations(box, tmp_path, BLOCKED)
+    recorder = RecordingAdapter()
+    os.mkfifo(pipe := tmp_path / "pipe")
+    publish(box, "order", str(pipe))
+    with ThreadPoolExecutor() as pool:
+        process = pool.submit(
+            run_host,
+            *(box.url, "Default", tmp_path),
+            as_role=True,
+            build_adapter=recorder.build,
+            settings=IMPATIENT,
+            stop=threading.Event(),
+        )
+        with pytest.raises(Unavailable, match="a thread of an orchestration cannot be interrupted"):
+            process.result()
+    assert "in block" in wait_for_suspended(box)[1]
+    assert box.count("host_instances") == 0
+    pipe.open("w").close()  # ends the thread
+
+
+def test_a_thread_that_is_blocked_for_a_while_does_not_stop_others(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(box, tmp_path, BLOCKED)
+    os.mkfifo(pipe := tmp_path / "pipe")
+    host = start_host(recorder, settings=IMPATIENT)
+    publish(box, "order", str(pipe))
+    wait_until(lambda: "cannot be interrupted" in str(host.find_problems()), what="a blocked thread")
+    publish(box, "order", "")
+    wait_until(lambda: sent(recorder) == [b"fine"], what="the other instance")
+    pipe.open("w").close()
+    wait_until(lambda: host.find_problems() == [], what="the end of the thread")
+    wait_for_suspended(box)
+    assert sent(recorder) == [b"fine"]
+
+
+def test_a_state_that_cannot_be_stored_suspends_the_instance(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def carry(order: Message) -> None:
+            await orchestrations.continue_with(object())
+        """,
+    )
+    start_host(recorder)
+    publish(box, "order", "")
+    code, description = wait_for_suspended(box)
+    assert code == "ORCHESTRATION"
+    assert "in carry" in description
+    assert "The journal cannot store" in description
+    assert "Return None, bool, int" in description
+
+
+def test_a_step_that_returns_something_else_than_data_fails(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def ask(order: Message) -> None:
+            await orchestrations.step(object)
+        """,
+    )
+    start_host(recorder)
+    publish(box, "order", "")
+    assert "The journal cannot store a value of the type object" in wait_for_suspended(box)[1]
+
+
+def test_code_that_depends_on_the_wall_clock_is_suspended_when_it_is_replayed(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """A file stands for the clock: it changes between the first run and the replay."""
+    apply_orchestrations(
+        box,
+        tmp_path,
+        f"""
+        from pathlib import Path
+
+        @app.orchestration(activate=Kind == "order", correlations=[Replies], host="Default")
+        async def greet(order: Message) -> None:
+            replies = Replies.of(order)
+            if Path({str(tmp_path / "evening")!r}).exists():
+                await orchestrations.send(Message.of(b"good evening"), to="Out")
+            await replies.receive()
+        """,
+    )
+    first = start_host(recorder)
+    publish(box, "order", "")
+    wait_until(lambda: box.count("orchestration_instances WHERE journal_length = 1 AND claim_id IS NULL") == 1)
+    first.stop()
+    (tmp_path / "evening").touch()
+    start_host(recorder)
+    publish(box, "reply", "")
+    code, description = wait_for_suspended(box)
+    assert code == "JOURNAL"
+    assert "The code does 'send Out' (app.py:" in description
+    assert "orchestrations.now()" in description
+    assert sent(recorder) == []
+
+
+def test_a_send_to_an_unknown_port_suspends_the_instance_until_there_is_one(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    code = """
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def ask(order: Message) -> None:
+            await orchestrations.send(Message.of(b"hello"), to="Later")
+        """
+    apply_orchestrations(box, tmp_path, code)
+    start_host(recorder)
+    publish(box, "order", "")
+    assert "Later" in wait_for_suspended(box)[1]
+    apply_orchestrations(
+        box,
+        tmp_path,
+        f"""
+        app.send_port("Later", adapters.Null(), host="Default")
+        {code}""",
+    )
+    resume(box.connection, box.one("SELECT instance_id FROM orchestration_instances"))
+    wait_until(lambda: sent(recorder) == [b"hello"], what="the message sent")
+
+
+def test_a_definition_that_cannot_bind_is_refused(box: Box, tmp_path: Path) -> None:
+    with pytest.raises(DefinitionRefused, match="Nowhere"):
+        apply_orchestrations(
+            box,
+            tmp_path,
+            """
+            @app.orchestration(activate=Kind == "order", host="Nowhere")
+            async def ask(order: Message) -> None:
+                pass
+            """,
+        )
+    assert box.count("orchestrations") == 0
