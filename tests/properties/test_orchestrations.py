@@ -1,111 +1,57 @@
-"""Random orchestrations give the same result with and without a crash between any two persistence points."""
+"""Random orchestrations give the same result with and without crashes, and on the testing kit and in a host."""
 
 from __future__ import annotations
 
-import asyncio
 import uuid
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+import pytest
+from hypothesis import Phase, given, settings
 
-from postroom import Message, Property, orchestrations, testing
-from postroom.orchestrations import Correlation, Orchestration
+from postroom import Message, testing
+from postroom.errors import PostroomError
+from postroom.hosts import HostInstance
+from postroom.hosts.orchestrations import runner
+from postroom.messagebox.coordination.notifications import wake_up_channel
+from postroom.operations.instances.changes import terminate
+from tests.integration.hosts.conftest import SETTINGS
+from tests.support.box import Box
+from tests.support.databases import Databases
+from tests.support.folders import open_folder
+from tests.support.orchestrations import apply_orchestrations
+from tests.support.random_orchestrations import INPUTS, PROGRAM, PROGRAMS, Op, make_input, make_start
+from tests.support.waiting import wait_until
 
-Kind = Property("Random.Kind", str)
-Key = Property("Random.Key", str)
-KINDS = ("red", "green", "blue")
-SETS = {kind: Correlation(Key, filter=Kind == kind) for kind in KINDS}
-PORTS = ("A", "B", "nobody")
+SUBSCRIBED = {"A", "B"}
+#: A twentieth of the examples of other tests: each one waits for a host.
+FEW = settings().max_examples // 20
 
+#: What is sent stays in the suspended queue, in order, because the ports are stopped.
+APPLICATION = """
+from tests.support.random_orchestrations import SETS, run_program
 
-@dataclass(frozen=True)
-class Op:
-    """An operation of a random program, with the operations inside it."""
-
-    name: str
-    value: int = 0
-    inside: tuple[tuple[Op, ...], ...] = field(default=())
-
-
-_LEAVES = st.one_of(
-    st.builds(Op, st.just("send"), st.integers(0, len(PORTS) - 1)),
-    st.builds(Op, st.just("receive"), st.integers(0, len(KINDS) - 1)),
-    st.builds(Op, st.just("delay"), st.integers(0, 5)),
-    st.builds(Op, st.just("step"), st.integers(0, 3)),
-    st.builds(Op, st.sampled_from(["time", "random", "fail"])),
-)
-
-
-def _nest(inner: st.SearchStrategy[Op]) -> st.SearchStrategy[Op]:
-    block = st.lists(inner, max_size=4).map(tuple)
-    return st.one_of(
-        st.builds(Op, st.just("gather"), st.just(0), st.tuples(block, block)),
-        st.builds(Op, st.just("timeout"), st.integers(0, 5), st.tuples(block)),
-        st.builds(Op, st.just("scope"), st.just(0), st.tuples(block)),
-        st.builds(Op, st.just("atomic"), st.just(0), st.tuples(block)),
-    )
-
-
-PROGRAMS = st.lists(st.recursive(_LEAVES, _nest, max_leaves=12), max_size=6).map(tuple)
-#: What happens to the instance: a message of some kind, or time that passes.
-INPUTS = st.lists(st.one_of(st.sampled_from(KINDS), st.integers(0, 4)), max_size=12)
-
-
-def make_orchestration(program: tuple[Op, ...]) -> Orchestration:
-    async def run(first: Message) -> None:
-        sets = {kind: correlation.of(first) for kind, correlation in SETS.items()}
-
-        async def send(text: str, port: str = "A") -> None:
-            await orchestrations.send(Message.of(text.encode()), to=port)
-
-        async def run_block(block: tuple[Op, ...]) -> None:
-            for op in block:
-                with suppress(Exception):
-                    await run_op(op)
-
-        async def run_op(op: Op) -> None:
-            match op.name:
-                case "send":
-                    await send("send", PORTS[op.value])
-                case "receive":
-                    await send((await sets[KINDS[op.value]].receive()).data.decode())
-                case "delay":
-                    await orchestrations.delay(op.value)
-                case "step":
-                    await send(str(await orchestrations.step(lambda: [op.value, 1 // op.value])))
-                case "time":
-                    await send(orchestrations.now().isoformat())
-                case "random":
-                    await send(f"{orchestrations.random().random()} {orchestrations.new_id()}")
-                case "fail":
-                    raise ValueError
-                case "gather":
-                    await asyncio.gather(*(run_block(block) for block in op.inside))
-                case "timeout":
-                    async with asyncio.timeout(op.value):
-                        await run_block(op.inside[0])
-                    await send("in time")
-                case "scope":
-                    async with orchestrations.scope() as scope:
-                        scope.compensate_with(send, "compensated")
-                        for inner in op.inside[0]:
-                            await run_op(inner)
-                case "atomic":
-                    await orchestrations.atomic(run_block, op.inside[0])
-
-        await run_block(program)
-
-    return Orchestration(name="random", version=1, function=run, activate=Kind == "start")
+app.send_port("A", adapters.Null(), host="Default", state="stopped")
+app.send_port("B", adapters.Null(), host="Default", state="stopped")
+app.send_port("Nobody", adapters.Null(), host="Default", state="bound")
+app.orchestration(activate=Kind == "start", correlations=list(SETS.values()), host="Default")(run_program)
+"""
+SENT = """
+    SELECT p.name, convert_from(b.body, 'UTF8')
+      FROM suspended_queue q JOIN spool s USING (message_id) JOIN parts b ON b.part_id = s.body_part_id
+      JOIN send_ports p ON p.id = q.service_id
+     WHERE convert_from(b.body, 'UTF8') LIKE %s || ' %%' ORDER BY q.seq
+"""
 
 
 def observe(program: tuple[Op, ...], inputs: list[str | int], *, crashes: bool) -> tuple[object, ...]:
     run = testing.Run(
-        make_orchestration(program),
-        _make_message("start", 0),
-        subscribed={"A", "B"},
+        PROGRAM,
+        with_id(make_start(program, "k"), 0),
+        subscribed=SUBSCRIBED,
         crashes=crashes,
         instance_id=uuid.UUID(int=7),
     )
@@ -113,19 +59,127 @@ def observe(program: tuple[Op, ...], inputs: list[str | int], *, crashes: bool) 
         if isinstance(one, int):
             run.advance(timedelta(seconds=one))
         else:
-            run.publish(_make_message(one, number))
+            run.publish(with_id(make_input(one, number, "k"), number))
     sent = [(sent.port, sent.message.data, sent.message.message_id) for sent in run.sent]
     return sent, run.journal, run.has_ended, run.error, run.waits, [message.data for message in run.unreceived_messages]
 
 
-def _make_message(kind: str, number: int) -> Message:
-    message = Message.of(f"{kind} {number}".encode(), promoted={Kind: kind, Key: "k"})
-    return Message(context=message.context, parts=message.parts, message_id=uuid.UUID(int=number + 1))
+def with_id(message: Message, number: int) -> Message:
+    return replace(message, message_id=uuid.UUID(int=number + 1))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=3 * settings().max_examples // 2)
 @given(PROGRAMS, INPUTS)
 def test_a_crash_between_two_persistence_points_changes_nothing(
     program: tuple[Op, ...], inputs: list[str | int]
 ) -> None:
     assert observe(program, inputs, crashes=True) == observe(program, inputs, crashes=False)
+
+
+@dataclass
+class Clock:
+    """The time of the host. The test moves it."""
+
+    time: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def __call__(self) -> datetime:
+        return self.time
+
+
+@dataclass
+class Hosted:
+    """A host that runs the programs over PostgreSQL."""
+
+    box: Box
+    clock: Clock
+
+    def publish(self, message: Message) -> None:
+        self.box.agent(warm=False).publish([message])
+
+    def set_time(self, time: datetime) -> None:
+        self.clock.time = time
+        self.box.connection.execute("SELECT pg_notify(%s, '')", (wake_up_channel("Default"),))
+
+    def observe(self, key: str) -> tuple[object, ...]:
+        """Return what the instance has sent, its journal, and the number of messages that it has not received."""
+        sent = self.box.connection.execute(SENT, (key,)).fetchall()
+        journal = self.box.connection.execute("SELECT turns FROM orchestration_journal ORDER BY number").fetchall()
+        waiting = self.box.count("orchestration_messages WHERE consumed_in IS NULL")
+        queued = self.box.count("work_queue WHERE service_class = 1")
+        claimed = self.box.count("orchestration_instances WHERE claim_id IS NOT NULL")
+        return sent, list_turns([turn for (turns,) in journal for turn in turns]), waiting + queued, claimed
+
+    def terminate(self) -> None:
+        """Terminate the instance of an example, if it has not ended. The host may be taking its messages."""
+        rest = "instances WHERE service_class = 1 AND state <> 32"
+        while self.box.count(rest):
+            with suppress(PostroomError):
+                terminate(self.box.connection, self.box.one(f"SELECT instance_id FROM {rest}"))
+
+
+def list_turns(journal: list[dict[str, Any]]) -> list[object]:
+    """Return the turns of a journal without times and ids."""
+    return [
+        (
+            {**turn["event"], "message": None},
+            [(command["number"], command["kind"], command["name"]) for command in turn["commands"]],
+        )
+        for turn in journal
+    ]
+
+
+def expect(run: testing.Run) -> tuple[object, ...]:
+    """Return what the host has to show."""
+    sent = [(sent.port, sent.message.data.decode()) for sent in run.sent]
+    if run.has_ended:
+        return sent, [], 0, 0
+    return sent, list_turns(run.journal), len(run.unreceived_messages), 0
+
+
+@pytest.fixture(scope="module", params=["live", "replayed"])
+def hosted(databases: Databases, request: pytest.FixtureRequest) -> Iterator[Hosted]:
+    """Yield a host that keeps the coroutines in memory, or one that replays them for each event."""
+    with pytest.MonkeyPatch.context() as patch, databases.open_box() as box, open_folder() as folder:
+        if request.param == "replayed":
+            patch.setattr(runner, "MAX_LIVE", 0)
+        apply_orchestrations(box, folder, APPLICATION)
+        clock = Clock()
+        with HostInstance(box.url, "Default", folder, settings=SETTINGS, as_role=True, clock=clock):
+            yield Hosted(box, clock)
+
+
+@settings(max_examples=FEW, phases=[Phase.generate])  # finding a smaller example would wait for each one that fails
+@given(PROGRAMS, INPUTS)
+def test_a_program_does_the_same_on_the_testing_kit_and_in_a_host(
+    hosted: Hosted, program: tuple[Op, ...], inputs: list[str | int]
+) -> None:
+    key = uuid.uuid4().hex
+    start = make_start(tuple(without_random(program)), key)
+
+    def compare(what: str) -> None:
+        wait_until(lambda: hosted.observe(key) == expect(run), timeout=60, what=f"the same after {what}")
+
+    run = testing.Run(PROGRAM, start, subscribed=SUBSCRIBED, time=hosted.clock.time)
+    hosted.publish(start)
+    compare("the start")
+    # One second after the other: a timer of the host fires at the time that the clock shows.
+    steps = [step for one in inputs for step in ([1] * one if isinstance(one, int) else [one])]
+    for number, one in enumerate(steps, 1):
+        if run.has_ended:
+            break
+        if isinstance(one, int):
+            run.advance(timedelta(seconds=one))
+            hosted.set_time(run.time)
+        else:
+            message = make_input(one, number, key)
+            run.publish(message)
+            hosted.publish(message)
+        compare(f"step {number}, {one}")
+    hosted.terminate()
+
+
+def without_random(block: tuple[Op, ...]) -> Iterator[Op]:
+    """Yield the operations whose results do not depend on the id of the instance."""
+    for op in block:
+        if op.name != "random":
+            yield replace(op, inside=tuple(tuple(without_random(inner)) for inner in op.inside))
