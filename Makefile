@@ -47,6 +47,7 @@ tests: $(INSTALLED)
 .PHONY: chaos
 chaos: $(INSTALLED)  ## Kill, freeze and restart everything while messages pass, and count them (SECONDS=120, ORDERS=2000, SEED=7 to repeat a run)
 	@$(PY) -m tests.support.delivery_chaos.run $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS))
+	@$(PY) -m tests.support.procurement_chaos.run $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS))
 	@exec $(PY) -m tests.support.chaos $(if $(SEED),--seed $(SEED)) $(if $(ORDERS),--orders $(ORDERS))
 
 .PHONY: faults
@@ -54,7 +55,8 @@ faults: $(INSTALLED)  ## Kill and freeze each kind of process at every step of i
 	@ALL_POINTS=1 $(PY) -m pytest -n $(WORKERS) --dist loadgroup tests/faults
 
 .PHONY: fuzz
-fuzz: $(INSTALLED)  ## Try damaged inputs on every parser (SECONDS=60 for each, TARGET=json for one, SEED=7 to repeat a run)
+fuzz: $(INSTALLED)  ## Try random orchestrations, and damaged inputs on every parser (SECONDS=60 for each, TARGET=json for one, SEED=7 to repeat a run)
+	$(if $(TARGET),,@$(PY) -m pytest -q --hypothesis-profile=thorough $(if $(SEED),--hypothesis-seed=$(SEED)) tests/properties/test_orchestrations.py)
 	@exec $(PY) -m tests.support.fuzzing --seconds $(or $(SECONDS),60) \
 	    $(if $(TARGET),--target $(TARGET)) $(if $(SEED),--seed $(SEED)) $(if $(INPUTS),--inputs $(INPUTS))
 

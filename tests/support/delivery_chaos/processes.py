@@ -57,12 +57,13 @@ class Processes:
     server: EmbeddedServer
     installation: Installation
     record: Record
+    hosts: tuple[str, ...] = HOSTS
     instances: list[_Instance] = field(default_factory=list)
 
     def start(self) -> None:
         self.instances = [
             _Instance(host=host, process=self.installation.start("host", "run", host, "--log-format", "json"))
-            for host in HOSTS
+            for host in self.hosts
         ]
 
     def act(self, what: str, generator: random.Random) -> None:
