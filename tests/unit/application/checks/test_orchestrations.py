@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+import time
+import uuid
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from postroom import Application, Message, Property
+from postroom import Application, Message, Property, orchestrations
 from postroom.errors import DefinitionRefused
 from postroom.orchestrations import Correlation, JournalLimits
 
@@ -82,3 +86,22 @@ def test_what_can_work_is_accepted(options: dict[str, Any]) -> None:
 def test_all_problems_are_listed_together() -> None:
     problems = find_problems(version=0, convoy=[Key, Key], correlations=[Orders, Orders], ordered=None)
     assert len(problems) == 5
+
+
+def test_calls_whose_results_differ_in_a_replay_are_refused_with_the_alternative() -> None:
+    async def look(order: Message) -> None:
+        def measure() -> float:
+            return time.monotonic()  # in a step it may
+
+        await orchestrations.step(measure)
+        if datetime.now(UTC).hour > 18 or random.Random(7).random() > 0.5:
+            time.sleep(uuid.uuid4().int)
+
+    first, *others = sorted(find_problems(look))
+    line = look.__code__.co_firstlineno + 5
+    assert f"it calls datetime.now() in line {line}, which gives another result when it is replayed" in first
+    assert first.endswith("use orchestrations.now(), or call it in a step.")
+    assert [problem.partition(",")[0] for problem in others] == [
+        f"orchestration 'look': it calls time.sleep() in line {line + 1}",
+        f"orchestration 'look': it calls uuid.uuid4() in line {line + 1}",
+    ]
