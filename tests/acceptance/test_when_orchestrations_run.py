@@ -1,0 +1,214 @@
+"""ACC-02, 25, 60 … 63: orchestrations, from the application to the messages that they send."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import postroom
+from postroom.errors import PostroomError
+from postroom.hosts import HostInstance, HostSettings
+from tests.support.installation import Installation
+from tests.support.waiting import PATIENCE, wait_until
+
+HEAD = """
+import os
+import signal
+from pathlib import Path
+from postroom import Message, orchestrations
+from postroom.orchestrations import Correlation
+
+Kind = Property("Shop.Kind", str)
+Key = Property("Shop.Key", str)
+app.property(Kind, Key)
+Replies = Correlation(Key, filter=Kind == "reply")
+app.send_port("P", adapters.File("out/p"))
+"""
+COLLECT = """
+@app.orchestration(activate=Kind == "order", correlations=[Replies])
+async def collect(order: Message) -> None:
+    replies = Replies.of(order)
+    await orchestrations.send(Message.of(b"asked"), to="P")
+    await orchestrations.send(Message.of((await replies.receive()).data), to="P")
+"""
+CONVOY = """
+@app.orchestration(activate=Kind == "order", convoy=[Key])
+async def collect(first: Message) -> None:
+    texts = [first.data, *[(await orchestrations.receive()).data for _ in range({more})]]
+    await orchestrations.send(Message.of(b"".join(texts)), to="P")
+"""
+
+
+@contextmanager
+def run_host(installation: Installation) -> Iterator[None]:
+    """Run the host in this process during the block."""
+    assert installation.database is not None
+    settings = HostSettings(stop_within=timedelta(seconds=PATIENCE))
+    with HostInstance(installation.database, "Main", installation.home, settings=settings, as_role=True):
+        yield
+
+
+def publish(installation: Installation, kind: str, *bodies: str, key: str = "k") -> None:
+    with postroom.connect(installation.database) as client:
+        for body in bodies:
+            client.publish(body.encode(), promoted={"Shop.Kind": kind, "Shop.Key": key})
+
+
+def wait_for_texts(installation: Installation, *texts: str, folder: str = "out/p") -> None:
+    expected = sorted(text.encode() for text in texts)
+    wait_until(lambda: sorted(installation.read_files(folder)) == expected, what=f"{expected} in {folder}")
+
+
+def wait_for_instances(installation: Installation, count: int) -> None:
+    show = ("orchestration", "show", "collect")
+    wait_until(lambda: installation.run_json(*show)["instances"] == count, what=f"{count} instances")
+
+
+def test_a_message_that_is_sent_through_a_bound_port_reaches_other_subscribers_too(installation: Installation) -> None:
+    """ACC-02: port Q has a filter for the message type that the orchestration sends through port P."""
+    installation.apply(
+        HEAD
+        + """
+app.send_port("Q", adapters.File("out/q"), filter=BTS.MessageType == "invoice")
+
+@app.orchestration(activate=Kind == "order")
+async def bill(order: Message) -> None:
+    await orchestrations.send(Message.of(b"bill", promoted={BTS.MessageType: "invoice"}), to="P")
+"""
+    )
+    with run_host(installation):
+        publish(installation, "order", "")
+        wait_for_texts(installation, "bill", folder="out/p")
+        wait_for_texts(installation, "bill", folder="out/q")
+
+
+def test_a_stopped_orchestration_is_not_activated_and_its_instance_gets_its_message(installation: Installation) -> None:
+    """ACC-25."""
+    installation.apply(HEAD + COLLECT)
+    with run_host(installation):
+        publish(installation, "order", "", key="a")
+        wait_for_texts(installation, "asked")
+        installation.run("orchestration", "stop", "collect")
+        publish(installation, "order", "", key="b")
+        [suspended] = installation.list_suspended()
+        assert (suspended["error_code"], suspended["service"]) == ("PORT_STOPPED", "collect")
+        publish(installation, "reply", "answer", key="a")
+        wait_for_texts(installation, "asked", "answer")
+
+
+def test_messages_of_a_convoy_that_came_while_the_host_was_stopped_join_one_instance_per_key(
+    installation: Installation,
+) -> None:
+    """ACC-60: five messages with key K and three with key L are two instances, each in order."""
+    installation.apply(
+        HEAD
+        + """
+@app.orchestration(activate=Kind == "order", convoy=[Key])
+async def collect(first: Message) -> None:
+    count = 5 if first.context[Key] == "K" else 3
+    texts = [first.data, *[(await orchestrations.receive()).data for _ in range(count - 1)]]
+    await orchestrations.send(Message.of(b"".join(texts)), to="P")
+"""
+    )
+    for number in range(1, 6):
+        publish(installation, "order", str(number), key="K")
+        if number <= 3:
+            publish(installation, "order", "abc"[number - 1], key="L")
+    with run_host(installation):
+        wait_for_texts(installation, "12345", "abc")
+        wait_for_instances(installation, 0)
+    assert installation.list_suspended() == []
+
+
+def test_a_message_after_the_end_of_a_convoy_starts_an_instance_and_one_before_it_is_left(
+    installation: Installation,
+) -> None:
+    """ACC-61: the message that was on its way when the instance ended is a zombie."""
+    installation.apply(HEAD + CONVOY.replace("{more}", "1"))
+    publish(installation, "order", "1", "2", "3")
+    with run_host(installation):
+        wait_for_texts(installation, "12")
+        wait_for_instances(installation, 0)
+        [zombie] = installation.list_suspended("not-resumable")
+        assert (zombie["error_code"], zombie["service"]) == ("0xC0C01B4C", "collect")
+        publish(installation, "order", "4", "5")
+        wait_for_texts(installation, "12", "45")
+        wait_for_instances(installation, 0)
+    assert len(installation.list_suspended()) == 1
+
+
+def test_a_reply_that_is_published_at_once_reaches_the_instance(installation: Installation, database: str) -> None:
+    """ACC-62: a program answers each request as soon as it receives it. The subscription for the reply is there."""
+    installation.apply(
+        HEAD
+        + """
+@app.orchestration(activate=Kind == "order", correlations=[Replies])
+async def collect(order: Message) -> None:
+    replies = Replies.of(order)
+    key = order.context[Key]
+    await orchestrations.send(Message.of(key.encode(), promoted={Kind: "request", Key: key}))
+    await orchestrations.send(Message.of((await replies.receive()).data), to="P")
+"""
+    )
+    keys = [f"k{number}" for number in range(20)]
+    problems: list[Exception] = []
+
+    def answer() -> None:
+        try:
+            with postroom.connect(database) as program:
+                subscription = program.subscribe("supplier", "Shop.Kind == 'request'", lease=timedelta(minutes=10))
+                is_subscribed.set()
+                for _ in keys:
+                    while (received := subscription.receive(timeout=1)) is None:
+                        pass
+                    key = received.message.data.decode()
+                    program.publish(key.encode(), promoted={"Shop.Kind": "reply", "Shop.Key": key})
+                    received.complete()
+                subscription.close()
+        except PostroomError as error:
+            problems.append(error)
+
+    is_subscribed = threading.Event()
+    supplier = threading.Thread(target=answer)
+    supplier.start()
+    assert is_subscribed.wait(PATIENCE)
+    with run_host(installation):
+        for key in keys:
+            publish(installation, "order", "", key=key)
+        supplier.join()
+        assert problems == []
+        wait_for_texts(installation, *keys)
+
+
+def test_a_message_is_received_again_after_a_crash_before_the_next_persistence_point(
+    installation: Installation, tmp_path: Path
+) -> None:
+    """ACC-63: the host process kills itself right after it has received the reply."""
+    crashed = tmp_path / "crashed"
+    installation.apply(
+        HEAD
+        + f"""
+@app.orchestration(activate=Kind == "order", correlations=[Replies])
+async def collect(order: Message) -> None:
+    replies = Replies.of(order)
+    await orchestrations.send(Message.of(b"asked"), to="P")
+    reply = await replies.receive()
+    if not Path({str(crashed)!r}).exists():
+        Path({str(crashed)!r}).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    await orchestrations.send(Message.of(reply.data), to="P")
+"""
+    )
+    host = installation.start_host()
+    publish(installation, "order", "")
+    wait_for_texts(installation, "asked")
+    publish(installation, "reply", "answer")
+    wait_until(lambda: not host.is_running, what="the crash")
+    with run_host(installation):
+        wait_for_texts(installation, "asked", "answer")
+        wait_for_instances(installation, 0)
+    assert crashed.exists()
+    assert installation.list_suspended() == []
