@@ -9,6 +9,7 @@ what was sent, while messages are published, and the spool must not grow.
 
 from __future__ import annotations
 
+import gc
 import statistics
 import sys
 import threading
@@ -158,6 +159,8 @@ def _measure_host(deployed: Deployed) -> float:
     settings = HostSettings(memory_queue=_BATCH * _THREADS, runs_jobs=False)
     box = deployed.box
     with HostInstance(box.url, box.host.name, box.home, as_role=True, settings=settings) as instance:
+        gc.collect()
+        gc.freeze()  # as run_host does in a process of its own
         return _measure_rate(lambda: instance.orchestration_counts["completed"])
 
 

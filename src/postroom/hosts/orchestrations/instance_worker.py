@@ -85,9 +85,10 @@ class InstanceWorker:
             self._dropped, self._has_failed = [], False
             try:
                 self._work_on(batch)
-            except TimedOut:
-                # The watch has interrupted a turn that was just ending.
-                self._dropped = list(self.batch)
+            except (Exception, TimedOut) as error:
+                # For example, the watch has interrupted a turn that was just ending. The thread must not end.
+                _log.warning("a batch of %d instances was interrupted", len(batch), exc_info=error)
+                self._dropped, self._has_failed = list(self.batch), True
             failures = failures + 1 if self._has_failed else 0
             self._release_dropped(failures)
             self.batch = ()
@@ -95,6 +96,14 @@ class InstanceWorker:
 
     def _work_on(self, batch: Sequence[Work]) -> None:
         """Drive each instance to its next persistence point, and store these together."""
+        try:
+            self._get_connection()
+        except PostroomError as error:
+            for work in batch:
+                if isinstance(work, DrivenInstance):
+                    work.close()
+                self._handle_error(work.claimed, error)
+            return
         pending = [instance for work in batch if (instance := self._advance(work)) is not None]
         if not pending:
             return
@@ -182,7 +191,8 @@ class InstanceWorker:
                 return
             except PostroomError as failure:
                 error = failure
-        _log.warning("instance %s: %s", claimed.instance_id, error, exc_info=not _is_expected(error))
+        if not self._has_failed:  # the others of the batch fail for the same reason
+            _log.warning("instance %s: %s", claimed.instance_id, error, exc_info=not _is_expected(error))
         self._has_failed = True
         self._dropped.append(claimed)
 
