@@ -18,7 +18,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -58,7 +58,7 @@ class Answer:
     missing: NoResponse | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False)
 class Caller:
     """A caller that waits. ``instance_id`` is the instance that its response is routed to."""
 
@@ -69,6 +69,8 @@ class Caller:
     """When it stops to wait, by the monotonic clock."""
     digest: bytes | None = None
     """Of a request with an idempotency key. Its response is stored."""
+    connections: int = 0
+    """How many connections wait for the answer. ``Callers`` changes it under its lock."""
     future: Future[Answer] = field(default_factory=Future)
 
     def answer(self, answer: Answer) -> None:
@@ -87,8 +89,6 @@ class Callers:
         self._lock = threading.Lock()
         self._waiting: dict[uuid.UUID, Caller] = {}
         self._by_interchange: dict[uuid.UUID, Caller] = {}
-        #: How many connections wait for the same answer, by instance.
-        self._connections: Counter[uuid.UUID] = Counter()
         #: The instance of the first request with the same key, by the instance of the caller that follows it.
         self._followed: dict[uuid.UUID, uuid.UUID] = {}
         self._to_remove: deque[uuid.UUID] = deque()
@@ -110,7 +110,7 @@ class Callers:
     def count_connections(self, caller: Caller) -> int:
         """Return how many connections wait for the answer of this caller."""
         with self._lock:
-            return self._connections[caller.instance_id] if caller.instance_id in self._waiting else 0
+            return caller.connections if caller.instance_id in self._waiting else 0
 
     def add(self, caller: Caller) -> Caller:
         """Let a caller wait. Return the caller that waits for the same interchange already, or this one."""
@@ -118,7 +118,7 @@ class Callers:
             is_first = not self._waiting
             waiting = self._by_interchange.setdefault(caller.interchange_id, caller)
             self._waiting[waiting.instance_id] = waiting
-            self._connections[waiting.instance_id] += 1
+            waiting.connections += 1
         if is_first:
             self.loop.wake()
         return waiting
@@ -129,7 +129,6 @@ class Callers:
             caller = self._waiting.pop(instance_id, None)
             if caller is not None:
                 self._by_interchange.pop(caller.interchange_id, None)
-                self._connections.pop(instance_id, None)
                 self._followed.pop(instance_id, None)
             return caller
 
@@ -141,20 +140,21 @@ class Callers:
         self.loop.wake()
 
     def put_back(self, caller: Caller) -> None:
-        """Let a caller wait again that was taken."""
+        """Let a caller wait again that was taken, unless its last connection has ended meanwhile. Return at once."""
         with self._lock:
-            self._by_interchange[caller.interchange_id] = self._waiting[caller.instance_id] = caller
+            if caller.connections > 0 or caller.digest is not None:
+                self._by_interchange[caller.interchange_id] = self._waiting[caller.instance_id] = caller
+                return
+        self.forget(caller.instance_id)
 
     def cancel(self, caller: Caller) -> None:
         """Stop waiting if the last connection of the caller has ended (RR-09), unless its response will be stored.
         Return at once."""
         with self._lock:
-            if caller.instance_id not in self._waiting:
-                return
-            self._connections[caller.instance_id] -= 1
-            is_last = self._connections[caller.instance_id] <= 0
+            caller.connections -= 1
             is_stored = caller.digest is not None and caller.instance_id not in self._followed
-        if is_last and not is_stored and self.take(caller.instance_id) is not None:
+            is_wanted = caller.connections > 0 or is_stored
+        if not is_wanted and self.take(caller.instance_id) is not None:
             self.forget(caller.instance_id)
 
     def forget(self, instance_id: uuid.UUID) -> None:

@@ -319,6 +319,30 @@ def test_a_repeated_key_joins_the_waiting_call_and_later_gets_the_stored_respons
     assert len(adapter.sent) == 1
 
 
+def test_a_caller_that_waits_again_still_waits_for_each_of_its_connections(quotes: Quotes) -> None:
+    callers = quotes.start(state="stopped").callers
+    caller = callers.add(quotes.ask())
+    taken = callers.take(caller.instance_id)
+    assert taken is caller
+    callers.put_back(caller)
+    callers.cancel(caller)
+    assert callers.is_waiting(caller)
+    assert quotes.count_waiting() == 1
+    callers.cancel(caller)
+    assert not callers.is_waiting(caller)
+    wait_until(lambda: quotes.count_waiting() == 0)
+
+
+def test_a_caller_that_was_cancelled_while_it_was_taken_does_not_wait_again(quotes: Quotes) -> None:
+    callers = quotes.start(state="stopped").callers
+    caller = quotes.ask()
+    assert callers.take(caller.instance_id) is caller
+    callers.cancel(caller)
+    callers.put_back(caller)
+    assert not callers.is_waiting(caller)
+    wait_until(lambda: quotes.count_waiting() == 0)
+
+
 def test_a_repeated_key_at_another_host_instance_joins_the_waiting_call(box: Box, quotes: Quotes) -> None:
     adapter = AnsweringAdapter(lambda body: b"5")
     quotes.start(adapter, pipelines.PassThrough(), state="stopped")
