@@ -49,6 +49,7 @@ from postroom.messagebox.coordination.heartbeat import HEARTBEAT_SECONDS
 from postroom.messagebox.coordination.notifications import OwnHost
 from postroom.messagebox.maintenance.jobs import JobSettings
 from postroom.messagebox.queues import HostQueues
+from postroom.messagebox.storage.stored_responses import StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.messagebox.throttling.process_load import find_process_limits
 from postroom.monitoring.load import LoadMetrics
@@ -148,8 +149,10 @@ class HostInstance:
         host_instance = registration.register()
         self._registration = registration
         subscriptions = ServiceSubscriptions(host, ServiceClass.MESSAGING_IN_PROCESS)
-        callers = Callers(connect=open_connection, subscriptions=subscriptions, queues=queues)
-        self._callers = callers
+        stored = StoredResponses(host.name)
+        callers = self._callers = Callers(
+            connect=open_connection, subscriptions=subscriptions, stored=stored, host_instance=host_instance
+        )
         own_host = OwnHost(name=host.name, wake=registration.wake)
 
         throttle = self._throttle = DeliveryThrottle(
@@ -162,7 +165,7 @@ class HostInstance:
                 ports=OpenSendPorts(home=self._home, build_adapter=self._build_adapter),
                 queues=queues,
                 resumed=ResumedInbound(host.name),
-                responses=ResponseDelivery(callers=callers, queues=queues, subscriptions=subscriptions),
+                responses=ResponseDelivery(callers=callers, queues=queues, stored=stored, subscriptions=subscriptions),
                 own_host=own_host,
                 clock=self._clock or system_clock,
             )
@@ -231,7 +234,7 @@ class HostInstance:
 
         self._configuration = ConfigurationWatch(open_connection, host_instance, apply_configuration)
         registration.on_configuration_change = self._configuration.loop.wake
-        registration.on_declared_dead = callers.refuse_all
+        registration.on_declared_dead = callers.refuse_lost
         self._configuration.loop.start()
         self._load = LoadMetrics(
             host,

@@ -16,7 +16,7 @@ from itertools import chain, islice
 from typing import Any
 
 from postroom.errors import KeyReused, Unavailable
-from postroom.message import FRAGMENT_SIZE, FRAGMENTS_AT_A_TIME, Body, Bytes, Context
+from postroom.message import FRAGMENTS_AT_A_TIME, Body, Bytes, Context, split_into_fragments
 from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.queues import to_storable_text
 from postroom.messagebox.statements import statement
@@ -70,7 +70,7 @@ def store_in_inbox(
     stored for an interchange with an idempotency key. Return False if the interchange is already in the inbox, or if it
     has a key and was published.
     """
-    fragments = _fragments(content)
+    fragments = split_into_fragments(content)
     first = next(fragments, b"")
     second = next(fragments, None)
     row = {
@@ -240,18 +240,6 @@ class FragmentedInboxBody:
             (self.interchange_id, start, FRAGMENTS_AT_A_TIME),
             binary=True,
         ).fetchall()
-
-
-def _fragments(content: Iterable[bytes]) -> Iterator[bytes]:
-    """Split the content into fragments. The last fragment may be smaller."""
-    pending = bytearray()
-    for piece in content:
-        pending += piece
-        while len(pending) >= FRAGMENT_SIZE:
-            yield bytes(pending[:FRAGMENT_SIZE])
-            del pending[:FRAGMENT_SIZE]
-    if pending:
-        yield bytes(pending)
 
 
 def _insert_fragments(connection: Connection, interchange_id: uuid.UUID, fragments: Iterator[bytes]) -> int:

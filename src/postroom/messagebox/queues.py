@@ -166,8 +166,6 @@ class HostQueues:
         self._claim_for_program = f"SELECT * FROM claim_for_program_{host}(%s, %s, %s, %s)"
         self._extend_lease = f"SELECT extend_lease_{host}(%s, %s)"
         self._parts = f"SELECT * FROM read_parts_{host}(%s, %s, %s)"
-        self._store_response = f"SELECT store_response_{host}(%s, %s, %b)"
-        self._read_responses = f"SELECT * FROM read_responses_{host}(%s::uuid[], %s::uuid[])"
         self._fragments = f"SELECT * FROM read_fragments_{host}(%s, %s, %s, %s, %s, %s)"
 
     def dequeue(
@@ -306,15 +304,6 @@ class HostQueues:
             connection, self._insert_error, claimed.claim_id, claimed.seq, error_id, context
         )
         return parts
-
-    def store_response(self, connection: Connection, unit: uuid.UUID, content_type: str, body: bytes) -> None:
-        """Store the response to a request with an idempotency key."""
-        connection.execute(self._store_response, (unit, content_type, body))
-
-    def read_responses(self, connection: Connection, requests: Mapping[uuid.UUID, uuid.UUID]) -> Iterable[Any]:
-        """Yield for each request its unit, whether its caller still waits, and the content type and the body of its
-        stored response, or None. ``requests`` has the instance that waits for each response, by unit."""
-        return connection.execute(self._read_responses, (list(requests), list(requests.values())), binary=True)
 
     def release(self, connection: Connection, claim_id: uuid.UUID, seqs: Sequence[int] | None = None) -> int:
         """Return these rows, or all rows of the claim, to the queue. Return the number that the claim still had."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import IntEnum
 from typing import Any
 
@@ -142,23 +143,25 @@ class ServiceSubscriptions:
         ordered: bool = False,
         request_response: bool = False,
         for_host_instance: int | None = None,
+        kept_for: timedelta | None = None,
     ) -> int:
         """Create an instance subscription: matches are routed to this instance. Return its id.
 
         The filter consists of equalities that are joined by and. With ``for_host_instance`` only that host instance
-        claims the matches. After its death the subscription is removed, and its matches are suspended.
+        claims the matches. After its death the subscription is removed, and its matches are suspended. With
+        ``kept_for`` this happens only when that time has passed, so that a repeated request can take it over.
         """
         group = _get_equalities(filter)
         return int(
             self._call(
                 connection,
                 "create_instance_subscription",
-                "%s::smallint, %s, %s, %s::smallint, %s, %s::text[], %s::smallint[], %s::text[], %s, %s, %s::int",
+                "%s::smallint, %s, %s, %s::smallint, %s, %s::text[], %s::smallint[], %s::text[], %s, %s, %s::int, %s",
                 *(self._service_class, service.service_id, service.name, priority, instance_id),
                 [predicate.property.key for predicate in group],
                 [int(predicate.property.value_type) for predicate in group],
                 [value_key(predicate.value) for predicate in group if predicate.value is not None],
-                *(ordered, request_response, for_host_instance),
+                *(ordered, request_response, for_host_instance, kept_for),
             )
         )
 

@@ -8,8 +8,9 @@ its caller is gone by then.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from postroom.agent.direct.direct_batch import DirectBatch
@@ -34,10 +35,11 @@ from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingS
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """A request that a caller waits for. ``instance_id`` is the instance that its response is routed to. ``digest`` is
-    that of a request with an idempotency key."""
+    that of a request with an idempotency key, which waits for ``timeout`` even if its host instance ends."""
 
     interchange: Interchange
     instance_id: uuid.UUID
+    timeout: timedelta
     digest: bytes | None = None
 
 
@@ -46,8 +48,8 @@ class RequestResult:
     """What became of a request. With a ``failure`` it does not wait for a response."""
 
     failure: MessageFailure | BadValue | None = None
-    first_instance_id: uuid.UUID | None = None
-    """The instance that the response to the first request with the same key is routed to. Nothing was published now."""
+    is_repeated: bool = False
+    """True if a request with the same key was published before. Nothing was published now."""
 
 
 class RequestPublisher:
@@ -82,6 +84,7 @@ class RequestPublisher:
                 SubscribingService(service_id=location.location_id, name=location.port_name),
                 request.instance_id,
                 for_host_instance=self._host_instance,
+                kept_for=None if request.digest is None else request.timeout,
             )
 
         def make_batch(matcher: Matcher) -> RequestBatch:
@@ -100,7 +103,7 @@ class RequestPublisher:
         [published] = batch.published
         if published.suspended and published.repeated:
             return RequestResult(failure=PipelineFailure("The first request with this key failed."))
-        return RequestResult(failure=batch.failure, first_instance_id=batch.first_instance_id)
+        return RequestResult(failure=batch.failure, is_repeated=published.repeated)
 
     def _receive(self, location: ReceiveLocation, request: Request) -> Message | None:
         """Return the request as it is published, or None if the receive port drops it. Raise MessageFailure."""
@@ -135,7 +138,6 @@ class RequestBatch(DirectBatch):
         super().__init__(host, [message], matcher, unit=unit, digest=request.digest, failures=failures)
         self._location = location
         self._waiting_instance_id = request.instance_id
-        self.first_instance_id: uuid.UUID | None = None
         self._routing = routing
         self._subscribe = subscribe
 
@@ -156,10 +158,6 @@ class RequestBatch(DirectBatch):
 
     def build_outcome(self) -> dict[str, Any]:
         return {**super().build_outcome(), "instance_id": str(self._waiting_instance_id)}
-
-    def repeat(self, outcome: Mapping[str, Any]) -> None:
-        super().repeat(outcome)
-        self.first_instance_id = uuid.UUID(outcome["instance_id"])
 
     def build_suspended_row(self, row: int, failure: MessageFailure | BadValue) -> SuspendedRow:
         return replace(

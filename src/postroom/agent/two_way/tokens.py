@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import uuid
+from datetime import timedelta
 
 from postroom.errors import CorrelationFailure
 from postroom.message import Context
@@ -38,6 +39,7 @@ def wait_for_response(
     instance_id: uuid.UUID,
     *,
     for_host_instance: int | None = None,
+    kept_for: timedelta | None = None,
 ) -> None:
     """Create the instance subscription for the response, in the transaction that publishes the request."""
     subscriptions.wait(
@@ -48,6 +50,7 @@ def wait_for_response(
         priority=_RESPONSE_PRIORITY,
         request_response=True,
         for_host_instance=for_host_instance,
+        kept_for=kept_for,
     )
 
 

@@ -10,7 +10,8 @@ the subscription of the request, so that a late response is suspended (RR-05, RR
 waits on after its client has disconnected, so that the response is stored for the repeated request.
 
 A repeated request whose first caller waits at another host instance follows that one: the loop reads the stored
-response of the first caller.
+response of the first caller. If that host instance has ended, the repeated request takes over from it, together with a
+response that has come meanwhile.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ from collections.abc import Iterable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import Enum
 
-from postroom.message import Body, Bytes
+from postroom.message import Body
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
-from postroom.messagebox.connection import Connect, LazyConnection
-from postroom.messagebox.queues import HostQueues
+from postroom.messagebox.connection import Connect, LazyConnection, transaction
+from postroom.messagebox.storage.stored_responses import StoredResponse, StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
+from postroom.pipelines.documents.temporary_bodies import spool
 from postroom.processes.background_loop import BackgroundLoop
 
 #: While callers wait, the loop checks at least this often whether one has waited for too long.
@@ -82,15 +85,18 @@ class Caller:
 class Callers:
     """Thread-safe. Each caller is taken once: by its response, by its timeout, or by a cancellation."""
 
-    def __init__(self, *, connect: Connect, subscriptions: ServiceSubscriptions, queues: HostQueues) -> None:
+    def __init__(
+        self, *, connect: Connect, subscriptions: ServiceSubscriptions, stored: StoredResponses, host_instance: int
+    ) -> None:
         self._connection = LazyConnection(connect)
         self._subscriptions = subscriptions
-        self._queues = queues
+        self._stored = stored
+        self._host_instance = host_instance
         self._lock = threading.Lock()
         self._waiting: dict[uuid.UUID, Caller] = {}
         self._by_interchange: dict[uuid.UUID, Caller] = {}
-        #: The instance of the first request with the same key, by the instance of the caller that follows it.
-        self._followed: dict[uuid.UUID, uuid.UUID] = {}
+        #: The instances of callers whose response may come to another host instance.
+        self._following: set[uuid.UUID] = set()
         self._to_remove: deque[uuid.UUID] = deque()
         self.loop = BackgroundLoop("callers", self._step)
 
@@ -129,14 +135,14 @@ class Callers:
             caller = self._waiting.pop(instance_id, None)
             if caller is not None:
                 self._by_interchange.pop(caller.interchange_id, None)
-                self._followed.pop(instance_id, None)
+                self._following.discard(instance_id)
             return caller
 
-    def follow(self, caller: Caller, first_instance_id: uuid.UUID) -> None:
+    def follow(self, caller: Caller) -> None:
         """Let a caller wait for the response to the first request with its key. Return at once."""
         with self._lock:
             if caller.instance_id in self._waiting:
-                self._followed[caller.instance_id] = first_instance_id
+                self._following.add(caller.instance_id)
         self.loop.wake()
 
     def put_back(self, caller: Caller) -> None:
@@ -144,6 +150,8 @@ class Callers:
         with self._lock:
             if caller.connections > 0 or caller.digest is not None:
                 self._by_interchange[caller.interchange_id] = self._waiting[caller.instance_id] = caller
+                if caller.digest is not None:
+                    self._following.add(caller.instance_id)
                 return
         self.forget(caller.instance_id)
 
@@ -152,8 +160,7 @@ class Callers:
         Return at once."""
         with self._lock:
             caller.connections -= 1
-            is_stored = caller.digest is not None and caller.instance_id not in self._followed
-            is_wanted = caller.connections > 0 or is_stored
+            is_wanted = caller.connections > 0 or caller.digest is not None
         if not is_wanted and self.take(caller.instance_id) is not None:
             self.forget(caller.instance_id)
 
@@ -162,51 +169,79 @@ class Callers:
         self._to_remove.append(instance_id)
         self.loop.wake()
 
-    def refuse_all(self) -> None:
-        """Answer all callers: their subscriptions are gone, because this host instance was declared dead."""
-        self._end(list(self._waiting), NoResponse.REFUSED)
+    def refuse_lost(self) -> None:
+        """Answer the callers whose subscriptions are gone, because this host instance was declared dead. Requests with
+        an idempotency key wait on, also if another host instance has taken them over."""
+        with self._lock:
+            kept = {instance_id for instance_id, caller in self._waiting.items() if caller.digest is not None}
+            lost = self._waiting.keys() - kept
+            self._following |= kept
+        self._end(lost, Answer(missing=NoResponse.REFUSED))
+        self.loop.wake()
 
     def close(self) -> None:
-        """Answer all callers: this process ends. Their subscriptions are removed with the host instance."""
-        self._end(list(self._waiting), NoResponse.STOPPING)
+        """Answer all callers: this process ends. Their subscriptions are removed with the host instance, or when the
+        time of a request with an idempotency key is over."""
+        self._end(list(self._waiting), Answer(missing=NoResponse.STOPPING))
         self._connection.close()
 
-    def _end(self, instances: Iterable[uuid.UUID], reason: NoResponse) -> None:
+    def _end(self, instances: Iterable[uuid.UUID], answer: Answer) -> None:
         for instance_id in instances:
             caller = self.take(instance_id)
             if caller is not None:
                 self._to_remove.append(instance_id)
-                caller.answer(Answer(missing=reason))
+                caller.answer(answer)
 
     def _step(self) -> float:
         now = time.monotonic()
         with self._lock:
             expired = [instance_id for instance_id, caller in self._waiting.items() if caller.deadline <= now]
-        self._end(expired, NoResponse.EXPIRED)
-        if self._followed:
+        self._end(expired, Answer(missing=NoResponse.EXPIRED))
+        if self._following:
             self._answer_followers()
         while self._to_remove:
             self._subscriptions.complete(self._connection.get(), self._to_remove[0])
             self._to_remove.popleft()
         with self._lock:
             deadlines = [caller.deadline for caller in self._waiting.values()]
-            longest = _FOLLOW_SECONDS if self._followed else _MAX_SECONDS
+            longest = _FOLLOW_SECONDS if self._following else _MAX_SECONDS
         return max(0.0, min(longest, min(deadlines) - time.monotonic())) if deadlines else _IDLE_SECONDS
 
     def _answer_followers(self) -> None:
-        """Answer the callers that follow a request whose response is stored now, or whose caller waits no longer."""
+        """Answer the callers whose response is stored now, or whose request waits no longer. Take over the requests of
+        host instances that have ended."""
         with self._lock:
-            followers = {self._waiting[follower]: first for follower, first in self._followed.items()}
-        by_interchange = {caller.interchange_id: caller for caller in followers}
-        requests = {caller.interchange_id: first for caller, first in followers.items()}
-        for interchange_id, is_awaited, content_type, body in self._queues.read_responses(
-            self._connection.get(), requests
-        ):
-            if is_awaited and body is None:
-                continue
-            answer = Answer(missing=NoResponse.LOST)
-            if body is not None:
-                answer = Answer(body=Bytes(body), content_type=content_type)
-            caller = self.take(by_interchange[interchange_id].instance_id)
-            if caller is not None:
-                caller.answer(answer)
+            following = {self._waiting[instance_id].interchange_id: instance_id for instance_id in self._following}
+        for response in self._stored.find(self._connection.get(), following):
+            instance_id = following[response.unit]
+            if response.is_stored:
+                self._end([instance_id], self._read_answer(response))
+            elif response.is_orphaned:
+                self._take_over(instance_id)
+            elif not response.is_awaited:
+                self._end([instance_id], Answer(missing=NoResponse.LOST))
+
+    def _read_answer(self, response: StoredResponse) -> Answer:
+        if response.content_type is None:
+            return Answer(missing=NoResponse.REFUSED)
+        body = spool(self._stored.read_body(self._connection.get(), response.unit))
+        return Answer(body=body, content_type=response.content_type)
+
+    def _take_over(self, instance_id: uuid.UUID) -> None:
+        with self._lock:
+            caller = self._waiting.get(instance_id)
+        if caller is None:
+            return
+        kept_for = timedelta(seconds=max(0.0, caller.deadline - time.monotonic()))
+        transaction(
+            self._connection.get(),
+            lambda connection: self._stored.take_over(
+                connection,
+                caller.interchange_id,
+                instance_id=instance_id,
+                host_instance=self._host_instance,
+                kept_for=kept_for,
+            ),
+        )
+        if not self.is_waiting(caller):
+            self.forget(instance_id)

@@ -6,6 +6,7 @@ import time
 import uuid
 from concurrent.futures import InvalidStateError
 from contextlib import suppress
+from datetime import timedelta
 
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.two_way.requests import Request, RequestPublisher
@@ -35,9 +36,9 @@ class RequestReceiver:
     ) -> Caller:
         """Publish a request. Return its caller, whose future gets the answer.
 
-        A request whose idempotency key is in use joins the caller that waits, here or at another host instance, or gets
-        the stored response. Raise MessageFailure if the request fails, and KeyReused if its key came with another
-        body."""
+        A request whose idempotency key is in use joins the caller that waits, here or at another host instance, takes
+        over from a host instance that has ended, or gets the stored response. Raise MessageFailure if the request
+        fails, and KeyReused if its key came with another body."""
         caller = Caller(
             instance_id=uuid.uuid4(),
             interchange_id=interchange.interchange_id,
@@ -51,13 +52,18 @@ class RequestReceiver:
             if waiting.digest != digest:
                 raise KeyReused()
             return waiting
-        request = Request(interchange=interchange, instance_id=caller.instance_id, digest=digest)
+        request = Request(
+            interchange=interchange,
+            instance_id=caller.instance_id,
+            timeout=timedelta(seconds=timeout),
+            digest=digest,
+        )
         try:
             result = self._publisher.publish(connection, location, request)
             if result.failure is not None:
                 raise result.failure
-            if result.first_instance_id is not None:
-                self.callers.follow(caller, result.first_instance_id)
+            if result.is_repeated:
+                self.callers.follow(caller)
         except BaseException as error:
             if self.callers.take(caller.instance_id) is not None:
                 # After a lost connection the request may have been published nevertheless.

@@ -13,12 +13,10 @@ from postroom.message import Message
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, Suspension
 from postroom.messagebox.storage.stored_messages import StoredContext, build_message
+from postroom.messagebox.storage.stored_responses import StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.pipelines.documents.temporary_bodies import spool
 from postroom.system_properties import BTS
-
-#: Maximum size of a response that is kept for a repeated request.
-_MAX_STORED = 1 << 20
 
 _log = logging.getLogger(__name__)
 
@@ -26,8 +24,11 @@ _log = logging.getLogger(__name__)
 class ResponseDelivery:
     """Delivers the messages that are routed to waiting requests. A response without a caller is suspended."""
 
-    def __init__(self, *, callers: Callers, queues: HostQueues, subscriptions: ServiceSubscriptions) -> None:
+    def __init__(
+        self, *, callers: Callers, queues: HostQueues, stored: StoredResponses, subscriptions: ServiceSubscriptions
+    ) -> None:
         self._callers = callers
+        self._stored = stored
         self._queues = queues
         self._subscriptions = subscriptions
 
@@ -64,9 +65,10 @@ class ResponseDelivery:
         if self._queues.complete(connection, claimed.claim_id, [claimed.seq]) != 1:
             raise ClaimLost("Another host instance has taken over the message.")
         self._subscriptions.complete(connection, claimed.instance_id)
-        if caller.digest is not None and answer.missing is None and _get_size(answer) <= _MAX_STORED:
-            body = b"" if answer.body is None else b"".join(answer.body.chunks())
-            self._queues.store_response(connection, caller.interchange_id, answer.content_type, body)
+        if caller.digest is not None:
+            content_type = answer.content_type if answer.missing is None else None
+            chunks = () if answer.body is None else answer.body.chunks()
+            self._stored.store(connection, caller.interchange_id, content_type, chunks)
 
 
 def _suspend_without_caller(claimed: ClaimedMessage) -> Suspension:
@@ -90,10 +92,6 @@ def _build_answer(caller: Caller, message: Message) -> Answer:
         return Answer()
     # Read before the commit, after which the stored body may be deleted.
     return Answer(body=spool(body.body.chunks()), content_type=_get_content_type(body.content_type, body.charset))
-
-
-def _get_size(answer: Answer) -> int:
-    return 0 if answer.body is None else answer.body.size
 
 
 def _get_content_type(content_type: str, charset: str | None) -> str:

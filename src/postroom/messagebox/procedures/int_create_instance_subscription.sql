@@ -6,10 +6,13 @@ DROP FUNCTION IF EXISTS messagebox.int_create_instance_subscription(
     smallint, smallint, uuid, text, text, smallint, uuid, text[], smallint[], text[], boolean, boolean, timestamptz);
 DROP FUNCTION IF EXISTS messagebox.int_create_instance_subscription(
     smallint, smallint, uuid, text, smallint, uuid, text[], smallint[], text[], boolean, boolean, timestamptz);
+DROP FUNCTION IF EXISTS messagebox.int_create_instance_subscription(
+    smallint, smallint, uuid, text, smallint, uuid, text[], smallint[], text[], boolean, boolean, integer, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.int_create_instance_subscription(
     p_host_id smallint, p_service_class smallint, p_service_id uuid, p_service_name text,
     p_priority smallint, p_instance_id uuid, p_keys text[], p_value_types smallint[], p_values text[],
-    p_ordered boolean, p_request_response boolean, p_for_host_instance integer, p_now timestamptz DEFAULT now()
+    p_ordered boolean, p_request_response boolean, p_for_host_instance integer, p_kept_for interval,
+    p_now timestamptz DEFAULT now()
 ) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp AS $$
 DECLARE
@@ -23,10 +26,10 @@ BEGIN
     the_type := correlation_type(the_ids);
     INSERT INTO subscriptions (host_id, service_class, service_id, service_name, filter, priority, instance_id, state,
                                ordered, request_response, created_at, correlation_type_id, correlation_values,
-                               correlation_hash, first_seq, for_host_instance)
+                               correlation_hash, first_seq, for_host_instance, kept_until)
     VALUES (p_host_id, p_service_class, p_service_id, p_service_name, '', p_priority, p_instance_id, 1,
             p_ordered, p_request_response, p_now, the_type, the_values, correlation_hash(the_type, the_values),
-            coalesce(pg_sequence_last_value('messagebox.queue_sequence'), 0) + 1, p_for_host_instance)
+            coalesce(pg_sequence_last_value('messagebox.queue_sequence'), 0) + 1, p_for_host_instance, p_now + p_kept_for)
     RETURNING id INTO the_subscription;
     RETURN the_subscription;
 END $$;

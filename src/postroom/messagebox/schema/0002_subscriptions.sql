@@ -79,6 +79,9 @@ CREATE TABLE messagebox.subscriptions (
     -- Of a request that waits for its response: the host instance that holds the caller. Only this one gets the
     -- response (RR-03).
     for_host_instance    integer,
+    -- Of a request with an idempotency key: it waits until then even if its host instance ends, so that a repeated
+    -- request can take it over.
+    kept_until           timestamptz,
     CONSTRAINT instance_or_activation CHECK (
         CASE WHEN instance_id IS NULL
              THEN num_nonnulls(correlation_type_id, correlation_values, correlation_hash) = 0

@@ -13,14 +13,16 @@ CREATE TABLE messagebox.receipts (
 -- The job that deletes old receipts.
 CREATE INDEX ON messagebox.receipts (published_at);
 
--- The responses to requests that came with an idempotency key. A caller that repeats its request gets the same
--- response. They are deleted with their receipts.
+-- The responses to requests that came with an idempotency key, in fragments. A caller that repeats its request gets the
+-- same response. They are deleted with their receipts.
 CREATE TABLE messagebox.stored_responses (
-    unit          uuid PRIMARY KEY,
+    unit          uuid NOT NULL,
+    number        integer NOT NULL,
     chunk         integer NOT NULL DEFAULT 0,
     host_id       smallint NOT NULL REFERENCES management.hosts,
-    content_type  text NOT NULL,
+    content_type  text,                                      -- null: the request could not be answered
     body          bytea NOT NULL,
+    PRIMARY KEY (unit, number),
     FOREIGN KEY (unit, chunk) REFERENCES messagebox.receipts ON DELETE CASCADE
 );
 
@@ -102,6 +104,7 @@ CREATE TABLE messagebox.inbox_fragments (
 );
 -- Bodies are not compressed, as in parts.
 ALTER TABLE messagebox.inbox ALTER COLUMN body SET STORAGE EXTERNAL;
+ALTER TABLE messagebox.stored_responses ALTER COLUMN body SET STORAGE EXTERNAL;
 ALTER TABLE messagebox.inbox_fragments ALTER COLUMN body SET STORAGE EXTERNAL;
 
 -- Streams of rows (Kafka, for example), whose offsets are only in Spark's checkpoint. The MessageBox stores the

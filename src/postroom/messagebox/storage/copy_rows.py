@@ -19,7 +19,7 @@ from psycopg.abc import Buffer
 from psycopg.copy import LibpqWriter
 from psycopg.generators import copy_to
 
-from postroom.message import FRAGMENT_SIZE, Body, Message, Part
+from postroom.message import FRAGMENT_SIZE, Body, Message, Part, split_into_fragments
 from postroom.messagebox.connection import Connection
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
@@ -193,16 +193,8 @@ def write_fragments(connection: Connection, part_id: uuid.UUID, body: Body) -> N
 
 
 def _encode_fragments(part_id: bytes, body: Body) -> Iterator[bytes]:
-    number = 0
-    pending = bytearray()
-    for chunk in body.chunks():
-        pending += chunk
-        while len(pending) >= FRAGMENT_SIZE:
-            yield encode_row(part_id, number.to_bytes(4, "big"), bytes(pending[:FRAGMENT_SIZE]))
-            del pending[:FRAGMENT_SIZE]
-            number += 1
-    if pending:
-        yield encode_row(part_id, number.to_bytes(4, "big"), bytes(pending))
+    for number, fragment in enumerate(split_into_fragments(body.chunks())):
+        yield encode_row(part_id, number.to_bytes(4, "big"), fragment)
 
 
 def write_parts(connection: Connection, columns: Sequence[Column], bodies: Sequence[bytes]) -> None:

@@ -28,7 +28,7 @@ from postroom.messagebox import inbox
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Login, connect
-from postroom.messagebox.queues import HostQueues
+from postroom.messagebox.storage.stored_responses import StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.operations.ports import receive_locations as locations
@@ -59,7 +59,8 @@ def serve(box: Box, *served: ReceiveLocation, url: str | None = None) -> Iterato
     callers = Callers(
         connect=login,
         subscriptions=ServiceSubscriptions(host, ServiceClass.MESSAGING_IN_PROCESS),
-        queues=HostQueues(host.name),
+        stored=StoredResponses(host.name),
+        host_instance=0,
     )
     receiver = RequestReceiver(host=host, host_instance=0, callers=callers)
     http = HttpLocations(connect=login, host_id=host.host_id, home=Path("/nowhere"), receiver=receiver)

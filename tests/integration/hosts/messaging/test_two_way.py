@@ -101,6 +101,26 @@ def quotes(box: Box, start_host: StartHost) -> Iterator[Quotes]:
         yield Quotes(box, start_host, connection)
 
 
+def get_holders(box: Box) -> list[uuid.UUID]:
+    """Return the instances that wait at host instances."""
+    waiting = "SELECT instance_id FROM subscriptions WHERE for_host_instance IS NOT NULL AND removed_at IS NULL"
+    return [instance_id for (instance_id,) in box.connection.execute(waiting)]
+
+
+def declare_dead(box: Box) -> None:
+    """Declare all host instances dead, as if they were cut off from the MessageBox."""
+    box.connection.execute("DELETE FROM host_instances")
+    box.one("SELECT dead_processes_cleanup('0 seconds')")
+    end_sessions(box)
+
+
+def end_sessions(box: Box) -> None:
+    """End the sessions that hold the locks of host instances, so that these register again."""
+    box.connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND classid = 7002"
+    )
+
+
 def read(caller: Caller) -> bytes:
     answer = caller.future.result(PATIENCE)
     assert answer.missing is None
@@ -404,16 +424,126 @@ def test_a_repeated_key_whose_response_was_lost_is_told(quotes: Quotes) -> None:
     assert read_reason(quotes.ask(key=key)) is NoResponse.LOST
 
 
+def test_a_large_response_is_stored_for_a_repeated_key(quotes: Quotes) -> None:
+    answer = bytes(range(256)) * 10_000
+    adapter = AnsweringAdapter(lambda body: answer)
+    quotes.start(adapter, pipelines.PassThrough())
+    key = uuid.uuid4()
+    assert read(quotes.ask(key=key)) == answer
+    assert read(quotes.ask(key=key)) == answer
+    assert len(adapter.sent) == 1
+
+
+def test_an_empty_response_is_stored_for_a_repeated_key(quotes: Quotes) -> None:
+    adapter = AnsweringAdapter(lambda body: b"")
+    quotes.start(adapter, pipelines.PassThrough())
+    key = uuid.uuid4()
+    assert read(quotes.ask(key=key)) == b""
+    assert read(quotes.ask(key=key)) == b""
+    assert len(adapter.sent) == 1
+
+
+def test_a_repeated_key_whose_first_request_could_not_be_answered_is_told_the_same(quotes: Quotes) -> None:
+    def fail(message: Message, attempt: Attempt) -> None:
+        raise DeliveryFailure("The receiver is down.")
+
+    adapter = AnsweringAdapter()
+    adapter.behave = fail
+    quotes.start(adapter, retry_count=0)
+    key = uuid.uuid4()
+    assert read_reason(quotes.ask(key=key)) is NoResponse.REFUSED
+    assert read_reason(quotes.ask(key=key)) is NoResponse.REFUSED
+
+
+def test_a_repeated_key_takes_over_from_a_host_instance_that_has_stopped(box: Box, quotes: Quotes) -> None:
+    adapter = AnsweringAdapter(lambda body: b"5")
+    first_instance = quotes.start(adapter, pipelines.PassThrough(), state="stopped")
+    key = uuid.uuid4()
+    first = quotes.ask(key=key)
+    first_instance.stop()
+    assert read_reason(first) is NoResponse.STOPPING
+    box.one("SELECT dead_processes_cleanup('0 seconds')")
+    assert quotes.count_waiting() == 1
+    quotes.start_host(adapter)
+    repeated = quotes.ask(key=key, at=1)
+    wait_until(lambda: get_holders(box) == [repeated.instance_id], what="the new holder")
+    assert quotes.count_waiting() == 1
+    send_ports.start(box.connection, "Pricing")
+    assert read(repeated) == b"5"
+    assert len(adapter.sent) == 1
+    wait_until(lambda: box.count("instances") == 0)
+    assert quotes.count_waiting() == 0
+    run_all_jobs_once(box.connection)
+    assert check(box.connection) == []
+    assert box.count("spool") == 0
+
+
+def test_a_repeated_key_gets_the_response_that_came_after_the_death_of_its_host_instance(
+    box: Box, quotes: Quotes
+) -> None:
+    adapter = AnsweringAdapter(lambda body: b"5")
+    first_instance = quotes.start(adapter, pipelines.PassThrough(), state="stopped")
+    key = uuid.uuid4()
+    quotes.ask(key=key)
+    first_instance.stop()
+    quotes.start_host(adapter)
+    send_ports.start(box.connection, "Pricing")
+    wait_until(lambda: len(adapter.sent) == 1, what="the request")
+    wait_until(lambda: box.count("work_queue WHERE for_host_instance IS NOT NULL") == 1, what="the response")
+    box.one("SELECT dead_processes_cleanup('0 seconds')")
+    assert box.suspended() == []
+    assert read(quotes.ask(key=key, at=1)) == b"5"
+    assert len(adapter.sent) == 1
+    assert check(box.connection) == []
+
+
+def test_a_request_with_a_key_stops_waiting_for_a_repeat_when_its_time_is_over(box: Box, quotes: Quotes) -> None:
+    """RR-06."""
+    adapter = AnsweringAdapter(lambda body: b"5")
+    instance = quotes.start(adapter, pipelines.PassThrough(), state="stopped")
+    quotes.ask(key=uuid.uuid4())
+    instance.stop()
+    box.one("SELECT dead_processes_cleanup('0 seconds', now() + interval '1 day')")
+    assert quotes.count_waiting() == 0
+    quotes.start_host(adapter)
+    send_ports.start(box.connection, "Pricing")
+    wait_until(lambda: box.suspended() == [("CORRELATION", False)])
+
+
+def test_a_call_with_a_key_waits_on_when_its_host_instance_was_declared_dead(box: Box, quotes: Quotes) -> None:
+    adapter = AnsweringAdapter(lambda body: b"5")
+    instance = quotes.start(adapter, pipelines.PassThrough(), state="stopped")
+    first = quotes.ask(key=uuid.uuid4())
+    declare_dead(box)
+    wait_until(lambda: instance.regained_locks == 1)
+    send_ports.start(box.connection, "Pricing")
+    assert read(first) == b"5"
+    wait_until(lambda: quotes.count_waiting() == 0)
+
+
+def test_a_call_whose_host_instance_was_declared_dead_gets_the_response_of_the_one_that_took_over(
+    box: Box, quotes: Quotes
+) -> None:
+    adapter = AnsweringAdapter(lambda body: b"5")
+    instance = quotes.start(adapter, pipelines.PassThrough(), state="stopped")
+    quotes.start_host(adapter)
+    key = uuid.uuid4()
+    first = quotes.ask(key=key)
+    repeated = quotes.ask(key=key, at=1)
+    box.connection.execute("DELETE FROM host_instances WHERE id = %s", (instance.host_instance,))
+    wait_until(lambda: get_holders(box) == [repeated.instance_id], what="the new holder")
+    end_sessions(box)
+    wait_until(lambda: instance.regained_locks == 1)
+    send_ports.start(box.connection, "Pricing")
+    assert (read(first), read(repeated)) == (b"5", b"5")
+    assert len(adapter.sent) == 1
+
+
 def test_callers_are_told_when_their_host_instance_was_declared_dead(box: Box, quotes: Quotes) -> None:
     """A host that was cut off from the MessageBox finds its waiting requests removed."""
     instance = quotes.start(state="stopped")
     caller = quotes.ask()
-    box.connection.execute("DELETE FROM host_instances")
-    box.one("SELECT dead_processes_cleanup('0 seconds')")
-    assert quotes.count_waiting() == 0
-    box.connection.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND classid = 7002"
-    )
+    declare_dead(box)
     assert read_reason(caller) is NoResponse.REFUSED
     wait_until(lambda: instance.regained_locks == 1)
 

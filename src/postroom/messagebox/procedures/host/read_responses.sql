@@ -1,14 +1,19 @@
--- For each request of this host: return its stored response, if there is one, and whether its caller still waits. Both
--- are read by one statement, because the response is stored in the transaction that ends the wait.
--- Indexes: stored_responses' primary key, subscriptions_instance.
+-- For each request of this host: return whether its response is stored, and its content type; whether a caller still
+-- waits for it; and whether the host instance that holds this caller has ended, so that another one can take over the
+-- request. All are read by one statement, because the response is stored in the transaction that ends the wait.
+-- Indexes: primary keys of receipts, stored_responses and host_instances, subscriptions_instance.
 DROP FUNCTION IF EXISTS messagebox.read_response___HOST__(uuid);
-CREATE OR REPLACE FUNCTION messagebox.read_responses___HOST__(p_units uuid[], p_instance_ids uuid[])
-RETURNS TABLE (unit uuid, waiting boolean, content_type text, body bytea)
+DROP FUNCTION IF EXISTS messagebox.read_responses___HOST__(uuid[], uuid[]);
+CREATE OR REPLACE FUNCTION messagebox.read_responses___HOST__(p_units uuid[])
+RETURNS TABLE (unit uuid, stored boolean, content_type text, waiting boolean, orphaned boolean)
 LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
-    SELECT q.unit, EXISTS (SELECT 1 FROM subscriptions s
-                            WHERE s.instance_id = q.instance_id AND s.host_id = __HOST_ID__ AND s.removed_at IS NULL),
-           r.content_type, r.body
-      FROM unnest(p_units, p_instance_ids) AS q (unit, instance_id)
-      LEFT JOIN stored_responses r ON r.unit = q.unit AND r.host_id = __HOST_ID__;
+    SELECT u.unit, f.unit IS NOT NULL, f.content_type, s.id IS NOT NULL,
+           s.for_host_instance IS NOT NULL
+           AND NOT EXISTS (SELECT 1 FROM host_instances i WHERE i.id = s.for_host_instance)
+      FROM unnest(p_units) AS u (unit)
+      LEFT JOIN receipts r ON r.unit = u.unit AND r.chunk = 0
+      LEFT JOIN subscriptions s ON s.instance_id = (r.outcome->>'instance_id')::uuid AND s.host_id = __HOST_ID__
+                               AND s.removed_at IS NULL
+      LEFT JOIN stored_responses f ON f.unit = u.unit AND f.number = 0 AND f.host_id = __HOST_ID__;
 $$;

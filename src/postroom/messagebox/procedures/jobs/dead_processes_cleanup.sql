@@ -1,7 +1,8 @@
 -- MessageBox_DeadProcesses_Cleanup: a host instance whose session lock is missing, and was already missing p_grace ago,
 -- is dead. Its claims are released, and so are claims that it made while it was declared dead. If any were released,
 -- all hosts are woken. Returns the number of released rows. The requests whose callers it held stop waiting, and their
--- responses are suspended: no process can deliver them (RR-06). Messages of a sink's batch stay in the batch: the next
+-- responses are suspended: no process can deliver them (RR-06). A request with an idempotency key waits on until its
+-- time is over, because a repeated request can take it over. Messages of a sink's batch stay in the batch: the next
 -- process that serves the sink writes the same batch. Claims of programs are released when their lease expires.
 -- Locks: tries the advisory lock (7002, id) of each instance for a moment. Index: work_queue_claimed, from one claim to
 -- the next, so that the rows of a large batch are not read.
@@ -62,11 +63,14 @@ BEGIN
     -- A publish that has found the subscription already adds its row later: the next run suspends that one.
     UPDATE subscriptions s SET removed_at = p_now
      WHERE s.for_host_instance IS NOT NULL AND s.removed_at IS NULL
+       AND (s.kept_until IS NULL OR s.kept_until <= p_now)
        AND NOT EXISTS (SELECT 1 FROM host_instances i WHERE i.id = s.for_host_instance);
     WITH lost AS (
         DELETE FROM work_queue q
          WHERE q.for_host_instance IS NOT NULL AND q.claim_id IS NULL
            AND NOT EXISTS (SELECT 1 FROM host_instances i WHERE i.id = q.for_host_instance)
+           AND NOT EXISTS (SELECT 1 FROM subscriptions s
+                            WHERE s.instance_id = q.instance_id AND s.kept_until IS NOT NULL AND s.removed_at IS NULL)
         RETURNING *
     )
     INSERT INTO suspended_queue (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority,

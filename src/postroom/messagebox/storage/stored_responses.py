@@ -1,0 +1,72 @@
+"""The responses to the requests of one host that came with an idempotency key, for requests that are repeated."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from itertools import islice
+from typing import NamedTuple
+
+from postroom.message import FRAGMENTS_AT_A_TIME, split_into_fragments
+from postroom.messagebox.connection import Connection, read_value
+
+
+class StoredResponse(NamedTuple):
+    """What is known of the response to a request."""
+
+    unit: uuid.UUID
+    is_stored: bool
+    content_type: str | None
+    """None if the request could not be answered."""
+    is_awaited: bool
+    """True if a caller waits for it."""
+    is_orphaned: bool
+    """True if the host instance that holds this caller has ended."""
+
+
+class StoredResponses:
+    """The procedures of the host ``name``. Requests are named by their units. Call ``store`` in a transaction."""
+
+    def __init__(self, name: str) -> None:
+        host = name.lower()
+        self._store = f"SELECT store_response_{host}(%s, %s, %s, %b)"
+        self._read = f"SELECT * FROM read_responses_{host}(%s::uuid[])"
+        self._read_fragments = f"SELECT * FROM read_response_fragments_{host}(%s, %s, %s)"
+        self._take_over = f"SELECT take_over_request_{host}(%s, %s, %s, %s)"
+
+    def store(self, connection: Connection, unit: uuid.UUID, content_type: str | None, chunks: Iterable[bytes]) -> None:
+        """Store a response. Without a content type the request could not be answered."""
+        fragments = split_into_fragments(chunks)
+        number = 0
+        while (batch := list(islice(fragments, FRAGMENTS_AT_A_TIME))) or not number:
+            connection.execute(self._store, (unit, number, content_type, batch or [b""]))
+            number += max(1, len(batch))
+
+    def find(self, connection: Connection, units: Iterable[uuid.UUID]) -> list[StoredResponse]:
+        """Return what is known of the responses to these requests."""
+        return [StoredResponse(*row) for row in connection.execute(self._read, (list(units),), binary=True)]
+
+    def read_body(self, connection: Connection, unit: uuid.UUID) -> Iterator[bytes]:
+        """Yield the body of a stored response in fragments."""
+        number = 0
+        while True:
+            arguments = (unit, number, FRAGMENTS_AT_A_TIME)
+            fragments = connection.execute(self._read_fragments, arguments, binary=True).fetchall()
+            yield from (fragment for (fragment,) in fragments)
+            number += len(fragments)
+            if len(fragments) < FRAGMENTS_AT_A_TIME:
+                return
+
+    def take_over(
+        self,
+        connection: Connection,
+        unit: uuid.UUID,
+        *,
+        instance_id: uuid.UUID,
+        host_instance: int,
+        kept_for: timedelta,
+    ) -> bool:
+        """Route the response to this instance if the host instance that held the caller has ended. Return False if the
+        request does not wait any more, or a living host instance holds it."""
+        return bool(read_value(connection, self._take_over, unit, instance_id, host_instance, kept_for))
