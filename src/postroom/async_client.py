@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
 from types import TracebackType
@@ -85,8 +86,16 @@ class AsyncReceived(_Wrapper[Received]):
     def __init__(self, received: Received) -> None:
         super().__init__(received)
         self.message = received.message
-        self.attempt = received.attempt
-        self.instance_id = received.instance_id
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, counted from 1."""
+        return self._wrapped.attempt
+
+    @property
+    def instance_id(self) -> uuid.UUID:
+        """The instance, as in ``postroom instance list``."""
+        return self._wrapped.instance_id
 
     complete = _in_thread(Received.complete)
     retry = _in_thread(Received.retry)
@@ -124,6 +133,10 @@ class AsyncSubscription(_Wrapper[Subscription]):
                 break
         return None
 
+    @property
+    def is_closed(self) -> bool:
+        return self._wrapped.is_closed
+
     async def __aiter__(self) -> AsyncIterator[AsyncReceived]:
         while (received := await self.receive()) is not None:
             yield received
@@ -160,18 +173,30 @@ class AsyncClient(_Wrapper[Client]):
         self,
         body: bytes | bytearray | memoryview | Body | Message | None = None,
         *,
+        key: str | None = None,
         timeout: float = 60.0,
         **content: Unpack[Content],
     ) -> Message:
         """Publish a request, and return its response, as ``Client.request`` does. It holds no thread while it waits."""
         response: Future[Message] = Future()
         try:
-            await run_steps_in_threads(
-                self._wrapped.start_request_in_steps(body, timeout=timeout, response=response, **content)
-            )
-            return await asyncio.wrap_future(response)
+            return await (await self.start_request(body, key=key, timeout=timeout, response=response, **content))
         finally:
             response.cancel()  # the task may be cancelled before the request is published
+
+    async def start_request(
+        self,
+        body: bytes | bytearray | memoryview | Body | Message | None = None,
+        *,
+        key: str | None = None,
+        timeout: float = 60.0,
+        response: Future[Message] | None = None,
+        **content: Unpack[Content],
+    ) -> asyncio.Future[Message]:
+        """Publish a request, and return the future of its response without waiting. Cancel the future to stop
+        waiting."""
+        steps = self._wrapped.start_request_in_steps(body, key=key, timeout=timeout, response=response, **content)
+        return asyncio.wrap_future(await run_steps_in_threads(steps))
 
     async def subscribe(
         self, name: str, filter: Filter | str, **settings: Unpack[SubscriptionSettings]

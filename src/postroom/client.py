@@ -15,17 +15,18 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypedDict, Unpack, cast
+from typing import Self, TypedDict, TypeVar, Unpack, cast
 
 from postroom.agent.addressing import direct_context
 from postroom.agent.direct.direct_batch import Published
-from postroom.agent.direct.message_agent import MessageAgent, Outbox
+from postroom.agent.direct.message_agent import MessageAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.two_way.tokens import add_token, build_token
 from postroom.consumer import Subscription, SubscriptionSettings
@@ -45,6 +46,8 @@ from postroom.processes.steps import Steps, run_steps
 from postroom.properties import Property, dotted_name, split_key
 from postroom.responses import Responses, WaitingRequest
 from postroom.system_properties import BTS
+
+T = TypeVar("T")
 
 _NAME = "postroom client"
 #: How long a publish waits while programs are throttled, in seconds.
@@ -168,14 +171,16 @@ class Client:
         self,
         body: bytes | bytearray | memoryview | Body | Message | None = None,
         *,
+        key: str | None = None,
         timeout: float = 60.0,
         **content: Unpack[Content],
     ) -> Message:
         """Publish a request, and return its response: the first one that a two-way send port or a program publishes.
 
+        ``key`` is an idempotency key: a request that is repeated with it is published once, and gets the same response.
         Raise ResponseTimeout after ``timeout`` seconds, and NoResponse if the request could not be sent or its response
         could not be processed. No transaction is open while it waits, and other threads can use the client."""
-        response = self.start_request(body, timeout=timeout, **content)
+        response = self.start_request(body, key=key, timeout=timeout, **content)
         try:
             return response.result()
         finally:
@@ -185,18 +190,20 @@ class Client:
         self,
         body: bytes | bytearray | memoryview | Body | Message | None = None,
         *,
+        key: str | None = None,
         timeout: float = 60.0,
         response: Future[Message] | None = None,
         **content: Unpack[Content],
     ) -> Future[Message]:
         """Publish a request, and return the future of its response without waiting: ``response``, or a new one. Cancel
         the future to stop waiting."""
-        return run_steps(self.start_request_in_steps(body, timeout=timeout, response=response, **content))
+        return run_steps(self.start_request_in_steps(body, key=key, timeout=timeout, response=response, **content))
 
     def start_request_in_steps(
         self,
         body: bytes | bytearray | memoryview | Body | Message | None = None,
         *,
+        key: str | None = None,
         timeout: float = 60.0,
         response: Future[Message] | None = None,
         **content: Unpack[Content],
@@ -208,8 +215,17 @@ class Client:
             self._check_properties([message])
             if self._responses is None:
                 self._responses = Responses(self._connect, self._host)
-            waiting = self._responses.add(Future() if response is None else response, timeout)
-            self._publish_request(self._responses, waiting, message)
+            responses = self._responses
+            waiting = responses.add(message, Future() if response is None else response, timeout=timeout, key=key)
+            try:
+                published = self._repeat_with_key(key, lambda: self._publish_request(responses, waiting, message))
+            except BaseException:
+                responses.cancel(waiting)
+                raise
+            if published.suspended:
+                responses.cancel(waiting)
+                raise NoResponse("The request has no subscriber. It was suspended, as it asks for.")
+            responses.confirm(waiting, is_repeated=published.repeated)
             return waiting.future
 
     def directed_to(self, name: str, context: Context | None = None) -> Context:
@@ -233,17 +249,7 @@ class Client:
         """Publish these messages, as ``publish_many`` does, for a caller that waits by other means."""
         yield from self._find_pauses(messages)
         with self._open_connection():
-            try:
-                return self._publish(messages, key)
-            except MessageBoxUnavailable as error:
-                if not self._connection.closed:
-                    raise
-                if key is None:
-                    raise _build_unknown_outcome(
-                        error, hint="Give each publish its own key=. Then it can be repeated safely."
-                    ) from error
-                self._reconnect()
-                return self._publish(messages, key)
+            return self._repeat_with_key(key, lambda: self._publish(messages, key))
 
     def subscribe(self, name: str, filter: Filter | str, **settings: Unpack[SubscriptionSettings]) -> Subscription:
         """Create the durable subscription ``name``, or continue it with this filter.
@@ -323,26 +329,26 @@ class Client:
         self._check_properties(messages)
         return self._agent.publish(messages, key=key)
 
-    def _publish_request(self, responses: Responses, waiting: WaitingRequest, message: Message) -> None:
+    def _publish_request(self, responses: Responses, waiting: WaitingRequest, message: Message) -> Published:
         request = replace(message, context=add_token(message.context, build_token(waiting.instance_id)))
+        build_batch = partial(responses.build_batch, self._host, request, routing=self._routing, waiting=waiting)
+        return self._agent.publish_batch(request, build_batch)
 
-        def publish(connection: Connection, outbox: Outbox) -> None:
-            responses.subscribe(connection, waiting)
-            outbox.publish(request)
-
+    def _repeat_with_key(self, key: str | None, publish: Callable[[], T]) -> T:
+        """Call ``publish``, and once again if the connection is lost and there is a key."""
         try:
-            [published] = self._agent.transaction(publish)
-        except BaseException as error:
-            responses.cancel(waiting)
-            if isinstance(error, MessageBoxUnavailable) and self._connection.closed:
-                raise _build_unknown_outcome(
-                    error, hint="Repeat the request if its receiver can detect that."
+            return publish()
+        except MessageBoxUnavailable as error:
+            if not self._connection.closed:
+                raise
+            if key is None:
+                raise Unavailable(
+                    "The connection was lost during a publish. The messages may or may not have been published.",
+                    why=error.why,
+                    hint="Pass another key= with each call. Then it can be repeated safely.",
                 ) from error
-            raise
-        if published.suspended:
-            responses.cancel(waiting)
-            raise NoResponse("The request has no subscriber. It was suspended, as it asks for.")
-        responses.confirm(waiting)
+            self._reconnect()
+            return publish()
 
     def _check_properties(self, messages: Sequence[Message]) -> None:
         # An unknown property is a typing error: no filter can name it, and no host can have it.
@@ -390,11 +396,3 @@ class Client:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-
-
-def _build_unknown_outcome(error: MessageBoxUnavailable, *, hint: str) -> Unavailable:
-    return Unavailable(
-        "The connection was lost during a publish. The messages may or may not have been published.",
-        why=error.why,
-        hint=hint,
-    )

@@ -1,12 +1,15 @@
 """Waits for the responses to the requests of a program.
 
-    waiting = responses.add(future, timeout=30)
-    responses.subscribe(connection, waiting)        # in the transaction that publishes the request
+    waiting = responses.add(message, future, timeout=30)
+    responses.build_batch(host, request, matcher, ...)      # publishes the request, and subscribes to its response
     response = future.result()
 
 A response is routed to its request by an instance subscription, as at two-way ports (RR-02). All requests of a client
 share one queue and one thread, which reads the queue while requests wait. A waiting request holds no connection and no
 transaction. If the program ends, its queue expires, and responses that come later are suspended (RR-06).
+
+A request with an idempotency key is published once. The program that repeats it takes over the wait. The response is
+stored when it comes, so that the first program gets it, too, and a later repeat.
 """
 
 from __future__ import annotations
@@ -23,6 +26,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from postroom.agent.idempotency import digest_request, unit_for_key
+from postroom.agent.routing.matching import Matcher
+from postroom.agent.routing.table import RoutingTable
+from postroom.agent.two_way.awaited_batch import AwaitedBatch
 from postroom.agent.two_way.tokens import correlation_failure, wait_for_response
 from postroom.consumer import Received, Subscription
 from postroom.errors import ClaimLost, MessageBoxUnavailable, MessageFailure, NoResponse, ResponseTimeout, StateError
@@ -30,7 +37,9 @@ from postroom.message import Bytes, Message
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.connection import Connect, Connection, transaction
 from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, Suspension
+from postroom.messagebox.storage.stored_responses import StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
+from postroom.pipelines.documents.encoded_message import MESSAGE_TYPE, decode_message, encode_message
 from postroom.pipelines.documents.temporary_bodies import spool
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
@@ -54,6 +63,10 @@ class WaitingRequest:
     timeout: float
     deadline: float
     """When it stops waiting, by the monotonic clock."""
+    unit: uuid.UUID | None = None
+    """Of a request with an idempotency key. Its response is stored."""
+    digest: bytes | None = None
+    """Of a request with an idempotency key: what the same key must come with again."""
     instance_id: uuid.UUID = field(default_factory=uuid.uuid4)
 
     def fail(self, error: Exception) -> None:
@@ -71,34 +84,60 @@ class Responses:
 
     def __init__(self, connect: Connect, host: Host) -> None:
         self._subscriptions = ServiceSubscriptions(host, ServiceClass.PROGRAMS)
+        self._stored = StoredResponses(host.name)
         name = f"requests of {socket.gethostname()} {os.getpid()} {uuid.uuid4()}"
         self._queue = Subscription(
             connect, host, name, None, lease=_LEASE, prefetch=_PREFETCH, expire_after=_EXPIRE_AFTER
         )
         self._lock = threading.Lock()
         self._waiting: dict[uuid.UUID, WaitingRequest] = {}
+        #: Published requests with an idempotency key: their responses may come to another program.
+        self._following: set[WaitingRequest] = set()
         self._to_remove: deque[uuid.UUID] = deque()
         self._loop = BackgroundLoop("responses", self._step, backoff=_BACKOFF)
         self._loop.start()
 
-    def add(self, future: Future[Message], timeout: float) -> WaitingRequest:
+    def add(
+        self, message: Message, future: Future[Message], *, timeout: float, key: str | None = None
+    ) -> WaitingRequest:
         """Register a request before it is published. Cancel its future to stop waiting."""
-        waiting = WaitingRequest(future=future, timeout=timeout, deadline=time.monotonic() + timeout)
+        waiting = WaitingRequest(
+            future=future,
+            timeout=timeout,
+            deadline=time.monotonic() + timeout,
+            unit=None if key is None else unit_for_key(key),
+            digest=None if key is None else digest_request(message),
+        )
         with self._lock:
             self._waiting[waiting.instance_id] = waiting
         future.add_done_callback(lambda _: self.cancel(waiting))
         self._loop.wake()
         return waiting
 
-    def subscribe(self, connection: Connection, waiting: WaitingRequest) -> None:
-        """Create the instance subscription for the response, in the transaction that publishes the request."""
-        self._queue.set_expiration(connection, _EXPIRE_AFTER)  # it may have expired while no request was waiting
-        wait_for_response(connection, self._subscriptions, self._queue.service, waiting.instance_id)
+    def build_batch(
+        self, host: Host, message: Message, matcher: Matcher, *, routing: RoutingTable, waiting: WaitingRequest
+    ) -> AwaitedBatch:
+        """Return the batch that publishes a request with its token, and subscribes to the response."""
+        return AwaitedBatch(
+            host,
+            message,
+            matcher,
+            unit=waiting.unit or uuid.uuid4(),
+            digest=waiting.digest,
+            instance_id=waiting.instance_id,
+            routing=routing,
+            subscribe=lambda connection: self._subscribe(connection, waiting),
+        )
 
-    def confirm(self, waiting: WaitingRequest) -> None:
-        """Remove the instance subscription of a request that stopped waiting before it was published."""
+    def confirm(self, waiting: WaitingRequest, *, is_repeated: bool) -> None:
+        """Wait for the response to a request that was published, or to the first request with the same key. Remove the
+        instance subscription if the request stopped waiting before."""
+        if is_repeated:
+            self._queue.call(lambda _, connection: transaction(connection, lambda it: self._take_over(it, waiting)))
         with self._lock:
             is_waiting = waiting.instance_id in self._waiting
+            if is_waiting and waiting.unit is not None:
+                self._following.add(waiting)
         if not is_waiting:
             self._forget(waiting.instance_id)
 
@@ -108,21 +147,30 @@ class Responses:
             self._forget(waiting.instance_id)
 
     def close(self) -> None:
-        """End all requests that wait, and remove the queue."""
+        """End all requests that wait, and remove the queue, unless a request with an idempotency key waits: it can be
+        repeated until the queue expires."""
+        with self._lock:
+            is_kept = bool(self._following)
         self._end(list(self._waiting), StateError("The client was closed while a request waited for its response."))
         self._loop.stop()
         self._loop.join(_CLOSE_SECONDS)
         with suppress(MessageBoxUnavailable):  # then the queue expires
-            self._queue.call(lambda _, connection: self._remove_queue(connection))
+            if not is_kept:
+                self._queue.call(lambda _, connection: self._remove_queue(connection))
         self._queue.close()
 
     def _take(self, instance_id: uuid.UUID) -> WaitingRequest | None:
         with self._lock:
-            return self._waiting.pop(instance_id, None)
+            waiting = self._waiting.pop(instance_id, None)
+            if waiting is not None:
+                self._following.discard(waiting)
+            return waiting
 
     def _put_back(self, waiting: WaitingRequest) -> None:
         with self._lock:
             self._waiting[waiting.instance_id] = waiting
+            if waiting.unit is not None:
+                self._following.add(waiting)
 
     def _forget(self, instance_id: uuid.UUID) -> None:
         self._to_remove.append(instance_id)
@@ -142,6 +190,8 @@ class Responses:
             waiting = list(self._waiting.values())
         for expired in (request for request in waiting if request.deadline <= now):
             self._end([expired.instance_id], _build_timeout(expired.timeout))
+        if self._following:
+            self._queue.call(lambda _, connection: self._answer_followers(connection))
         if self._to_remove:
             self._queue.call(lambda _, connection: self._remove_instances(connection))
         deadlines = [request.deadline - now for request in waiting if request.deadline > now]
@@ -149,6 +199,40 @@ class Responses:
         if received is not None:
             self._deliver(received)
         return 0.0 if received is not None or deadlines else _IDLE_SECONDS
+
+    def _subscribe(self, connection: Connection, waiting: WaitingRequest) -> None:
+        self._use_queue(connection)
+        wait_for_response(connection, self._subscriptions, self._queue.service, waiting.instance_id)
+
+    def _use_queue(self, connection: Connection) -> None:
+        """Create the queue again if it has expired. It expires after all requests with an idempotency key."""
+        with self._lock:
+            repeatable = [request.timeout for request in self._waiting.values() if request.unit is not None]
+        self._queue.set_expiration(connection, max(_EXPIRE_AFTER, timedelta(seconds=max(repeatable, default=0.0))))
+
+    def _take_over(self, connection: Connection, waiting: WaitingRequest) -> int:
+        assert waiting.unit is not None
+        self._use_queue(connection)
+        return self._stored.take_over_program(
+            connection, waiting.unit, instance_id=waiting.instance_id, queue=self._queue.service
+        )
+
+    def _answer_followers(self, connection: Connection) -> int:
+        """Answer the requests whose response another program has stored, or that wait no longer."""
+        with self._lock:
+            following = sorted(self._following, key=lambda request: request.deadline)
+        ended = 0
+        for response in self._stored.find(connection, {request.unit for request in following if request.unit}):
+            if response.is_awaited and not response.is_stored:
+                continue
+            for waiting in [request for request in following if request.unit == response.unit]:
+                stored = self._stored.read_body(connection, response.unit) if response.is_stored else None
+                answer = None if stored is None else decode_message(stored)
+                if self._take(waiting.instance_id) is not None:
+                    self._to_remove.append(waiting.instance_id)
+                    _answer(waiting, answer) if answer is not None else waiting.fail(_build_lost())
+                    ended += 1
+        return ended
 
     def _remove_instances(self, connection: Connection) -> int:
         removed = 0
@@ -172,7 +256,7 @@ class Responses:
             return
         try:
             response = _read_bodies(received.message)
-            self._complete(received)
+            self._complete(received, waiting, response)
         except MessageFailure as failure:
             waiting.fail(failure)
             self._forget(waiting.instance_id)
@@ -183,14 +267,16 @@ class Responses:
         else:
             _answer(waiting, response)
 
-    def _complete(self, received: Received) -> None:
-        """Complete the response and its request in one transaction."""
+    def _complete(self, received: Received, waiting: WaitingRequest, response: Message) -> None:
+        """Complete the response and its request in one transaction, and store the response to a request with a key."""
 
         def complete(queues: HostQueues, connection: Connection, claimed: ClaimedMessage) -> int:
             def work(connection: Connection) -> int:
                 completed = queues.complete(connection, claimed.claim_id, [claimed.seq])
                 if completed:
                     self._subscriptions.complete(connection, claimed.instance_id)
+                    if waiting.unit is not None:
+                        self._stored.store(connection, waiting.unit, MESSAGE_TYPE, encode_message(response))
                 return completed
 
             return transaction(connection, work)
@@ -221,6 +307,14 @@ def _read_bodies(message: Message) -> Message:
     if all(isinstance(part.body, Bytes) for part in message.parts):
         return message
     return replace(message, parts=tuple(replace(part, body=spool(part.body.chunks())) for part in message.parts))
+
+
+def _build_lost() -> NoResponse:
+    return NoResponse(
+        "A request with this key was published before, and its response is not available.",
+        why="The first request has waited too long, or was cancelled.",
+        hint="See 'postroom instance list', and use a new key for a new request.",
+    )
 
 
 def _build_timeout(seconds: float) -> ResponseTimeout:

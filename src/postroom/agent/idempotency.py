@@ -198,6 +198,11 @@ def digest_messages(messages: Sequence[Message]) -> bytes:
     return digest.digest()
 
 
+def digest_request(message: Message) -> bytes:
+    """Return a digest of the request of a program. A publish of the same message has another digest."""
+    return b"request" + digest_messages([message])
+
+
 def start_request_digest(content_type: str | None, query: str) -> hashlib.blake2b:
     """Return the digest of a request without its body. The caller adds the body while it reads it."""
     digest = hashlib.blake2b(digest_size=16, person=b"postroom-request")

@@ -66,6 +66,12 @@ class MessageAgent:
         digest = None if key is None else digest_messages(messages)
         return self._run(lambda matcher: DirectBatch(self._host, messages, matcher, unit=unit, digest=digest))
 
+    def publish_batch(self, message: Message, make_batch: Callable[[Matcher], DirectBatch]) -> Published:
+        """Publish a message as a batch of another kind."""
+        self._check_promoted([message])
+        [published] = self._run(make_batch)
+        return published
+
     def transaction(self, work: Callable[[Connection, Outbox], object]) -> list[Published]:
         """Run ``work`` in a transaction, and publish the messages in its outbox before COMMIT: all or nothing.
 

@@ -11,15 +11,14 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
 
-from postroom.agent.direct.direct_batch import DirectBatch
 from postroom.agent.publish import Publisher
 from postroom.agent.receiving.authentication import authenticate, authentication_failure
 from postroom.agent.receiving.documents import build_initial_context
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.routing.matching import Matcher
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.two_way.awaited_batch import AwaitedBatch
 from postroom.agent.two_way.documents import build_document, build_received, read_one_document
 from postroom.agent.two_way.tokens import add_token, build_token, wait_for_response
 from postroom.errors import BadValue, MessageFailure, PipelineFailure
@@ -118,8 +117,8 @@ class RequestPublisher:
         return message.with_context(add_token(context, build_token(request.instance_id)))
 
 
-class RequestBatch(DirectBatch):
-    """One request. Its instance subscription is created only if the request is routed."""
+class RequestBatch(AwaitedBatch):
+    """One request of a receive location. If it fails, it is suspended and cannot be resumed (RR-12)."""
 
     def __init__(
         self,
@@ -133,31 +132,18 @@ class RequestBatch(DirectBatch):
         routing: RoutingTable,
         subscribe: Callable[[Connection], None],
     ) -> None:
-        failures = {} if failure is None else {0: failure}
-        unit = request.interchange.interchange_id
-        super().__init__(host, [message], matcher, unit=unit, digest=request.digest, failures=failures)
+        super().__init__(
+            host,
+            message,
+            matcher,
+            unit=request.interchange.interchange_id,
+            digest=request.digest,
+            instance_id=request.instance_id,
+            routing=routing,
+            subscribe=subscribe,
+            failure=failure,
+        )
         self._location = location
-        self._waiting_instance_id = request.instance_id
-        self._routing = routing
-        self._subscribe = subscribe
-
-    @property
-    def failure(self) -> MessageFailure | BadValue | None:
-        """The reason why the request is suspended."""
-        return self._suspended.get(0)
-
-    def insert_in_one_statement(self, connection: Connection) -> bool:
-        return False
-
-    def match(self, connection: Connection) -> int:
-        with self._routing.lock:
-            version = super().match(connection)
-        if self.failure is None:
-            self._subscribe(connection)
-        return version
-
-    def build_outcome(self) -> dict[str, Any]:
-        return {**super().build_outcome(), "instance_id": str(self._waiting_instance_id)}
 
     def build_suspended_row(self, row: int, failure: MessageFailure | BadValue) -> SuspendedRow:
         return replace(

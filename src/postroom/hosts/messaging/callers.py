@@ -235,7 +235,7 @@ class Callers:
         kept_for = timedelta(seconds=max(0.0, caller.deadline - time.monotonic()))
         transaction(
             self._connection.get(),
-            lambda connection: self._stored.take_over(
+            lambda connection: self._stored.take_over_caller(
                 connection,
                 caller.interchange_id,
                 instance_id=instance_id,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from postroom.message import FRAGMENTS_AT_A_TIME, split_into_fragments
 from postroom.messagebox.connection import Connection, read_value
+from postroom.messagebox.subscriptions import SubscribingService
 
 
 class StoredResponse(NamedTuple):
@@ -33,7 +34,7 @@ class StoredResponses:
         self._store = f"SELECT store_response_{host}(%s, %s, %s, %b)"
         self._read = f"SELECT * FROM read_responses_{host}(%s::uuid[])"
         self._read_fragments = f"SELECT * FROM read_response_fragments_{host}(%s, %s, %s)"
-        self._take_over = f"SELECT take_over_request_{host}(%s, %s, %s, %s)"
+        self._take_over = f"SELECT take_over_request_{host}(%s, %s, %s, %s, %s, %s)"
 
     def store(self, connection: Connection, unit: uuid.UUID, content_type: str | None, chunks: Iterable[bytes]) -> None:
         """Store a response. Without a content type the request could not be answered."""
@@ -58,7 +59,7 @@ class StoredResponses:
             if len(fragments) < FRAGMENTS_AT_A_TIME:
                 return
 
-    def take_over(
+    def take_over_caller(
         self,
         connection: Connection,
         unit: uuid.UUID,
@@ -69,4 +70,12 @@ class StoredResponses:
     ) -> bool:
         """Route the response to this instance if the host instance that held the caller has ended. Return False if the
         request does not wait any more, or a living host instance holds it."""
-        return bool(read_value(connection, self._take_over, unit, instance_id, host_instance, kept_for))
+        return bool(read_value(connection, self._take_over, unit, instance_id, host_instance, kept_for, None, None))
+
+    def take_over_program(
+        self, connection: Connection, unit: uuid.UUID, *, instance_id: uuid.UUID, queue: SubscribingService
+    ) -> bool:
+        """Route the response to this instance of another program. Return False if the request does not wait any
+        more."""
+        arguments = (unit, instance_id, None, None, queue.service_id, queue.name)
+        return bool(read_value(connection, self._take_over, *arguments))

@@ -7,15 +7,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
 import pytest
 
-from postroom import BTS, Client, Message, NoResponse, PublishFailed, ResponseTimeout, StateError
+from postroom import BTS, Client, KeyReused, Message, NoResponse, PublishFailed, ResponseTimeout, StateError
 from postroom.async_client import connect_async
 from postroom.consumer import Received
-from postroom.message import FRAGMENT_SIZE
+from postroom.message import FRAGMENT_SIZE, Bytes, Part
 from postroom.messagebox.connection import connect, read_value
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
@@ -46,9 +46,10 @@ class Answers:
         assert received is not None
         return received
 
-    def answer(self, request: Received, body: bytes) -> None:
+    def answer(self, request: Received, body: bytes, parts: Sequence[Part] = ()) -> None:
         token = request.message.context[BTS.EpmRRCorrelationToken]
-        self._client.publish(body, promoted={BTS.EpmRRCorrelationToken: token, BTS.RouteDirectToTP: True})
+        reply = {BTS.EpmRRCorrelationToken: token, BTS.RouteDirectToTP: True}
+        self._client.publish(body, promoted=reply, parts=parts)
 
     def close(self) -> None:
         self._subscription.close()
@@ -239,6 +240,87 @@ def test_a_request_that_waits_is_told_when_its_client_is_closed(box: Box, client
     assert count_waiting(box) == 0
     box.connection.execute("SELECT expire_program_subscriptions()")
     assert box.one("SELECT count(*) FROM program_subscriptions") == 1, "only that of the other program"
+
+
+def test_a_request_with_a_key_is_published_once_and_its_response_is_stored(
+    box: Box, client: Client, answers: Answers
+) -> None:
+    first = client.start_request(b"price?", promoted=EU, key="one")
+    request = answers.receive()
+    second = client.start_request(b"price?", promoted=EU, key="one")
+    with pytest.raises(KeyReused):
+        client.start_request(b"another price?", promoted=EU, key="one")
+    with pytest.raises(KeyReused):
+        client.publish(b"price?", promoted=EU, key="one")
+    answers.answer(request, b"5")
+    request.complete()
+    assert [future.result(PATIENCE).data for future in (first, second)] == [b"5", b"5"]
+    with Client(box.url) as other:
+        repeated = other.request(b"price?", promoted=EU, key="one", timeout=PATIENCE)
+    assert repeated.data == b"5"
+    assert repeated.context[BTS.RouteDirectToTP] is True
+    wait_until(lambda: count_waiting(box) == 0)
+    run_all_jobs_once(box.connection)
+    assert (box.count("instances"), box.count("spool")) == (0, 0)
+    assert check(box.connection) == []
+
+
+def test_a_large_response_is_stored_with_all_its_parts(box: Box, client: Client, answers: Answers) -> None:
+    response = client.start_request(b"price?", promoted=EU, key="one")
+    request = answers.receive()
+    body = bytes(range(256)) * 5_000
+    parts = [Part(name="note", body=Bytes(b"a note"), content_type="text/plain", charset="utf-8")]
+    answers.answer(request, body, parts=parts)
+    for message in (response.result(PATIENCE), client.request(b"price?", promoted=EU, key="one", timeout=PATIENCE)):
+        assert message.data == body
+        assert [(part.name, part.content_type, part.charset) for part in message.parts[1:]] == [
+            ("note", "text/plain", "utf-8")
+        ]
+        assert message.parts[1].data == b"a note"
+
+
+def test_a_repeated_request_takes_over_from_a_killed_program(box: Box, client: Client, answers: Answers) -> None:
+    code = (
+        "import sys; from postroom.client import Client; "
+        "Client(sys.argv[1]).request(b'price?', promoted={'Orders.Region': 'EU'}, timeout=600, key='one')"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, box.url]) as process:
+        request = answers.receive()
+        os.kill(process.pid, signal.SIGKILL)
+    answers.answer(request, b"5")
+    request.complete()
+    assert read_value(box.connection, "SELECT expire_program_subscriptions(now() + interval '9 minutes')") == 0
+    assert client.request(b"price?", promoted=EU, key="one", timeout=PATIENCE).data == b"5"
+    assert box.suspended() == []
+    assert check(box.connection) == []
+
+
+def test_a_request_of_a_closed_client_can_be_repeated(box: Box, client: Client, answers: Answers) -> None:
+    with Client(box.url) as first:
+        waiting = first.start_request(b"price?", promoted=EU, key="one")
+        request = answers.receive()
+    with pytest.raises(StateError, match="was closed"):
+        waiting.result()
+    answers.answer(request, b"5")
+    assert client.request(b"price?", promoted=EU, key="one", timeout=PATIENCE).data == b"5"
+
+
+def test_a_repeated_request_whose_first_one_waited_too_long_is_told(client: Client, answers: Answers) -> None:
+    with pytest.raises(ResponseTimeout):
+        client.request(b"price?", promoted=EU, key="one", timeout=0.1)
+    with pytest.raises(NoResponse, match="is not available"):
+        client.request(b"price?", promoted=EU, key="one", timeout=PATIENCE)
+
+
+def test_a_task_starts_a_request_and_waits_later(box: Box, answers: Answers) -> None:
+    async def run() -> bytes:
+        async with await connect_async(box.url) as client:
+            response = await client.start_request(b"price?", promoted=EU, timeout=PATIENCE)
+            request = await asyncio.to_thread(answers.receive)
+            await asyncio.to_thread(answers.answer, request, b"5")
+            return (await response).data
+
+    assert asyncio.run(run()) == b"5"
 
 
 def test_twenty_tasks_wait_for_responses_with_two_threads(box: Box, start_host: StartHost) -> None:

@@ -20,7 +20,7 @@ CONTENTS = {SMALL: b'{"region": "EU"}', LARGE: b'{"region": "EU", "filler": "%s"
 
 #: The points at which the process is killed or frozen, with the replaced function.
 POINTS: dict[str, Callable[[], None]] = {
-    "while the first interchange is stored": lambda: setattr(inbox, "_fragments", interrupt_self),
+    "while the first interchange is stored": lambda: setattr(inbox, "split_into_fragments", interrupt_self),
     "between the fragments of a large interchange": lambda: setattr(
         inbox, "_insert_fragments", interrupt_after(inbox._insert_fragments)
     ),
