@@ -22,6 +22,7 @@ from tests.support.waiting import wait_until
 _PRELOADED = (
     "tests.integration.spark.intake.interrupted_claimer",
     "tests.integration.messagebox.inbox.interrupted_receiver",
+    "tests.integration.hosts.receiving.interrupted_poller",
     "tests.integration.operations.backup.interrupted_backup",
     "tests.faults.frozen_peers",
 )

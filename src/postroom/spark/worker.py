@@ -5,14 +5,12 @@ A worker keeps a connection and a routing table. This is module-level state, bec
 worker runs many tasks, one at a time, and each of them would connect and load all subscriptions. A worker is forked
 before this module is imported, so that no two workers share a connection.
 
-A segmentation fault, an out-of-memory kill or a hung C extension ends a worker without an exception. When Spark retries
-the task, every message is processed alone, and the attempt is recorded in the MessageBox first. A poison message, which
-was attempted MAX_ATTEMPTS times without finishing, is suspended instead of being tried again (ADR 0029).
+A hung C extension ends a worker without an exception, as a crash does. When Spark retries the task, every message is
+processed alone (agent/poison_messages.py).
 
     with guard_worker(timeout=300) as is_retry:
         worker = get_worker(login)
         ...
-        attempt_alone(login, record=..., undo=..., process=..., suspend=...)
 """
 
 from __future__ import annotations
@@ -28,22 +26,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from io import UnsupportedOperation
-from typing import TypeVar
 
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
-from postroom.errors import MessageFailure, PostroomError, Unavailable
+from postroom.errors import PostroomError, Unavailable
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.throttling.pace import Pace
 from postroom.monitoring.logs import LOG_FORMAT_VARIABLE, LogFormat, set_up_logging
 from postroom.processes.time_limit import count_abandoned_threads
 
-_T = TypeVar("_T")
-_Failure = TypeVar("_Failure", bound=MessageFailure)
-
-#: A message may kill this many workers that process it alone.
-MAX_ATTEMPTS = 2
 #: A worker with more abandoned threads than this is replaced.
 MAX_LEAKED_THREADS = 8
 #: A worker is killed this many seconds after the time limit of one call.
@@ -116,41 +108,6 @@ def guard_worker(timeout: float) -> Iterator[bool]:
     fail_if_threads_leaked()
     with kill_if_frozen(timeout):
         yield context.attemptNumber() > 0
-
-
-def attempt_alone(
-    login: Login,
-    *,
-    record: Callable[[], int],
-    undo: Callable[[Connection], None],
-    process: Callable[[], _T],
-    suspend: Callable[[], _T],
-) -> _T:
-    """Process one message, or suspend it if it has already killed MAX_ATTEMPTS workers.
-
-    ``record`` commits a new attempt and returns how many there are now. ``undo`` removes it again after an exception,
-    because the worker has survived; it gets a new connection, because the worker's own may be broken.
-    """
-    if record() > MAX_ATTEMPTS:
-        return suspend()
-    try:
-        return process()
-    except MemoryError:
-        raise  # the next attempt may kill the worker
-    except Exception:
-        with suppress(PostroomError), login.connect("attempts") as connection:
-            undo(connection)
-        raise
-
-
-def worker_death_failure(failure: type[_Failure], *, hint: str) -> _Failure:
-    """Return the failure of a message that killed every worker that processed it."""
-    return failure(
-        "The worker that processed it died at every attempt.",
-        why="A worker dies if a library crashes, if it runs out of memory, or if it does not respond for longer than"
-        " the time limit of the pipeline or map. The log of the pipeline may show the cause.",
-        hint=hint,
-    )
 
 
 def fail_if_threads_leaked() -> None:

@@ -2,11 +2,15 @@
 
 Each interchange has a receipt, which is derived from its key at the source. An interchange that comes again, because
 the process ended before it was cleaned up, is only cleaned up.
+
+If the process that served the location before was killed, the first batch may contain what killed it. So its
+interchanges are processed alone, and one that has killed several processes is suspended (agent/poison_messages.py).
 """
 
 from __future__ import annotations
 
 import logging
+import uuid
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,15 +19,23 @@ from pathlib import Path
 
 from postroom.adapters.contract import Committed, Incoming, ReceiveAdapter, Refused
 from postroom.agent.idempotency import interchange_for_key
+from postroom.agent.poison_messages import attempt_alone, process_death_failure
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
-from postroom.errors import MessageBoxUnavailable, PostroomError
+from postroom.errors import MessageBoxUnavailable, PipelineFailure, PostroomError
 from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
 from postroom.messagebox.streams.location_lock import LocationLock
-from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState, Rate
+from postroom.messagebox.streams.location_progress import (
+    LocationProgress,
+    LocationReport,
+    LocationState,
+    Rate,
+    was_killed,
+)
+from postroom.messagebox.streams.poll_attempts import delete_attempts, record_attempt, undo_attempt
 from postroom.messagebox.throttling.load import ThrottleWatch
 from postroom.messagebox.throttling.pace import Pace
 from postroom.messagebox.throttling.process_load import find_process_limits
@@ -53,7 +65,10 @@ class PolledLocation:
         self.failure: str | None = None
         self._clock = clock
         self.adapter: ReceiveAdapter = location.adapter.make_receiver(home)
+        self._connect = connect
         self._connection = LazyConnection(connect)
+        #: True until a batch is finished after the process before this one was killed.
+        self._is_isolated = False
         self._lock: LocationLock | None = None
         self._routing = RoutingTable()
         self._throttle = ThrottleWatch(location.host_id, find_process_limits)
@@ -111,6 +126,7 @@ class PolledLocation:
             lock.release()
             return False
         self._lock = lock
+        self._is_isolated = was_killed(connection, self.location.location_id)
         self.adapter.open()
         self._store_progress(connection, LocationState.RECEIVING)
         _log.info("%s: receiving", self.location.name)
@@ -131,24 +147,14 @@ class PolledLocation:
         return 0.0 if self.counts["files"] > before else self.location.adapter.polling_interval
 
     def _publish_and_clean_up(self, connection: Connection, batch: Sequence[Incoming]) -> None:
-        done: list[Committed | Refused] = []
-        failure: Exception | None = None
         try:
-            done += self._publish(connection, batch)
+            done, failure = self._publish_together_or_alone(connection, batch)
         except MessageBoxUnavailable:
             self.adapter.release(batch)
             raise
-        except Exception as error:
-            failure = error
-            # One interchange that cannot be read does not stop the others.
-            for incoming in batch if len(batch) > 1 else ():
-                try:
-                    done += self._publish(connection, [incoming])
-                except MessageBoxUnavailable:
-                    self.adapter.release(batch)
-                    raise
-                except Exception as unreadable:
-                    failure = unreadable
+        if self._is_isolated:
+            delete_attempts(connection, self.location.location_id)
+            self._is_isolated = False
         keys = {one.incoming.key for one in done}
         if left := [incoming for incoming in batch if incoming.key not in keys]:
             self.adapter.release(left)
@@ -158,6 +164,30 @@ class PolledLocation:
             self.adapter.refuse(refused)
         if left and failure is not None:
             raise failure
+
+    def _publish_together_or_alone(
+        self, connection: Connection, batch: Sequence[Incoming]
+    ) -> tuple[list[Committed | Refused], Exception | None]:
+        """Publish a batch. If that fails, publish each interchange alone: one that cannot be read does not stop the
+        others. Return what is done, and the last failure. Raise MessageBoxUnavailable."""
+        failure: Exception | None = None
+        if not self._is_isolated:
+            try:
+                return self._publish(connection, batch), None
+            except MessageBoxUnavailable:
+                raise
+            except Exception as error:
+                if len(batch) == 1:
+                    return [], error
+        done: list[Committed | Refused] = []
+        for incoming in batch:
+            try:
+                done += self._publish_alone(connection, incoming)
+            except MessageBoxUnavailable:
+                raise
+            except Exception as error:
+                failure = error
+        return done, failure
 
     def _publish(self, connection: Connection, batch: Sequence[Incoming]) -> list[Committed | Refused]:
         """Publish a batch. Return what is in the MessageBox now, or was before, and what its adapter decides about."""
@@ -181,6 +211,30 @@ class PolledLocation:
             for result in results
             if not result.unfinished
         ]
+
+    def _publish_alone(self, connection: Connection, incoming: Incoming) -> list[Committed | Refused]:
+        if not self._is_isolated:
+            return self._publish(connection, [incoming])
+        location_id = self.location.location_id
+        unit = interchange_for_key(location_id, incoming.key)
+        done = attempt_alone(
+            self._connect,
+            record=lambda: record_attempt(connection, location_id, unit),
+            undo=lambda another: undo_attempt(another, unit),
+            process=lambda: self._publish(connection, [incoming]),
+            suspend=lambda: self._suspend_poison(connection, unit, incoming),
+        )
+        delete_attempts(connection, location_id, unit)
+        return done
+
+    def _suspend_poison(self, connection: Connection, unit: uuid.UUID, incoming: Incoming) -> list[Committed | Refused]:
+        hint = "Correct the message and send it again, or correct the component and resume."
+        failure = process_death_failure(PipelineFailure, process="host process", hint=hint)
+        _log.error("%s: %s is suspended: %s", self.location.name, incoming.key, failure.what)
+        interchange = Interchange(interchange_id=unit, body=incoming.body, context=incoming.context)
+        result = Receiver(connection, self._routing, clock=self._clock).reject(self.location, interchange, failure)
+        self.counts.update(suspended=result.suspended, files=1)
+        return [Committed(incoming=incoming, suspended=True)]
 
     def _store_progress(self, connection: Connection, state: LocationState, reason: str | None = None) -> None:
         self.state = state

@@ -53,6 +53,7 @@ GRANT SELECT, DELETE ON messagebox.inbox TO __HOSTS_ROLE__;
 GRANT INSERT (interchange_id, location_id, context, size, digest, body) ON messagebox.inbox TO __HOSTS_ROLE__;
 GRANT UPDATE (number, problem, size, attempts, attempts_since) ON messagebox.inbox TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT ON messagebox.inbox_fragments TO __HOSTS_ROLE__;
+GRANT SELECT, INSERT, UPDATE, DELETE ON messagebox.poll_attempts TO __HOSTS_ROLE__;
 GRANT SELECT ON management.message_box, management.schema_version, management.service_classes, management.hosts,
     management.handlers, management.properties, management.receive_ports, management.receive_locations, management.send_ports,
     management.removed_services, management.host_instances, management.job_runs, management.orchestrations TO __HOSTS_ROLE__;
@@ -76,6 +77,10 @@ DROP POLICY IF EXISTS own_locations ON messagebox.inbox_fragments;
 CREATE POLICY own_locations ON messagebox.inbox_fragments TO __HOSTS_ROLE__
     USING (EXISTS (SELECT 1 FROM messagebox.inbox i WHERE i.interchange_id = inbox_fragments.interchange_id))
     WITH CHECK (EXISTS (SELECT 1 FROM messagebox.inbox i WHERE i.interchange_id = inbox_fragments.interchange_id));
+ALTER TABLE messagebox.poll_attempts ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS own_locations ON messagebox.poll_attempts;
+CREATE POLICY own_locations ON messagebox.poll_attempts TO __HOSTS_ROLE__
+    USING (messagebox.serves_location(location_id)) WITH CHECK (messagebox.serves_location(location_id));
 ALTER TABLE management.running_locations ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_locations ON management.running_locations;
 CREATE POLICY own_locations ON management.running_locations TO __HOSTS_ROLE__

@@ -107,6 +107,17 @@ ALTER TABLE messagebox.inbox ALTER COLUMN body SET STORAGE EXTERNAL;
 ALTER TABLE messagebox.stored_responses ALTER COLUMN body SET STORAGE EXTERNAL;
 ALTER TABLE messagebox.inbox_fragments ALTER COLUMN body SET STORAGE EXTERNAL;
 
+-- Poison-message guard of the locations that hosts poll: the interchanges that a host is processing alone, because the
+-- host before it was killed while it received.
+CREATE TABLE messagebox.poll_attempts (
+    interchange_id  uuid PRIMARY KEY,
+    location_id     uuid NOT NULL REFERENCES management.receive_locations ON DELETE CASCADE,
+    attempts        smallint NOT NULL,                       -- as in file_claims
+    attempts_since  timestamptz NOT NULL
+);
+-- The cascade.
+CREATE INDEX ON messagebox.poll_attempts (location_id);
+
 -- Streams of rows (Kafka, for example), whose offsets are only in Spark's checkpoint. The MessageBox stores the
 -- checkpoint with which a stream was started. A driver that does not find this checkpoint fails instead of starting
 -- from the beginning.

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import Enum
 
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.queues import to_storable_text
 from postroom.messagebox.statements import statement
 
@@ -91,6 +91,12 @@ class LocationReport:
             "DELETE FROM management.running_locations WHERE location_id = %s AND server = %s AND pid = %s",
             (location_id, socket.gethostname(), os.getpid()),
         )
+
+
+def was_killed(connection: Connection, location_id: uuid.UUID) -> bool:
+    """Return True if the last process that served a location ended without deleting its progress."""
+    found = "SELECT count(*) FROM management.running_locations WHERE location_id = %s"
+    return bool(read_value(connection, found, location_id))
 
 
 class Rate:

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from postroom.agent.poison_messages import attempt_alone, process_death_failure
 from postroom.agent.receiving.document_batch import ReceiveResult
 from postroom.agent.receiving.interchange import Interchange, to_message_failure
 from postroom.errors import PipelineFailure, format_count, is_environment_error
@@ -26,12 +27,10 @@ from postroom.messagebox.connection import Connection, Login
 from postroom.spark.worker import (
     GRACE,
     Worker,
-    attempt_alone,
     close_worker,
     get_worker,
     guard_worker,
     make_pace,
-    worker_death_failure,
 )
 
 _log = logging.getLogger(__name__)
@@ -158,7 +157,7 @@ class ReceiveTask:
     def _receive_isolated(self, worker: Worker, row: Identified) -> list[ReceiveResult]:
         interchange_id, connection = row.interchange_id, worker.connection
         return attempt_alone(
-            self.login,
+            partial(self.login.connect, "attempts"),
             record=lambda: self.source.record_attempt(connection, interchange_id),
             undo=lambda another: self.source.undo_attempt(another, interchange_id),
             process=lambda: self._receive_batch(worker, [row]),
@@ -214,7 +213,7 @@ class ReceiveTask:
 
     def _suspend_poison(self, worker: Worker, items: Sequence[Any]) -> dict[uuid.UUID, ReceiveResult]:
         hint = "Correct the message and send it again, or correct the component and resume."
-        failure = worker_death_failure(PipelineFailure, hint=hint)
+        failure = process_death_failure(PipelineFailure, process="worker", hint=hint)
         for item in items:
             _log.error("%s: %s is suspended: %s", self.location.name, self.source.describe(item), failure.what)
         suspended = [worker.receiver.reject(self.location, self.source.interchange(item), failure) for item in items]

@@ -11,6 +11,7 @@ import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress, groupby
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from postroom.agent.error_messages import Failure, get_message_type
 from postroom.agent.failed_messages import FailedMessages
+from postroom.agent.poison_messages import attempt_alone, process_death_failure
 from postroom.clock import system_clock
 from postroom.errors import ClaimLost, DeliveryRefused, MessageFailure
 from postroom.maps.port_maps import NO_MAPS, PortMaps
@@ -30,7 +32,7 @@ from postroom.pipelines.definition import FORMAT_SECONDS
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT, Send
 from postroom.spark.sinks.row_columns import convert_rows, has_simple_columns
 from postroom.spark.sinks.row_format import RowFormat, to_row_failure
-from postroom.spark.worker import GRACE, attempt_alone, guard_worker, worker_death_failure
+from postroom.spark.worker import GRACE, guard_worker
 
 _log = logging.getLogger(__name__)
 
@@ -178,7 +180,7 @@ class SinkTask:
     def _read_together(self, connection: Connection, queue: SinkQueue, messages: Sequence[SinkMessage]) -> RowChunk:
         seqs = [message.claimed.seq for message in messages]
         result = attempt_alone(
-            self.login,
+            partial(self.login.connect, "attempts"),
             record=lambda: 0,  # recorded by the caller
             undo=lambda another: queue.clear_attempts(another, self.batch_id, seqs),
             process=lambda: self._to_rows(connection, messages),
@@ -192,11 +194,13 @@ class SinkTask:
 
         def suspend() -> RowChunk:
             hint = "Correct the message, the map or the pipeline, and resume the instance."
-            self.suspend_or_route(connection, message.claimed, worker_death_failure(DeliveryRefused, hint=hint))
+            self.suspend_or_route(
+                connection, message.claimed, process_death_failure(DeliveryRefused, process="worker", hint=hint)
+            )
             return self._to_rows(connection, [])
 
         result = attempt_alone(
-            self.login,
+            partial(self.login.connect, "attempts"),
             record=lambda: queue.record_attempt(connection, self.batch_id, self.attempt, seq),
             undo=lambda another: queue.clear_attempts(another, self.batch_id, [seq]),
             process=lambda: self._to_rows(connection, [message]),

@@ -13,12 +13,16 @@ from pathlib import Path
 import pytest
 
 from postroom.adapters.contract import Committed, Incoming, ReceiveAdapter
+from postroom.agent.poison_messages import MAX_ATTEMPTS
 from postroom.hosts.receiving.polled_location import PolledLocation
 from postroom.message import Bytes
 from postroom.messagebox.connection import connect
 from postroom.operations.ports.receive_locations import disable, enable, list_locations
 from tests.integration.hosts.conftest import StartHost
+from tests.integration.hosts.receiving import interrupted_poller
+from tests.integration.hosts.receiving.interrupted_poller import POISON
 from tests.support.box import Box
+from tests.support.interrupted_process import run_until_killed
 from tests.support.outbox import AFTER, Outbox, add_polled_location, declare_receive
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
@@ -200,4 +204,55 @@ def test_a_source_that_cannot_be_cleaned_up_is_polled_with_pauses(box: Box, outb
     assert polled.step() == 0.0
     assert polled.step() == polled.location.adapter.polling_interval
     assert box.queued() == {"Europe": 1}
+    polled.close()
+
+
+def test_a_row_that_kills_its_host_is_suspended_and_the_others_are_published(
+    box: Box, outbox: Outbox, tmp_path: Path
+) -> None:
+    """ADR 0029."""
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    location = add_polled_location(box, outbox.definition)
+    for content in (ORDER, POISON, ORDER):
+        outbox.put(content)
+    role = box.host().role_name
+    queued = []
+    for _ in range(1 + MAX_ATTEMPTS):
+        run_until_killed(interrupted_poller.main, box.url, role, location.name, str(tmp_path))
+        queued.append(box.count("work_queue"))
+    assert queued == [0, 1, 1]
+    assert [attempts for (attempts,) in box.connection.execute("SELECT attempts FROM poll_attempts")] == [MAX_ATTEMPTS]
+    polled = PolledLocation(location, connect=partial(connect, box.url, user=role), home=tmp_path)
+    polled.step()
+    polled.close()
+    assert box.queued() == {"Europe": 2}
+    assert box.suspended() == [("PIPELINE", True)]
+    assert "The host process that processed it died at every attempt" in box.one(
+        "SELECT error_description FROM suspended_queue"
+    )
+    assert (
+        box.one(
+            "SELECT body FROM parts JOIN suspended_queue q ON part_id = (SELECT body_part_id FROM spool"
+            " WHERE message_id = q.message_id)"
+        )
+        == POISON
+    )
+    assert (outbox.count(), box.count("poll_attempts")) == (0, 0)
+
+
+def test_an_interchange_that_fails_alone_is_no_attempt(box: Box, outbox: Outbox, tmp_path: Path) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    location = add_polled_location(box, outbox.definition)
+    box.connection.execute(
+        "INSERT INTO management.running_locations (location_id, state, server, pid)"
+        " VALUES (%s, 'receiving', 'killed', 1)",
+        (location.location_id,),
+    )
+    polled = PolledLocation(location, connect=partial(connect, box.url), home=tmp_path)
+    polled.adapter = ListedAdapter([Incoming(key="1", body=UnreadableBody()), Incoming(key="2", body=Bytes(ORDER))])
+    for _ in range(MAX_ATTEMPTS + 1):
+        with pytest.raises(OSError, match="broken disk"):
+            polled.step()
+    assert box.suspended() == []
+    assert (box.queued(), box.count("poll_attempts")) == ({"Europe": 1}, 0)
     polled.close()

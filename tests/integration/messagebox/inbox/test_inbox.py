@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from postroom import Throttling, pipelines
+from postroom.agent.poison_messages import MAX_ATTEMPTS
 from postroom.agent.receiving.receiver import Receiver
 from postroom.errors import NotAllowed, Unavailable
 from postroom.message import FRAGMENT_SIZE, Context
@@ -26,7 +27,6 @@ from postroom.spark.intake.inbox_rows import Inbox, InboxNumbering
 from postroom.spark.intake.intake_once import receive_all
 from postroom.spark.receive.stream_source import NumberedReader, StreamSettings
 from postroom.spark.receive.task import ReceiveTask
-from postroom.spark.worker import MAX_ATTEMPTS
 from postroom.system_properties import BTS
 from tests.integration.messagebox.inbox.conftest import Connect, StoreInterchange, rows_of, waiting
 from tests.support.box import PROMOTE, Box

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from postroom.agent.poison_messages import MAX_ATTEMPTS
 from postroom.agent.receiving.receiver import Receiver
 from postroom.errors import MessageBoxUnavailable
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claimer import FileClaimer
 from postroom.spark.intake.file_claims import FileClaim
-from postroom.spark.worker import MAX_ATTEMPTS
 from tests.integration.spark.intake.conftest import MovedClock, WatchedLocation
 from tests.integration.spark.intake.test_file_claimer import scan_until_settled
 from tests.support.box import Box

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from postroom.adapters import AnySink, SparkSink
+from postroom.agent.poison_messages import MAX_ATTEMPTS
 from postroom.errors import ClaimLost, DeliveryRefused, MessageBoxUnavailable
 from postroom.maps import Xslt
 from postroom.maps.port_maps import PortMaps
@@ -29,7 +30,7 @@ from postroom.spark.sinks import drain, task
 from postroom.spark.sinks.row_columns import convert_rows
 from postroom.spark.sinks.row_format import RowFormat
 from postroom.spark.sinks.task import SinkPort, SinkTask
-from postroom.spark.worker import GRACE, MAX_ATTEMPTS
+from postroom.spark.worker import GRACE
 from tests.integration.spark.sinks.test_steps import make_sink, read_ids
 from tests.support.box import Box
 from tests.support.sinks import InProcessWriter, Killed, add_sink, drain_batch, make_drain, publish, read_port_id
