@@ -214,7 +214,11 @@ class Responses:
         assert waiting.unit is not None
         self._use_queue(connection)
         return self._stored.take_over_program(
-            connection, waiting.unit, instance_id=waiting.instance_id, queue=self._queue.service
+            connection,
+            waiting.unit,
+            instance_id=waiting.instance_id,
+            queue_id=self._queue.service.service_id,
+            queue_name=self._queue.name,
         )
 
     def _answer_followers(self, connection: Connection) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from postroom.hosts.dequeue.service import BuildService, Service, ServiceContext
-from postroom.hosts.instance import HostInstance, HostSettings
+from postroom.hosts.instance import HostInstance
 from postroom.hosts.run import run_host
+from postroom.hosts.settings import HostSettings
 
 __all__ = [
     "BuildService",

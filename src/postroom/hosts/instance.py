@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +30,7 @@ from postroom.hosts.orchestrations.runner import OrchestrationRunner
 from postroom.hosts.receiving.polled_locations import PolledLocations
 from postroom.hosts.registration import LOCK_SOCKET, Registration
 from postroom.hosts.session_watchdog import SessionWatchdog
+from postroom.hosts.settings import HostSettings
 from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.configuration.handlers import read_send_handlers
 from postroom.messagebox.configuration.hosts import (
@@ -45,9 +43,7 @@ from postroom.messagebox.configuration.hosts import (
 )
 from postroom.messagebox.configuration.missing_secrets import find_missing_secrets
 from postroom.messagebox.connection import IDLE_TIMEOUTS, Connect, Connection, connect
-from postroom.messagebox.coordination.heartbeat import HEARTBEAT_SECONDS
 from postroom.messagebox.coordination.notifications import OwnHost
-from postroom.messagebox.maintenance.jobs import JobSettings
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.storage.stored_responses import StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
@@ -56,28 +52,6 @@ from postroom.monitoring.load import LoadMetrics
 from postroom.monitoring.metrics import Metric
 
 _log = logging.getLogger(__name__)
-
-
-def _hundred_per_processor() -> int:
-    return 100 * (os.cpu_count() or 1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class HostSettings:
-    """The settings of a host instance. The defaults are for production, and tests shorten the times."""
-
-    #: Maximum number of claimed messages in memory. The host dequeues no more messages above it.
-    memory_queue: int = field(default_factory=_hundred_per_processor)
-    #: How long messages in progress may take to finish after the host was stopped.
-    stop_within: timedelta = timedelta(seconds=30)
-    #: How often a statement is sent on the connection that holds the lock. PostgreSQL ends the session after 8 s
-    #: without one.
-    heartbeat: timedelta = timedelta(seconds=HEARTBEAT_SECONDS)
-    #: How long an orchestration may run without waiting. It is suspended then.
-    turn_limit: timedelta = timedelta(seconds=30)
-    #: True if this instance runs housekeeping jobs.
-    runs_jobs: bool = True
-    jobs: JobSettings = field(default_factory=JobSettings)
 
 
 class HostInstance:
@@ -211,6 +185,7 @@ class HostInstance:
             host_id=host.host_id,
             home=self._home,
             receiver=RequestReceiver(host=host, host_instance=host_instance, callers=callers, own_host=own_host),
+            answer_within=self._settings.answer_within.total_seconds(),
         )
 
         polled = self._polled = PolledLocations(
@@ -227,10 +202,12 @@ class HostInstance:
             for subservice in self._subservices.values():
                 subservice.set_handlers(handlers)
             throttle.host = current = find_host(connection, host.name)
-            registration.set_stopped(connection, current.stopped)
             locations = [] if current.stopped else read_receive_locations(connection, host_id=host.host_id)
             is_listening = http.serve([one for one in locations if one.adapter_type.receives_on_spark])
-            return polled.serve([one for one in locations if not one.adapter_type.receives_on_spark]) and is_listening
+            is_polling = polled.serve([one for one in locations if not one.adapter_type.receives_on_spark])
+            # Last: callers that wait get their responses before a stopped host claims no more messages.
+            registration.set_stopped(connection, current.stopped)
+            return is_polling and is_listening
 
         self._configuration = ConfigurationWatch(open_connection, host_instance, apply_configuration)
         registration.on_configuration_change = self._configuration.loop.wake

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from postroom.adapters import build
 from postroom.errors import Unavailable
-from postroom.hosts.instance import HostInstance, HostSettings
+from postroom.hosts.instance import HostInstance
 from postroom.hosts.messaging.open_send_ports import BuildAdapter
+from postroom.hosts.settings import HostSettings
 from postroom.monitoring.server import MonitoringServer
 from postroom.processes.stop_signals import set_on_stop_signals
 

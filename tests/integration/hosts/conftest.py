@@ -14,7 +14,12 @@ from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import PATIENCE
 
 #: Jobs run only where a test runs them, so that the test can check the state before.
-SETTINGS = HostSettings(runs_jobs=False, memory_queue=100, stop_within=timedelta(seconds=PATIENCE))
+SETTINGS = HostSettings(
+    runs_jobs=False,
+    memory_queue=100,
+    stop_within=timedelta(seconds=PATIENCE),
+    answer_within=timedelta(seconds=0.2),
+)
 
 StartHost = Callable[..., HostInstance]
 

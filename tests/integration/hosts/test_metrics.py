@@ -12,7 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from postroom import Throttling, adapters
 from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure
-from postroom.hosts.instance import HostInstance, HostSettings
+from postroom.hosts.instance import HostInstance
+from postroom.hosts.settings import HostSettings
 from postroom.message import Message
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.monitoring.logs import JsonFormatter

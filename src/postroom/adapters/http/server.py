@@ -90,15 +90,15 @@ class HttpServer:
     def start(self) -> None:
         self._loop.run(self._start())
 
-    def stop(self, within: float = 10.0) -> None:
+    def stop(self, within: float = 10.0, *, answer_within: float = 2.0) -> None:
         """Accept no more requests, and wait up to ``within`` seconds for requests in progress. Clients that still wait
-        for their response after a fifth of that time get a 503."""
-        self._loop.run(self._stop(within))
+        for their response after ``answer_within`` seconds get a 503."""
+        self._loop.run(self._stop(within, min(within, answer_within)))
 
     async def _start(self) -> None:
         self._listen()
 
-    async def _stop(self, within: float) -> None:
+    async def _stop(self, within: float, answer_within: float) -> None:
         if not self._is_stopping:
             self._is_stopping = True
             self._pause_listening()
@@ -106,11 +106,11 @@ class HttpServer:
         for connection in self._connections:
             connection.stop()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=within / 5)
+            await asyncio.wait(self._tasks, timeout=answer_within)
         for connection in self._connections:
             connection.cancel_response()
         if self._tasks:
-            _, unfinished = await asyncio.wait(self._tasks, timeout=within * 4 / 5)
+            _, unfinished = await asyncio.wait(self._tasks, timeout=within - answer_within)
             for task in unfinished:
                 task.cancel()
             if unfinished:

@@ -27,6 +27,8 @@ _log = logging.getLogger(__name__)
 #: Each worker thread uses one connection to the MessageBox at a time.
 _CONNECTIONS = 10
 _MAX_WAITING_CALLS = 1_000
+#: How long requests in progress may take after a listener was closed, besides the time for waiting callers.
+_CLOSE_SECONDS = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +66,11 @@ class HttpLocations:
     A disabled location responds with 503, so that its senders retry later.
     """
 
-    def __init__(self, *, connect: Connect, host_id: int, home: Path, receiver: RequestReceiver) -> None:
+    def __init__(
+        self, *, connect: Connect, host_id: int, home: Path, receiver: RequestReceiver, answer_within: float
+    ) -> None:
         self._home = home
+        self._answer_within = answer_within
         self._throttle = ThrottleWatch(host_id, find_process_limits)
         self._connections = SharedConnections(connect, _CONNECTIONS)
         self._two_way = TwoWayRequests(self._connections, receiver)
@@ -116,7 +121,7 @@ class HttpLocations:
             for deployed_at in ports.values()
         }
         for listener in self._open.keys() - listeners.keys():
-            self._close(listener, within=5.0)
+            self._close(listener, within=self._answer_within + _CLOSE_SECONDS)
         for listener, locations in listeners.items():
             opened = self._open.get(listener)
             if opened is not None:
@@ -176,5 +181,5 @@ class HttpLocations:
         self._problems[source] = problem
 
     def _close(self, listener: Listener, within: float) -> None:
-        self._open.pop(listener).server.stop(within)
+        self._open.pop(listener).server.stop(within, answer_within=self._answer_within)
         _log.info("no longer listening on %s:%d", listener.listen, listener.port)

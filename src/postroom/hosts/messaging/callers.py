@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
 
+from postroom.errors import PostroomError
 from postroom.message import Body
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connect, LazyConnection, transaction
@@ -180,9 +181,15 @@ class Callers:
         self.loop.wake()
 
     def close(self) -> None:
-        """Answer all callers: this process ends. Their subscriptions are removed with the host instance, or when the
-        time of a request with an idempotency key is over."""
-        self._end(list(self._waiting), Answer(missing=NoResponse.STOPPING))
+        """Answer all callers: this process ends. The subscriptions of requests with an idempotency key stay until their
+        time is over."""
+        for waiting in self.waiting:
+            if (caller := self.take(waiting.instance_id)) is not None:
+                caller.answer(Answer(missing=NoResponse.STOPPING))
+                if caller.digest is None:
+                    self._to_remove.append(caller.instance_id)
+        with suppress(PostroomError):  # then they are removed with the host instance
+            self._remove_subscriptions()
         self._connection.close()
 
     def _end(self, instances: Iterable[uuid.UUID], answer: Answer) -> None:
@@ -199,13 +206,16 @@ class Callers:
         self._end(expired, Answer(missing=NoResponse.EXPIRED))
         if self._following:
             self._answer_followers()
-        while self._to_remove:
-            self._subscriptions.complete(self._connection.get(), self._to_remove[0])
-            self._to_remove.popleft()
+        self._remove_subscriptions()
         with self._lock:
             deadlines = [caller.deadline for caller in self._waiting.values()]
             longest = _FOLLOW_SECONDS if self._following else _MAX_SECONDS
         return max(0.0, min(longest, min(deadlines) - time.monotonic())) if deadlines else _IDLE_SECONDS
+
+    def _remove_subscriptions(self) -> None:
+        while self._to_remove:
+            self._subscriptions.complete(self._connection.get(), self._to_remove[0])
+            self._to_remove.popleft()
 
     def _answer_followers(self) -> None:
         """Answer the callers whose response is stored now, or whose request waits no longer. Take over the requests of

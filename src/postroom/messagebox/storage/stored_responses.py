@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from postroom.message import FRAGMENTS_AT_A_TIME, split_into_fragments
 from postroom.messagebox.connection import Connection, read_value
-from postroom.messagebox.subscriptions import SubscribingService
 
 
 class StoredResponse(NamedTuple):
@@ -73,9 +72,9 @@ class StoredResponses:
         return bool(read_value(connection, self._take_over, unit, instance_id, host_instance, kept_for, None, None))
 
     def take_over_program(
-        self, connection: Connection, unit: uuid.UUID, *, instance_id: uuid.UUID, queue: SubscribingService
+        self, connection: Connection, unit: uuid.UUID, *, instance_id: uuid.UUID, queue_id: uuid.UUID, queue_name: str
     ) -> bool:
-        """Route the response to this instance of another program. Return False if the request does not wait any
-        more."""
-        arguments = (unit, instance_id, None, None, queue.service_id, queue.name)
+        """Route the response to this instance, in the queue of another program. Return False if the request does not
+        wait any more."""
+        arguments = (unit, instance_id, None, None, queue_id, queue_name)
         return bool(read_value(connection, self._take_over, *arguments))

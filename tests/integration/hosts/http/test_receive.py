@@ -20,9 +20,10 @@ import trustme
 
 from postroom import Schedule, Throttling, adapters
 from postroom.hosts.http.locations import _CONNECTIONS, HttpLocations
-from postroom.hosts.instance import HostInstance, HostSettings
+from postroom.hosts.instance import HostInstance
 from postroom.hosts.messaging.callers import Callers
 from postroom.hosts.messaging.requests import RequestReceiver
+from postroom.hosts.settings import HostSettings
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
@@ -63,7 +64,7 @@ def serve(box: Box, *served: ReceiveLocation, url: str | None = None) -> Iterato
         host_instance=0,
     )
     receiver = RequestReceiver(host=host, host_instance=0, callers=callers)
-    http = HttpLocations(connect=login, host_id=host.host_id, home=Path("/nowhere"), receiver=receiver)
+    http = HttpLocations(connect=login, host_id=host.host_id, home=Path("/nowhere"), receiver=receiver, answer_within=1)
     http.serve(list(served))
     try:
         yield http

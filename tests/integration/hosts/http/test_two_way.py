@@ -206,3 +206,20 @@ def test_waiting_clients_are_told_when_an_operator_stops_the_host(box: Box, serv
         set_stopped(box.connection, "Default", stopped=True)
         assert call.result(PATIENCE)[0] == 503
         wait_until(lambda: count_waiting(box) == 0, what="the end of the request")
+
+
+@pytest.mark.parametrize("how", ["process", "operator"])
+def test_waiting_clients_are_answered_while_the_host_stops(box: Box, serve: Serve, how: str) -> None:
+    patient = replace(SETTINGS, answer_within=SETTINGS.stop_within)
+    instance = serve(AnsweringAdapter(lambda body: b"5"), port_state="stopped", settings=patient)
+    http = instance.http
+    with ThreadPoolExecutor(2) as pool:
+        call = pool.submit(ask, instance)
+        wait_until(lambda: count_waiting(box) == 1, what="the waiting request")
+        if how == "process":
+            pool.submit(instance.stop)
+        else:
+            set_stopped(box.connection, "Default", stopped=True)
+        wait_until(lambda: not http.ports, what="the start of the stop")
+        send_ports.start(box.connection, "Pricing")
+        assert (call.result(PATIENCE)[0], call.result()[2]) == (200, b"5")

@@ -1,0 +1,34 @@
+"""The settings of a host instance."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from postroom.messagebox.coordination.heartbeat import HEARTBEAT_SECONDS
+from postroom.messagebox.maintenance.jobs import JobSettings
+
+
+def _hundred_per_processor() -> int:
+    return 100 * (os.cpu_count() or 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostSettings:
+    """The settings of a host instance. The defaults are for production, and tests shorten the times."""
+
+    #: Maximum number of claimed messages in memory. The host dequeues no more messages above it.
+    memory_queue: int = field(default_factory=_hundred_per_processor)
+    #: How long messages in progress may take to finish after the host was stopped.
+    stop_within: timedelta = timedelta(seconds=30)
+    #: How long callers may wait for their responses after the host was stopped. Then they get a 503.
+    answer_within: timedelta = timedelta(seconds=6)
+    #: How often a statement is sent on the connection that holds the lock. PostgreSQL ends the session after 8 s
+    #: without one.
+    heartbeat: timedelta = timedelta(seconds=HEARTBEAT_SECONDS)
+    #: How long an orchestration may run without waiting. It is suspended then.
+    turn_limit: timedelta = timedelta(seconds=30)
+    #: True if this instance runs housekeeping jobs.
+    runs_jobs: bool = True
+    jobs: JobSettings = field(default_factory=JobSettings)
