@@ -109,6 +109,7 @@ def add_host(connection: Connection, name: str) -> None:
     """Create a host. Applications that name it in ``app.host`` use it."""
 
     def work(connection: Connection) -> None:
+        connection.execute("SELECT change_routing()")
         if any(host.name.lower() == name.lower() for host in read_hosts(connection)):
             raise StateError(f"There is a host {name!r} already.", hint="List the hosts: postroom host list")
         create_host(connection, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ import pytest
 from postroom import BTS, Application, adapters, pipelines
 from postroom.application.definition import ApplicationDefinition
 from postroom.errors import StateError
+from postroom.operations.hosts import add_host
 from postroom.operations.running import up
 from postroom.operations.running.supervisor import SparkOptions, Supervisor
 from postroom.spark.settings import has_bulk_settings
+from tests.support.box import Box
 from tests.support.outbox import declare_receive
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 #: Instead of a pipeline: it says how far it is.
 _HELD = """
@@ -142,3 +145,34 @@ def test_a_pipeline_of_bulk_files_starts_with_the_optimising_compiler(tmp_path: 
     settings = dict(word.split("=", 1) for word in child.command if word.startswith("spark."))
     assert settings["spark.driver.memory"] == "2g"
     assert has_bulk_settings(settings) is reads_rows
+
+
+def test_a_new_host_is_started_when_the_configuration_changes(box: Box, tmp_path: Path) -> None:
+    class IdleSupervisor(Supervisor):
+        """A supervisor whose processes do nothing."""
+
+        def _build_child(self, kind: str, host: str, *, reads_rows: bool = False) -> Any:
+            child = super()._build_child(kind, host, reads_rows=reads_rows)
+            child.command = [sys.executable, "-c", "import signal; signal.pause()"]
+            return child
+
+    supervisor = IdleSupervisor(box.url, tmp_path, report=lambda _: None)
+    stop = threading.Event()
+    running = threading.Thread(target=supervisor.run, args=(stop,))
+    running.start()
+    try:
+        wait_until(lambda: "host Default" in supervisor.pids(), what="the first host")
+        # The next poll without a notification would be too late for this test.
+        supervisor._next_host_poll = time.monotonic() + 10 * PATIENCE
+        add_host(box.connection, "Partner")
+        wait_until(lambda: "host Partner" in supervisor.pids(), what="the new host")
+        wait_until(lambda: supervisor._listening is not None)
+        box.connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'postroom up' AND datname = current_database()"
+        )
+        add_host(box.connection, "Other")
+        wait_until(lambda: "host Other" in supervisor.pids(), what="the host that was added without a connection")
+    finally:
+        stop.set()
+        running.join()

@@ -21,7 +21,13 @@ from pathlib import Path
 from postroom.errors import Unavailable
 from postroom.messagebox.configuration.endpoints import read_receive_locations, read_send_ports
 from postroom.messagebox.configuration.hosts import read_hosts
-from postroom.messagebox.connection import connect
+from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.coordination.notifications import (
+    CONFIGURATION_CHANNEL,
+    Channels,
+    listen,
+    receive_notifications,
+)
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.embedded.postmaster import Guard
 from postroom.messagebox.streams.location_progress import LocationState
@@ -34,7 +40,8 @@ from postroom.processes.frozen_processes import FrozenProcesses
 from postroom.spark.settings import add_bulk_settings
 
 _POLL_SECONDS = 0.2
-_POLL_HOSTS_SECONDS = 5.0
+#: New hosts are noticed by a notification. This is for one that was lost, and for a MessageBox that does not answer.
+_POLL_HOSTS_SECONDS, _RETRY_SECONDS = 60.0, 5.0
 _REPORT_SECONDS = 1.0
 _STOP_SECONDS = 30.0
 _BACKOFF = Backoff(first=1.0, longest=30.0)
@@ -181,6 +188,7 @@ class Supervisor:
         self._children: list[_Child] = []
         self._frozen = FrozenProcesses()
         self._next_host_poll = 0.0
+        self._listening: Connection | None = None
         self._next_report = 0.0
         self._reported: dict[str, LocationState] = {}
         self._next_suspended_count = 0.0
@@ -243,16 +251,36 @@ class Supervisor:
 
     def _add_children(self) -> None:
         """Add the processes of hosts, and of their first locations and sinks, that were applied in the meantime."""
-        if time.monotonic() < self._next_host_poll:
-            return
-        self._next_host_poll = time.monotonic() + _POLL_HOSTS_SECONDS
-        known = {child.name.lower() for child in self._children}
         try:
+            if self._listening is not None:
+                receive_notifications(self._listening, self._channels)
+            if time.monotonic() < self._next_host_poll:
+                return
+            self._next_host_poll = time.monotonic() + _POLL_HOSTS_SECONDS
+            if self._listening is None:
+                self._listening = connect(self.url, application_name="postroom up")
+                listen(self._listening, self._channels)
+            known = {child.name.lower() for child in self._children}
             for child in self._read_children():
                 if child.name.lower() not in known:
                     self._add(child)
         except Unavailable as error:
             self._report(f"The MessageBox does not answer: {str(error).splitlines()[0]}")
+            # A lost connection is replaced at once, because a change may have been missed.
+            self._next_host_poll = 0.0 if self._listening is not None else time.monotonic() + _RETRY_SECONDS
+            self._stop_listening()
+
+    @property
+    def _channels(self) -> Channels:
+        return {CONFIGURATION_CHANNEL: self._poll_hosts_now}
+
+    def _poll_hosts_now(self) -> None:
+        self._next_host_poll = 0.0
+
+    def _stop_listening(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
+        self._listening = None
 
     def _add(self, child: _Child) -> None:
         if self._monitoring.metrics_port is not None:
@@ -344,6 +372,7 @@ class Supervisor:
 
     def stop(self) -> None:
         """Stop all processes in order."""
+        self._stop_listening()
         # Pipelines first: the hosts can still deliver what the pipelines publish until they end.
         for kind in ("pipeline", "host"):
             stopping = [child for child in self._children if child.name.startswith(kind)]
