@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -159,9 +159,9 @@ class HttpClient:
             raise DeliveryFailure(what, why=_describe_error(error)) from error
         if not 200 <= response.status < 300:
             raise DeliveryFailure(
-                f"{url} responded with {response.status} {response.reason or ''}".rstrip() + ".",
-                why=_read_response(response),
-                hint=_suggest_fix(response),
+                f"{url} responded with {response.status} {self._redact(response.reason or '')}".rstrip() + ".",
+                why=_read_response(response, self._redact),
+                hint=self._redact(_suggest_fix(response)),
             )
         return response, body
 
@@ -170,6 +170,14 @@ class HttpClient:
         if self._pool is not None:
             self._pool.clear()
             self._pool = None
+
+    def _redact(self, text: str) -> str:
+        """Return a text of the server without the secrets in the headers of the request, which it may repeat."""
+        for value in self._extra_headers.values():
+            if isinstance(value, Secret):
+                with suppress(SecretUnavailable):
+                    text = text.replace(value.read().removeprefix(value.prefix), "…")
+        return text
 
     def _headers(self, message: Message, part: Part, attempt: Attempt) -> urllib3.HTTPHeaderDict:
         headers = urllib3.HTTPHeaderDict({"User-Agent": "postroom", "Content-Type": _content_type(part)})
@@ -235,7 +243,7 @@ def _content_type(part: Part) -> str:
     return content_type if is_header_value(content_type) else "application/octet-stream"
 
 
-def _read_response(response: urllib3.BaseHTTPResponse) -> str:
+def _read_response(response: urllib3.BaseHTTPResponse, redact: Callable[[str], str] = str) -> str:
     """Return the start of the response in one line. The status is already known, so errors are ignored."""
     try:
         data = response.read(_RESPONSE_LIMIT)
@@ -246,7 +254,7 @@ def _read_response(response: urllib3.BaseHTTPResponse) -> str:
         response.close()
     finally:
         response.release_conn()
-    return _to_one_line(data.decode(errors="replace"))
+    return _to_one_line(redact(data.decode(errors="replace")))
 
 
 def _suggest_fix(response: urllib3.BaseHTTPResponse) -> str:
