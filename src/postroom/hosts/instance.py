@@ -48,6 +48,7 @@ from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.storage.stored_responses import StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.messagebox.throttling.process_load import find_process_limits
+from postroom.monitoring.instances import InstanceMetrics, count_own_instances
 from postroom.monitoring.load import LoadMetrics
 from postroom.monitoring.metrics import Metric
 
@@ -98,6 +99,7 @@ class HostInstance:
         self._orchestrations: OrchestrationRunner | None = None
         self._callers: Callers | None = None
         self._load: LoadMetrics | None = None
+        self._instances: InstanceMetrics | None = None
         self._throttle: DeliveryThrottle | None = None
 
     def start(self) -> None:
@@ -219,6 +221,7 @@ class HostInstance:
             find_process_limits=find_process_limits,
             get_delivery=lambda: (throttle.current(), throttle.delivery),
         )
+        self._instances = InstanceMetrics(partial(count_own_instances, open_connection, host.name))
         _log.info("host instance %d of %s has started", host_instance, host.name)
 
     def stop(self) -> None:
@@ -319,11 +322,13 @@ class HostInstance:
     def collect_metrics(self) -> Iterator[Metric]:
         """Yield the metrics of the instance, if it runs."""
         registration, http, load, polled = self._registration, self._http, self._load, self._polled
-        if registration is not None and http is not None and load is not None and polled is not None:
+        instances = self._instances
+        if registration and http and load and polled and instances:
             subservices = [*self._subservices.copy().values()]
             yield from collect_host_metrics(self._host_name, self.counts, subservices, http, registration)
             yield from collect_polled_metrics(self._host_name, polled.locations)
             yield from load.collect()
+            yield from instances.collect()
 
     def find_problems(self) -> list[str]:
         """Return the reasons why the instance cannot do its work at the moment."""

@@ -12,12 +12,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import chain, islice
 from typing import Any
 
 from postroom.errors import KeyReused, Unavailable
-from postroom.message import FRAGMENTS_AT_A_TIME, Body, Bytes, Context, split_into_fragments
+from postroom.message import FRAGMENTS_AT_A_TIME, Body, Bytes, Context
 from postroom.messagebox.connection import Connection, read_value
+from postroom.messagebox.fragments import split_into_fragments
 from postroom.messagebox.queues import to_storable_text
 from postroom.messagebox.statements import statement
 
@@ -47,6 +49,7 @@ class StoredInterchange:
 
     interchange_id: uuid.UUID
     stored_context: dict[str, Any]
+    stored_at: datetime
     body: Body
 
     @property
@@ -144,7 +147,8 @@ def read_interchanges(
 ) -> list[StoredInterchange]:
     """Return the interchanges that still exist. Large bodies are read lazily, over their own connections."""
     rows = connection.execute(
-        "SELECT interchange_id, context, size, body FROM inbox WHERE interchange_id = ANY (%b) ORDER BY number",
+        "SELECT interchange_id, context, stored_at, size, body FROM inbox WHERE interchange_id = ANY (%b)"
+        " ORDER BY number",
         (list(interchange_ids),),
         binary=True,
     )
@@ -152,11 +156,12 @@ def read_interchanges(
         StoredInterchange(
             interchange_id=interchange_id,
             stored_context=context,
+            stored_at=stored_at,
             body=FragmentedInboxBody(connect=connect, interchange_id=interchange_id, size=size)
             if body is None
             else Bytes(body),
         )
-        for interchange_id, context, size, body in rows
+        for interchange_id, context, stored_at, size, body in rows
     ]
 
 

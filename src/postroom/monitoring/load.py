@@ -50,10 +50,22 @@ class LoadMetrics:
             yield Metric.gauge("postroom_messagebox_queued_messages", queued, {(): load.queued})
             spooled = "Messages in the spool of the MessageBox. The same in every process."
             yield Metric.gauge("postroom_messagebox_spooled_messages", spooled, {(): load.spooled})
+            yield Metric.gauge(
+                "postroom_messagebox_bytes",
+                "Bytes on disk by content. The same in every process.",
+                {(content,): size for content, size in self._measure_tables()},
+                labels=("content",),
+            )
             throttle = load.get_throttle(None, self._find_process_limits(load.throttling))
             self._publishing.update(throttle)
             throttled["publishing"] = (throttle, self._publishing)
         yield from _collect_throttling(self._host.name, throttled)
+
+    def _measure_tables(self) -> list[tuple[str, int]]:
+        try:
+            return self._connection.get().execute("SELECT content, bytes FROM measure_tables()").fetchall()
+        except PostroomError:
+            return []
 
     def _read(self) -> Load | None:
         try:

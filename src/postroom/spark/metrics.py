@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationState
 from postroom.monitoring.metrics import Metric
 from postroom.spark.receive.running_location import RunningLocation
-from postroom.spark.receive.task import TALLY_COLUMNS
+from postroom.spark.receive.task import OUTCOMES
 from postroom.spark.sinks.running_sinks import Sinks
 
 
@@ -19,9 +19,18 @@ def collect_pipeline_metrics(host: str, running: Sequence[RunningLocation], sink
         {
             (host, location.location.name, outcome): location.counts[outcome]
             for location in running
-            for outcome in TALLY_COLUMNS
+            for outcome in OUTCOMES
         },
         labels=("host", "location", "outcome"),
+    )
+    yield Metric.summary(
+        "postroom_receive_seconds",
+        "Time from the arrival of a file or an interchange to its publication.",
+        {
+            (host, location.location.name): (location.counts["files"], location.counts["milliseconds"] / 1000)
+            for location in running
+        },
+        labels=("host", "location"),
     )
     yield Metric.counter(
         "postroom_batches",

@@ -64,6 +64,29 @@ def test_deliveries_and_requests_are_counted(box: Box, tmp_path: Path) -> None:
     assert read_metrics(instance) == {}
 
 
+def test_the_instances_of_the_host_and_the_size_of_the_messagebox_are_measured(box: Box, tmp_path: Path) -> None:
+    box.add_port("Stopped", "exists(Region)", state="stopped")
+    box.agent().publish([Message.of(b"x", promoted={Region: "EU"})])
+    with start(box, tmp_path) as instance:
+        found = read_metrics(instance)
+    assert found["postroom_instances", "Default", "suspended"] == 1
+    assert found["postroom_oldest_instance_seconds", "Default", "suspended"] >= 0
+    assert found["postroom_instances", "Default", "ready to run"] == 0
+    assert found["postroom_state_references", "Default"] == 0
+    sizes = {labels[1]: size for labels, size in found.items() if labels[0] == "postroom_messagebox_bytes"}
+    assert sizes.keys() == {
+        "configuration",
+        "intake",
+        "messages",
+        "orchestrations",
+        "queues",
+        "reference counts",
+        "subscriptions",
+        "tracking",
+    }
+    assert all(sizes.values())
+
+
 def test_messages_are_counted_by_outcome(box: Box, start_host: StartHost, caplog: pytest.LogCaptureFixture) -> None:
     def fail(message: Message, attempt: Attempt) -> None:
         if message.context[BTS.SPName] == "Broken":

@@ -60,6 +60,8 @@ class ReceiveResult:
     """It was a list without documents, and nothing of it is stored. Not reported again if it is received again."""
     unfinished: bool = False
     """Some of it is not published yet because of throttling. It has to be received again."""
+    milliseconds: int = 0
+    """The time from its arrival to its publication, if it is known."""
     refused: MessageFailure | None = None
     """Why the pipeline rejected it, if its adapter decides what happens with it. Nothing of it is stored."""
 

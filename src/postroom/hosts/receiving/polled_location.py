@@ -230,7 +230,8 @@ class PolledLocation:
     def _suspend_poison(self, connection: Connection, unit: uuid.UUID, incoming: Incoming) -> list[Committed | Refused]:
         hint = "Correct the message and send it again, or correct the component and resume."
         failure = process_death_failure(PipelineFailure, process="host process", hint=hint)
-        _log.error("%s: %s is suspended: %s", self.location.name, incoming.key, failure.what)
+        ids = {"interchange_id": unit}
+        _log.error("%s: %s is suspended: %s", self.location.name, incoming.key, failure.what, extra=ids)
         interchange = Interchange(interchange_id=unit, body=incoming.body, context=incoming.context)
         result = Receiver(connection, self._routing, clock=self._clock).reject(self.location, interchange, failure)
         self.counts.update(suspended=result.suspended, files=1)

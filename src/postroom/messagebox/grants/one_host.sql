@@ -40,7 +40,8 @@ REVOKE ALL ON FUNCTION
     messagebox.open_program_subscription___HOST__, messagebox.claim_for_program___HOST__,
     messagebox.extend_lease___HOST__,
     messagebox.store_response___HOST__, messagebox.read_responses___HOST__,
-    messagebox.read_response_fragments___HOST__, messagebox.take_over_request___HOST__
+    messagebox.read_response_fragments___HOST__, messagebox.take_over_request___HOST__,
+    messagebox.count_instances___HOST__
     FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
     messagebox.create_subscription___HOST__, messagebox.insert_predicate___HOST__, messagebox.dequeue_messages___HOST__,
@@ -69,7 +70,8 @@ GRANT EXECUTE ON FUNCTION
     messagebox.open_program_subscription___HOST__, messagebox.claim_for_program___HOST__,
     messagebox.extend_lease___HOST__,
     messagebox.store_response___HOST__, messagebox.read_responses___HOST__,
-    messagebox.read_response_fragments___HOST__, messagebox.take_over_request___HOST__
+    messagebox.read_response_fragments___HOST__, messagebox.take_over_request___HOST__,
+    messagebox.count_instances___HOST__
     TO __ROLE__, __ADMINISTRATORS_ROLE__;
 -- Only dequeue_messages calls it. Administrators may call every function.
 GRANT EXECUTE ON FUNCTION messagebox.claim_ordered_messages___HOST__ TO __ADMINISTRATORS_ROLE__;

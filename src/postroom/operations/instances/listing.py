@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import IntEnum
 from typing import Any, Literal
 
 from postroom.agent.error_messages import FAILURE_CODES
 from postroom.errors import NotFound, nearest
 from postroom.messagebox.configuration.hosts import ServiceClass, find_host
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.instance_states import InstanceState as InstanceState
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask
 
@@ -38,33 +38,9 @@ _BATCH_SIZE = 1_000
 _READ_SIZE = 20_000
 
 
-class InstanceState(IntEnum):
-    """The states with BizTalk's codes. A messaging instance that waits for its next attempt is dehydrated, and one that
-    waits for the service window of its port is scheduled (INS-03)."""
-
-    READY_TO_RUN = 1
-    ACTIVE = 2
-    SUSPENDED = 4
-    DEHYDRATED = 8
-    SUSPENDED_NOT_RESUMABLE = 32
-    SCHEDULED = 256
-
-    @property
-    def label(self) -> str:
-        return _LABELS[self]
-
-
 _SUSPENDED = frozenset({InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE})
-_LABELS = {
-    InstanceState.READY_TO_RUN: "ready to run",
-    InstanceState.ACTIVE: "active",
-    InstanceState.SUSPENDED: "suspended",
-    InstanceState.DEHYDRATED: "waiting to retry",
-    InstanceState.SUSPENDED_NOT_RESUMABLE: "suspended, not resumable",
-    InstanceState.SCHEDULED: "scheduled",
-}
 #: The labels in counts, which do not distinguish send ports that retry and orchestrations that wait for messages.
-_COUNT_LABELS = {**_LABELS, InstanceState.DEHYDRATED: "waiting"}
+_COUNT_LABELS = {**{state: state.label for state in InstanceState}, InstanceState.DEHYDRATED: "waiting"}
 
 
 @dataclass(frozen=True, kw_only=True)

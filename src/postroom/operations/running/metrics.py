@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
-from postroom.errors import PostroomError
 from postroom.messagebox.connection import connect
+from postroom.monitoring.instances import InstanceCount, InstanceMetrics
 from postroom.monitoring.metrics import Metric
 from postroom.monitoring.server import Target
-from postroom.operations.instances.listing import QueueCount, count_queues
+from postroom.operations.instances.listing import count_queues
 from postroom.operations.running.supervisor import Supervisor
-
-_COUNT_SECONDS = 10.0
 
 
 class SupervisorMetrics:
@@ -21,8 +18,7 @@ class SupervisorMetrics:
     def __init__(self, supervisor: Supervisor, listen: str) -> None:
         self._supervisor = supervisor
         self._listen = f"[{listen}]" if ":" in listen else listen
-        self._queues: list[QueueCount] = []
-        self._next_count = 0.0
+        self._instances = InstanceMetrics(self._count_instances)
 
     def collect_metrics(self) -> Iterator[Metric]:
         processes = self._supervisor.processes
@@ -38,22 +34,7 @@ class SupervisorMetrics:
             {(process.name,): process.starts for process in processes},
             labels=("process",),
         )
-        queues = self._count_queues()
-        yield Metric.gauge(
-            "postroom_instances",
-            "Service instances by host and state.",
-            {(queue.host, queue.state.label): queue.count for queue in queues},
-            labels=("host", "state"),
-        )
-        yield Metric.gauge(
-            "postroom_oldest_instance_seconds",
-            "Age of the oldest service instance by host and state.",
-            {
-                (queue.host, queue.state.label): queue.age.total_seconds() if queue.age is not None else 0.0
-                for queue in queues
-            },
-            labels=("host", "state"),
-        )
+        yield from self._instances.collect()
 
     def find_problems(self) -> list[str]:
         """Return the processes that do not run."""
@@ -69,14 +50,14 @@ class SupervisorMetrics:
             if process.metrics_port is not None
         ]
 
-    def _count_queues(self) -> list[QueueCount]:
-        """Count the instances. The count reads all queues, so it may take 5 % of the time."""
-        started = time.monotonic()
-        if started >= self._next_count:
-            try:
-                with connect(self._supervisor.url, application_name="postroom up") as connection:
-                    self._queues = count_queues(connection)
-            except PostroomError:
-                self._queues = []
-            self._next_count = started + max(_COUNT_SECONDS, 20 * (time.monotonic() - started))
-        return self._queues
+    def _count_instances(self) -> list[InstanceCount]:
+        with connect(self._supervisor.url, application_name="postroom up") as connection:
+            return [
+                InstanceCount(
+                    host=queue.host,
+                    state=queue.state,
+                    count=queue.count,
+                    age=0.0 if queue.age is None else queue.age.total_seconds(),
+                )
+                for queue in count_queues(connection)
+            ]

@@ -136,7 +136,7 @@ class BulkFiles:
 
     def _store_problem(self, connection: Connection, claim: FileClaim, state: FileClaimState, problem: str) -> None:
         file_claims.store_problem(connection, claim, state, problem)
-        _log.warning("%s: %s %s", self.location.name, claim.name, problem)
+        _log.warning("%s: %s %s", self.location.name, claim.name, problem, extra=claim.log_ids)
 
     # -- publishing --------------------------------------------------------------------------------------------
 
@@ -225,7 +225,9 @@ class BulkFiles:
         count = self._rows.catch_up(connection, claim.interchange_id, is_done=True)
         if not count:
             self.counts["empty"] += 1
-            _log.warning("%s: %s has no rows (%d bytes)", self.location.name, claim.name, claim.size)
+            _log.warning(
+                "%s: %s has no rows (%d bytes)", self.location.name, claim.name, claim.size, extra=claim.log_ids
+            )
         outcome = json.dumps({"last": count, "done": True})
         connection.execute(
             "SELECT unit FROM take_receipts(%s::uuid[], '{0}', %s::jsonb[])", ([claim.interchange_id], [outcome])
@@ -246,6 +248,7 @@ class BulkFiles:
             "%s: the location has stopped. %s. Raise the limit and apply, or remove %s. Then disable and enable the"
             " location.",
             *(self.location.name, self.stopped_by, claim.path),
+            extra=claim.log_ids,
         )
 
 

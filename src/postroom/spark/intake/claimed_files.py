@@ -81,7 +81,7 @@ class ClaimedFiles:
             if not progress[claim.interchange_id].done:
                 problem = "was removed by another process before it was published."
                 file_claims.store_problem(connection, claim, FileClaimState.MISSING, problem)
-                _log.warning("%s: %s %s", self.location.name, claim.path, problem)
+                _log.warning("%s: %s %s", self.location.name, claim.path, problem, extra=claim.log_ids)
 
     def interchange(self, item: FileClaim) -> Interchange:
         return Interchange(
@@ -89,6 +89,9 @@ class ClaimedFiles:
             body=FileSlice(path=item.path, length=item.size, inode=item.inode),
             context=Context().write(FILE.ReceivedFileName, str(self._folder / item.name)),
         )
+
+    def get_arrival(self, item: FileClaim) -> float:
+        return item.modified_ns / 1e9
 
     def describe(self, item: FileClaim) -> str:
         return item.name
@@ -119,7 +122,7 @@ class ClaimedFiles:
             raise error  # no other file may overtake it: the stream is restarted and receives it again
         problem = file_claims.format_problem(item, f"{type(error).__name__}: {error}")
         file_claims.store_problem(connection, item, FileClaimState.FAILED, problem)
-        _log.error("%s: %s %s", self.location.name, item.name, problem)
+        _log.error("%s: %s %s", self.location.name, item.name, problem, extra=item.log_ids)
 
     def record_attempt(self, connection: Connection, interchange_id: uuid.UUID) -> int:
         return file_claims.record_attempt(connection, interchange_id)

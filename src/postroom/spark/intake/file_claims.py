@@ -44,6 +44,11 @@ class FileClaim:
     reading: Mapping[str, Any] | None = field(default=None, compare=False)
     """How a reader of Spark reads the file; None before the first attempt."""
 
+    @property
+    def log_ids(self) -> dict[str, object]:
+        """The id for a line in the log."""
+        return {"interchange_id": self.interchange_id}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfinishedClaim:

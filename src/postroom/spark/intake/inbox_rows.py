@@ -62,6 +62,9 @@ class Inbox:
     def interchange(self, item: StoredInterchange) -> Interchange:
         return Interchange(interchange_id=item.interchange_id, body=item.body, context=item.context)
 
+    def get_arrival(self, item: StoredInterchange) -> float:
+        return item.stored_at.timestamp()
+
     def describe(self, item: StoredInterchange) -> str:
         return f"interchange {item.interchange_id}"
 

@@ -12,7 +12,7 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
@@ -21,6 +21,7 @@ import pyarrow as pa
 from postroom.agent.poison_messages import attempt_alone, process_death_failure
 from postroom.agent.receiving.document_batch import ReceiveResult
 from postroom.agent.receiving.interchange import Interchange, to_message_failure
+from postroom.clock import system_clock
 from postroom.errors import PipelineFailure, format_count, is_environment_error
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
@@ -39,7 +40,9 @@ _log = logging.getLogger(__name__)
 TALLY_METRIC = "tally"
 #: What is counted: files, messages published, instances suspended, failures that became error messages, messages
 #: dropped because they have no authenticated originator, and files without any document.
-TALLY_COLUMNS = ("files", "published", "suspended", "routed", "dropped", "empty")
+OUTCOMES = ("files", "published", "suspended", "routed", "dropped", "empty")
+#: With the time from the arrival of the files to their publication.
+TALLY_COLUMNS = (*OUTCOMES, "milliseconds")
 #: The row that a task returns: the tally of its interchanges.
 TALLY_SPARK_SCHEMA = ", ".join(f"{name} long" for name in TALLY_COLUMNS)
 _TALLY_ARROW_SCHEMA = pa.schema([(name, pa.int64()) for name in TALLY_COLUMNS])
@@ -67,6 +70,10 @@ class ReceiveSource(Protocol[Row, Item]):
         ...
 
     def interchange(self, item: Item) -> Interchange: ...
+
+    def get_arrival(self, item: Item) -> float:
+        """Return when it arrived, in seconds since 1970."""
+        ...
 
     def describe(self, item: Item) -> str:
         """Return what the log calls it."""
@@ -177,14 +184,23 @@ class ReceiveTask:
             source.give_back(connection, unfinished)
         finished = received.keys() - set(unfinished)
         done = [item for item in items if item.interchange_id in finished]
-        for item in done:
-            if received[item.interchange_id].empty:
-                # It is only logged: an empty interchange has no message and no instance.
-                size = source.interchange(item).body.size
-                _log.warning("%s: %s is empty (%d bytes)", self.location.name, source.describe(item), size)
+        self._log_and_measure(received, done)
         if done:
             source.finish(connection, done)
         return list(received.values())
+
+    def _log_and_measure(self, received: dict[uuid.UUID, ReceiveResult], done: Sequence[Any]) -> None:
+        """Log what became of interchanges, and add the time since their arrival to their results."""
+        now = system_clock().timestamp()
+        for item in done:
+            result = received[item.interchange_id]
+            if result.empty:
+                # It is only logged: an empty interchange has no message and no instance.
+                self._log(logging.WARNING, item, f"is empty ({self.source.interchange(item).body.size} bytes)")
+            if result.suspended:
+                self._log(logging.WARNING, item, f"has {format_count(result.suspended, 'suspended instance')}")
+            milliseconds = max(0, round(1000 * (now - self.source.get_arrival(item))))
+            received[item.interchange_id] = replace(result, milliseconds=milliseconds)
 
     def _receive_all(self, worker: Worker, items: Sequence[Any], receive: _Receive) -> dict[uuid.UUID, ReceiveResult]:
         """Receive items together. If one of them makes that fail, receive each alone, and suspend the one that fails.
@@ -215,16 +231,21 @@ class ReceiveTask:
         hint = "Correct the message and send it again, or correct the component and resume."
         failure = process_death_failure(PipelineFailure, process="worker", hint=hint)
         for item in items:
-            _log.error("%s: %s is suspended: %s", self.location.name, self.source.describe(item), failure.what)
+            self._log(logging.ERROR, item, f"is suspended: {failure.what}")
         suspended = [worker.receiver.reject(self.location, self.source.interchange(item), failure) for item in items]
         return {interchange.interchange_id: interchange for interchange in suspended}
+
+    def _log(self, level: int, item: Identified, what: str, error: Exception | None = None) -> None:
+        """Write a line about an interchange to the log."""
+        ids = {"interchange_id": item.interchange_id}
+        _log.log(level, "%s: %s %s", self.location.name, self.source.describe(item), what, exc_info=error, extra=ids)
 
     def _suspend_or_quarantine(self, worker: Worker, item: Any, error: Exception) -> ReceiveResult | None:
         source, connection = self.source, worker.connection
         if not source.is_unchanged(item):
             source.give_back(connection, [item.interchange_id])
             return None
-        _log.error("%s: %s could not be received", self.location.name, source.describe(item), exc_info=error)
+        self._log(logging.ERROR, item, "could not be received", error)
         try:
             return worker.receiver.reject(self.location, source.interchange(item), to_message_failure(error))
         except Exception as another:

@@ -244,7 +244,7 @@ class SinkTask:
             self.port.name,
             claimed.message_id,
             failure.what,
-            extra={"message_id": claimed.message_id, "instance_id": claimed.instance_id},
+            extra=claimed.log_ids,
         )
         transaction(connection, lambda connection: self._remove(connection, claimed, failure))
 

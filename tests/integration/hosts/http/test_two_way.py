@@ -9,7 +9,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import timedelta
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any
 
@@ -187,9 +186,7 @@ def test_a_thousand_clients_wait_with_the_threads_and_connections_of_a_hundred(b
 
 
 def test_waiting_clients_are_told_when_the_host_stops(box: Box, serve: Serve) -> None:
-    # They wait for a fifth of this time.
-    settings = replace(SETTINGS, stop_within=timedelta(seconds=5))
-    instance = serve(AnsweringAdapter(), port_state="stopped", settings=settings)
+    instance = serve(AnsweringAdapter(), port_state="stopped")
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(ask, instance)
         wait_until(lambda: count_waiting(box) == 1, what="the waiting request")

@@ -1,0 +1,24 @@
+-- Return the bytes on disk by content: messages, queues, reference counts, subscriptions, intake, orchestrations,
+-- tracking (what was received, answered and changed) and configuration. With their indexes.
+CREATE OR REPLACE FUNCTION messagebox.measure_tables() RETURNS TABLE (content text, bytes bigint)
+LANGUAGE sql VOLATILE SECURITY DEFINER
+SET search_path = messagebox, management, pg_temp SET lock_timeout = '200ms' AS $$
+    SELECT CASE
+               WHEN t.name IN ('spool', 'parts', 'fragments') THEN 'messages'
+               WHEN t.name IN ('work_queue', 'scheduled_queue', 'suspended_queue', 'leases') THEN 'queues'
+               WHEN t.name LIKE '%ref_count_log%' OR t.name LIKE '%zero_sum' THEN 'reference counts'
+               WHEN t.name IN ('subscriptions', 'predicate_groups', 'predicates', 'convoy_set_instances')
+                   THEN 'subscriptions'
+               WHEN t.name IN ('inbox', 'inbox_fragments', 'file_claims', 'splits') THEN 'intake'
+               WHEN t.name LIKE 'orchestration\_%' THEN 'orchestrations'
+               WHEN t.name IN ('receipts', 'stored_responses', 'audit', 'job_runs') THEN 'tracking'
+               ELSE 'configuration'
+           END,
+           sum(pg_total_relation_size(t.oid))::bigint
+      FROM (SELECT c.oid, coalesce(p.relname, c.relname) AS name
+              FROM pg_class c
+              LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
+              LEFT JOIN pg_class p ON p.oid = i.inhparent
+             WHERE c.relnamespace IN ('messagebox'::regnamespace, 'management'::regnamespace) AND c.relkind = 'r') t
+     GROUP BY 1;
+$$;
