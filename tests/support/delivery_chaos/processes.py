@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+import psutil
 import psycopg
 
 from postroom.messagebox.embedded import EmbeddedServer
@@ -66,6 +67,15 @@ class Processes:
             for host in self.hosts
         ]
 
+    def find_sender(self, port: int) -> int | None:
+        """Return the process of a host whose connection has this local port. None if it has ended."""
+        for instance in self.instances:
+            with suppress(psutil.Error):
+                connections = psutil.Process(instance.process.pid).net_connections(kind="tcp")
+                if any(connection.laddr and connection.laddr.port == port for connection in connections):
+                    return instance.process.pid
+        return None
+
     def act(self, what: str, generator: random.Random) -> None:
         """Do one of FAULTS. The generator makes all choices."""
         instance = generator.choice(self.instances)
@@ -93,8 +103,9 @@ class Processes:
                 # A supervisor starts it again.
                 if not has_failed_to_start(output := instance.process.output()):
                     self.record.add_problem(f"host {instance.host} ended by itself:\n{output[-2000:]}")
+                pid = instance.process.pid
                 self._start_again(instance)
-                self.record.add_fault(instance.host, started)
+                self.record.add_fault(instance.host, started, pid)
 
     def resume_all(self) -> None:
         for instance in self.instances:
@@ -110,21 +121,21 @@ class Processes:
     # -- faults --------------------------------------------------------------------------------------------------
 
     def _kill(self, instance: _Instance) -> None:
-        started = time.monotonic()
+        started, pid = time.monotonic(), instance.process.pid
         instance.process.kill()
         self._start_again(instance)
-        self.record.add_fault(instance.host, started)
+        self.record.add_fault(instance.host, started, pid)
 
     def _stop_host(self, instance: _Instance) -> None:
         """Stop a host and start it again, as in a rolling restart."""
         if instance.resume_at is not None:
             self._resume(instance)
-        started = time.monotonic()
+        started, pid = time.monotonic(), instance.process.pid
         # A host that is just starting is ended by the signal itself.
         if (code := instance.process.stop()) not in (0, -signal.SIGTERM):
             self.record.add_problem(f"host {instance.host} ended with {code}:\n{instance.process.output()[-2000:]}")
         self._start_again(instance)
-        self.record.add_fault(instance.host, started)
+        self.record.add_fault(instance.host, started, pid)
 
     def _freeze(self, instance: _Instance, seconds: float) -> None:
         if instance.resume_at is None:
@@ -156,7 +167,7 @@ class Processes:
         with suppress(ProcessLookupError):
             os.kill(instance.process.pid, signal.SIGCONT)
         instance.resume_at = None
-        self.record.add_fault(instance.host, instance.frozen_at)
+        self.record.add_fault(instance.host, instance.frozen_at, instance.process.pid)
 
     def _start_again(self, instance: _Instance) -> None:
         if instance.resume_at is not None:

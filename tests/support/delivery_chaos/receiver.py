@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import random
 import threading
+from collections.abc import Callable
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 from tests.support.delivery_chaos.record import Record
 from tests.support.http_receiver import Handler, HttpReceiver
@@ -22,6 +24,9 @@ class UnreliableReceiver:
         self._generator = generator
         self._lock = threading.Lock()
         self._is_reliable = threading.Event()
+        self._senders: WeakKeyDictionary[Handler, int | None] = WeakKeyDictionary()
+        #: Returns the process that has the connection from this port.
+        self.find_sender: Callable[[int], int | None] = lambda _: None
         receiver.behave = self._behave
 
     def become_reliable(self) -> None:
@@ -41,7 +46,11 @@ class UnreliableReceiver:
     def _take(self, handler: Handler, chance: float) -> None:
         request = handler.take()
         number = json.loads(request.body)["number"]
-        arrival = self._record.add_arrival(urlsplit(request.path).path.strip("/"), number)
+        # A handler serves one connection, which hosts use again and again.
+        if handler not in self._senders:
+            self._senders[handler] = self.find_sender(handler.client_address[1])
+        sender = self._senders[handler]
+        arrival = self._record.add_arrival(urlsplit(request.path).path.strip("/"), number, sender)
         if chance < 0.08:
             handler.respond(500, b"failed after reading")
         elif chance < 0.10:

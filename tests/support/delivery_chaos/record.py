@@ -25,6 +25,8 @@ class Arrival:
 
     number: int
     at: float
+    sender: int | None = None
+    """The process that has sent it; None if it is not known."""
     is_accepted: bool = False
     """True if the receiver has written a positive response."""
 
@@ -35,6 +37,8 @@ class Fault:
 
     host: str | None
     """The affected host, or None if all programs are affected."""
+    pid: int | None = None
+    """The process of the affected host instance."""
     started: float
     ended: float
 
@@ -54,10 +58,10 @@ class Record:
         with self._lock:
             self.orders += orders
 
-    def add_arrival(self, subscriber: str, number: int) -> Arrival:
+    def add_arrival(self, subscriber: str, number: int, sender: int | None = None) -> Arrival:
         """Record an arrival. The time is taken under the lock, so that the list is in the order of the times."""
         with self._lock:
-            arrival = Arrival(number=number, at=time.monotonic())
+            arrival = Arrival(number=number, at=time.monotonic(), sender=sender)
             self.arrivals[subscriber].append(arrival)
             return arrival
 
@@ -65,10 +69,10 @@ class Record:
         with self._lock:
             self.answers[kind] += 1
 
-    def add_fault(self, host: str | None, started: float) -> None:
+    def add_fault(self, host: str | None, started: float, pid: int | None = None) -> None:
         """Record a fault that ends now."""
         with self._lock:
-            self.faults.append(Fault(host=host, started=started, ended=time.monotonic()))
+            self.faults.append(Fault(host=host, pid=pid, started=started, ended=time.monotonic()))
 
     def add_problem(self, text: str) -> None:
         with self._lock:

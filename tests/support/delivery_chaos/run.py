@@ -99,6 +99,7 @@ class _Run:
         self._receiver = UnreliableReceiver(self._record, receiver, random.Random(seed))
         self._traffic = Traffic(self._record, url=self._url, port=port, seed=seed)
         self._processes = Processes(server=server, installation=installation, record=self._record)
+        self._receiver.find_sender = self._processes.find_sender
 
     def run(self, seconds: float) -> list[str]:
         self._print(f"seed {self._seed}, {seconds:g} s of faults")
