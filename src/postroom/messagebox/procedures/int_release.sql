@@ -4,13 +4,14 @@
 -- RETURNING), so that nothing is released twice.
 -- Who adds a reference has changed the row before, so that it counts in the logs (int_count_in_logs). The DELETE waits
 -- for that transaction and then leaves the row.
--- Indexes: primary keys of spool and parts, once for each id, whatever statistics there are: those of empty tables would
--- have them read whole. NOT IN is hashed, also without joins that are.
+-- Indexes: primary keys of spool and parts, by an array of ids, whatever statistics there are: those of empty tables would
+-- have them read whole. IN and NOT IN are hashed. IN is not evaluated if one transaction has counted all references.
 CREATE OR REPLACE FUNCTION messagebox.int_release(p_message_ids uuid[], p_counted_in xid8[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
+    only_count xid8 := CASE WHEN p_counted_in[1] = ALL (p_counted_in) THEN p_counted_in[1] END;
     deleted uuid[];
     deleted_parts uuid[];
     messages uuid[];
@@ -20,8 +21,10 @@ DECLARE
     others record;
 BEGIN
     WITH done AS (
-        DELETE FROM spool s USING unnest(p_message_ids, p_counted_in) AS r (message_id, counted_in)
-         WHERE s.message_id = r.message_id AND s.counted_in = r.counted_in AND s.only_reference
+        DELETE FROM spool s
+         WHERE s.message_id = ANY (p_message_ids) AND s.only_reference
+           AND (s.counted_in = only_count OR (s.message_id, s.counted_in) IN (
+                SELECT r.message_id, r.counted_in FROM unnest(p_message_ids, p_counted_in) AS r (message_id, counted_in)))
         RETURNING s.message_id, s.part_ids, s.counted_in
     )
     SELECT (SELECT array_agg(d.message_id) FROM done d), array_agg(p.part_id), array_agg(p.counted_in)
@@ -39,8 +42,10 @@ BEGIN
         part_counts := part_counts || others.counts;
     END IF;
     WITH done AS (
-        DELETE FROM parts p USING unnest(released_parts, part_counts) AS r (part_id, counted_in)
-         WHERE p.part_id = r.part_id AND p.counted_in = r.counted_in AND p.only_reference
+        DELETE FROM parts p
+         WHERE p.part_id = ANY (released_parts) AND p.only_reference
+           AND (p.counted_in = only_count OR (p.part_id, p.counted_in) IN (
+                SELECT r.part_id, r.counted_in FROM unnest(released_parts, part_counts) AS r (part_id, counted_in)))
         RETURNING p.part_id
     )
     SELECT array_agg(d.part_id) INTO deleted_parts FROM done d;
