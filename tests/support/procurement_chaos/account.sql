@@ -1,4 +1,4 @@
--- Triggers that record what was published and routed, and which timeouts instances had. They write in the transaction
+-- Triggers that record what was published and routed, when instances started, and which timeouts they had. They write in the transaction
 -- of the publish, or of the persistence point. The records stay when messages and instances are deleted.
 CREATE SCHEMA account;
 CREATE TABLE account.documents (
@@ -11,7 +11,7 @@ CREATE TABLE account.documents (
 CREATE INDEX ON account.documents (message_id);
 CREATE INDEX ON account.documents (kind) WHERE NOT answered;
 CREATE TABLE account.routed (message_id uuid NOT NULL, service_id uuid NOT NULL);
-CREATE TABLE account.timeouts (number integer NOT NULL);
+CREATE TABLE account.events (kind text NOT NULL, number integer NOT NULL, time timestamptz NOT NULL);
 
 CREATE FUNCTION account.record_documents() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = account, messagebox, pg_temp AS $$
@@ -30,13 +30,13 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE FUNCTION account.record_timeouts() RETURNS trigger
+CREATE FUNCTION account.record_events() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = account, messagebox, pg_temp AS $$
 BEGIN
-    INSERT INTO timeouts
-    SELECT d.number
+    INSERT INTO events
+    SELECT t->'event'->>'kind', d.number, (t->>'time')::timestamptz
       FROM inserted j, LATERAL json_array_elements(j.turns) t, orchestration_messages m, documents d
-     WHERE t->'event'->>'kind' = 'timer' AND m.instance_id = j.instance_id AND d.message_id = m.message_id
+     WHERE t->'event'->>'kind' IN ('started', 'timer') AND m.instance_id = j.instance_id AND d.message_id = m.message_id
        AND d.kind = 'order';
     RETURN NULL;
 END $$;
@@ -45,6 +45,6 @@ END $$;
 CREATE CONSTRAINT TRIGGER account AFTER INSERT ON messagebox.spool
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION account.record_documents();
 CREATE TRIGGER account AFTER INSERT ON messagebox.orchestration_journal
-    REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION account.record_timeouts();
+    REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION account.record_events();
 CREATE TRIGGER account AFTER INSERT ON messagebox.work_queue
     FOR EACH ROW WHEN (new.attempt = 0 AND new.service_class <> 1) EXECUTE FUNCTION account.record_routed();

@@ -42,6 +42,8 @@ class Account:
     """The price that was reserved."""
     reasons: Mapping[int, str]
     """Why an order has failed."""
+    started: Mapping[int, float]
+    """When the instance of an order has started to wait."""
     timeouts: frozenset[int]
     """The orders whose instance has stopped to wait for offers. Its last turn is not stored, but has a reason."""
     remaining: list[tuple[str, str, int]]
@@ -60,14 +62,17 @@ class Account:
                     chosen[number] = content["price"]
                 if kind == "failed":
                     reasons[number] = content["reason"]
-            timeouts = {number for (number,) in connection.execute("SELECT number FROM account.timeouts")}
+            events = connection.execute("SELECT kind, number, extract(epoch FROM time) FROM account.events").fetchall()
             remaining = connection.execute(_REMAINING).fetchall()
             rows = {table: _count(connection, table) for table in _TABLES}
+        started = {number: float(time) for kind, number, time in events if kind == "started"}
+        timeouts = {number for kind, number, _ in events if kind == "timer"}
         timeouts |= {number for number, reason in reasons.items() if reason == "no offer in time"}
         return cls(
             sent=sent,
             chosen=chosen,
             reasons=reasons,
+            started=started,
             timeouts=frozenset(timeouts),
             remaining=remaining,
             rows=rows,
@@ -87,7 +92,7 @@ def find_problems(programs: Programs, account: Account) -> list[str]:
 
 def _find_problems_of(plan: OrderPlan, programs: Programs, account: Account) -> Iterator[str]:
     number = plan.number
-    in_time = [offer for offer in plan.offers if _is_in_time(plan, offer, programs)]
+    in_time = [offer for offer in plan.offers if _is_in_time(plan, offer, programs, account)]
     refused = [
         offer.supplier
         for offer in plan.offers
@@ -111,11 +116,11 @@ def _find_problems_of(plan: OrderPlan, programs: Programs, account: Account) -> 
         yield f"it has sent {_format(sent)} instead of {_format(expected[0])}"
 
 
-def _is_in_time(plan: OrderPlan, offer: Offer, programs: Programs) -> bool:
+def _is_in_time(plan: OrderPlan, offer: Offer, programs: Programs, account: Account) -> bool:
     """Return True if an offer was published before the instance could stop to wait for it."""
-    order = programs.published[f"order {plan.number}"]
+    started = account.started.get(plan.number)
     published = programs.published.get(f"offer {plan.number} {offer.supplier}")
-    return published is not None and published.ended < order.started + plan.wait_seconds
+    return started is not None and published is not None and published.ended < started + plan.wait_seconds
 
 
 def _expect(plan: OrderPlan, price: int | None, supplier: str) -> Counter[tuple[str, str | None]]:
