@@ -70,6 +70,7 @@ class Run:
         self._crashes = crashes
         self._messages: dict[int, Message] = {}
         self._known: dict[uuid.UUID, Message] = {}
+        self._published = 0
         self._execution = Execution(orchestration, instance_id or uuid.uuid4())
         self.publish(message)
 
@@ -81,7 +82,8 @@ class Run:
         it."""
         if to is not None:
             message = to.address(message)
-        self._messages[len(self._known) + 1] = message
+        self._published += 1
+        self._messages[self._published] = message
         self._known[message.message_id] = message
         self._drive()
 

@@ -10,6 +10,7 @@ raises.
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -271,7 +272,7 @@ def run_step(step: RunStep, get_time: Callable[[], datetime], *, max_size: int) 
                 f"The result has {size:,} characters, and the journal can have {max_size:,}.",
                 hint="Store the data elsewhere, and return a reference to it.",
             )
-    except Exception as error:
+    except (Exception, SystemExit, CancelledError) as error:
         # The text of an error can quote what the step works with.
         text = "" if step.is_secret else f": {error}"
         return StepEnded(time=get_time(), number=step.number, error=f"{type(error).__name__}{text}")

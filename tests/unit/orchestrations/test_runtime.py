@@ -433,6 +433,34 @@ def test_an_exit_ends_the_instance_and_not_the_thread() -> None:
     assert str(testing.start(declare(leave), message("order")).error).endswith("SystemExit: enough")
 
 
+@pytest.mark.parametrize("timeout", [None, 60.0])
+@pytest.mark.parametrize("error", [SystemExit("enough"), asyncio.CancelledError("enough")])
+def test_an_exit_of_a_step_is_a_failure_of_the_step(error: BaseException, timeout: float | None) -> None:
+    def leave() -> None:
+        raise error
+
+    async def run_step(order: Message) -> None:
+        await orchestrations.step(leave, timeout=timeout)
+
+    run = testing.start(declare(run_step), message("order"))
+    assert "StepFailed" in str(run.error)
+    assert f"{type(error).__name__}: enough" in str(run.error)
+
+
+def test_a_message_that_is_published_twice_hides_no_other() -> None:
+    async def receive_three(order: Message) -> None:
+        offers = Offers.of(order)
+        await asyncio.sleep(1)
+        await orchestrations.send(Message.of(b" ".join([(await offers.receive()).data for _ in range(3)])), to="Out")
+
+    run = testing.start(declare(receive_three), message("order"))
+    first = message("offer", b"1")
+    for offer in (first, first, message("offer", b"2")):
+        run.publish(offer)
+    run.advance(timedelta(seconds=1))
+    assert bodies(run) == [b"1 1 2"]
+
+
 def test_threads_are_refused_with_the_alternative() -> None:
     async def block(order: Message) -> None:
         await asyncio.to_thread(print)

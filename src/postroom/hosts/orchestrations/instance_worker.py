@@ -85,7 +85,7 @@ class InstanceWorker:
             self._dropped, self._has_failed = [], False
             try:
                 self._work_on(batch)
-            except (Exception, TimedOut) as error:
+            except BaseException as error:
                 # For example, the watch has interrupted a turn that was just ending. The thread must not end.
                 _log.warning("a batch of %d instances was interrupted", len(batch), exc_info=error)
                 self._dropped, self._has_failed = list(self.batch), True
