@@ -58,7 +58,7 @@ class Addressees:
     def find_acknowledging_port(self, name: str) -> uuid.UUID | None:
         """Return the send port that acknowledges messages that are directed to ``name``. Return None for a group: each
         of its members does. Raise StateError if the port is two-way, which returns a response instead."""
-        addressee = self._known[name]
+        addressee = _find(self._known, name)
         if addressee.is_two_way:
             raise StateError(
                 f"The send port {name!r} is two-way, so nobody can wait for its delivery.",
@@ -68,16 +68,21 @@ class Addressees:
 
 
 def _direct(known: Mapping[str, _Addressee], name: str, context: Context) -> Context:
-    addressee = known.get(name)
-    if addressee is None:
-        what = f"There is no send port or send port group {name!r}."
-        raise NotFound(what, hint=nearest(name, list(known), "There are"))
+    addressee = _find(known, name)
     if addressee.is_group:
         return _promote_address(context.promote(BTS.SPGroupID, str(addressee.id)))
     context = context.promote(BTS.SPID, str(addressee.id))
     if not addressee.is_dynamic:
         context = context.promote(BTS.SPTransportID, str(addressee.transport_id))
     return _promote_address(context)
+
+
+def _find(known: Mapping[str, _Addressee], name: str) -> _Addressee:
+    addressee = known.get(name)
+    if addressee is None:
+        what = f"There is no send port or send port group {name!r}."
+        raise NotFound(what, hint=nearest(name, list(known), "There are"))
+    return addressee
 
 
 def describe_unreachable(connection: Connection, name: str) -> str | None:

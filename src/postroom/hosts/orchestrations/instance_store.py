@@ -50,9 +50,12 @@ class InstanceConnection:
 
     def direct(self, message: Message, port: str) -> Message:
         """Return the message directed to a port. Raise NotFound if there is no such port."""
+        return replace(message, context=self._get_addressees(port).direct(port, message.context))
+
+    def _get_addressees(self, port: str) -> Addressees:
         if self._addressees is None or port not in self._addressees:
             self._addressees = Addressees.read(self.connection)
-        return replace(message, context=self._addressees.direct(port, message.context))
+        return self._addressees
 
     def forget_ports(self) -> None:
         """Read the send ports again with the next send."""
@@ -63,8 +66,7 @@ class InstanceConnection:
         acknowledgements do not count."""
         if command.acknowledged_by is None:
             return command.filter
-        assert self._addressees is not None, "the message was directed before"
-        port_id = self._addressees.find_acknowledging_port(command.acknowledged_by)
+        port_id = self._get_addressees(command.acknowledged_by).find_acknowledging_port(command.acknowledged_by)
         return command.filter if port_id is None else command.filter & (BTS.AckSendPortID == str(port_id))
 
 

@@ -36,6 +36,8 @@ ECHO = """
             return
         if order.data == b"port":
             await orchestrations.send(Message.of(b""), to="Nowhere")
+        if order.data == b"deliver":
+            await orchestrations.deliver(Message.of(b"delivered"), to="Out")
         if order.data == b"value":
             await orchestrations.send(Message.of(b"", promoted={Property("Tests.Key", int): 1}), to="Out")
         if order.data == b"error":
@@ -116,6 +118,19 @@ def test_an_instance_that_fails_leaves_the_others_of_its_batch_alone(
     errors = box.connection.execute("SELECT error_code FROM orchestration_instances ORDER BY 1").fetchall()
     assert errors == [("NOT_FOUND",), ("ORCHESTRATION",), ("PUBLISH",)]
     assert persistence.sizes[0] == 8
+    assert check(box.connection) == []
+
+
+def test_a_delivery_is_awaited_beside_an_unroutable_send(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter, persistence: Persistence
+) -> None:
+    apply_orchestrations(box, tmp_path, ECHO)
+    publish(box, "order", "deliver", "unroutable")
+    start_host(recorder)
+    expected = [b"delivered", b"echo deliver", b"nobody subscribes"]
+    wait_until(lambda: sent(recorder) == expected, what="the messages of both")
+    wait_until(lambda: box.count("orchestration_instances") == 0, what="their end")
+    assert persistence.sizes[0] == 2
     assert check(box.connection) == []
 
 
