@@ -186,8 +186,8 @@ class Registration:
         with self._pausing:
             if stopped == self.is_stopped:
                 return
-            self.is_stopped = stopped
             if not stopped:
+                self.is_stopped = False
                 self._unpause(self.subservices)
                 _log.info("the host %s is started", self._host.name)
                 return
@@ -195,6 +195,8 @@ class Registration:
                 subservice.pause()
             unfinished = [seq for subservice in self.subservices for seq in subservice.unfinished_seqs]
             self._queues.release_claims(connection, self.host_instance, unfinished)
+            # Last: after an error the caller tries again, and the claims must be released.
+            self.is_stopped = True
             _log.info("the host %s is stopped", self._host.name)
 
     def _unpause(self, subservices: Iterable[PausableService]) -> None:

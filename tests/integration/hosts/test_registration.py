@@ -11,11 +11,13 @@ import pytest
 
 from postroom.errors import NotFound, Unavailable
 from postroom.hosts import HostInstance, HostSettings
+from postroom.message import Message
 from postroom.messagebox.connection import connect
+from postroom.operations.hosts import set_stopped
 from tests.integration.hosts.conftest import SETTINGS, StartHost
-from tests.support.box import Box
+from tests.support.box import Box, Region
 from tests.support.folders import open_folder
-from tests.support.recording_adapter import RecordingAdapter
+from tests.support.recording_adapter import BlockedSend, RecordingAdapter
 from tests.support.transaction_pooler import transaction_pooler
 from tests.support.waiting import wait_until
 
@@ -79,3 +81,21 @@ def test_a_session_that_changes_later_is_treated_as_lost(box: Box, start_host: S
     instance._registration._session = -1  # simulates a heartbeat that another session answered
     wait_until(lambda: instance.regained_locks == 1)
     assert box.one(_LOCK_COUNT) == 1
+
+
+def test_a_stopped_host_releases_its_claims_although_the_first_attempt_fails(
+    box: Box, start_host: StartHost, caplog: pytest.LogCaptureFixture
+) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    box.agent().publish([Message.of(b"", promoted={Region: "EU"}) for _ in range(20)])
+    blocked = BlockedSend()
+    instance = start_host(RecordingAdapter(blocked))
+    wait_until(lambda: box.count("work_queue WHERE claim_id IS NOT NULL") == 20, what="the claims")
+    box.connection.execute("ALTER FUNCTION messagebox.release_claims_default(integer, bigint[]) RENAME TO hidden")
+    set_stopped(box.connection, "Default", stopped=True)
+    wait_until(lambda: "release_claims_default" in caplog.text, what="the failed attempt")
+    assert not instance.is_stopped
+    box.connection.execute("ALTER FUNCTION messagebox.hidden(integer, bigint[]) RENAME TO release_claims_default")
+    wait_until(lambda: instance.is_stopped, what="the stopped host")
+    assert box.count("work_queue WHERE claim_id IS NOT NULL") < 20
+    blocked.released.set()
