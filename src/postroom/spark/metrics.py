@@ -27,7 +27,7 @@ def collect_pipeline_metrics(host: str, running: Sequence[RunningLocation], sink
         "postroom_receive_seconds",
         "Time from the arrival of a file or an interchange to its publication.",
         {
-            (host, location.location.name): (location.counts["files"], location.counts["milliseconds"] / 1000)
+            (host, location.location.name): (location.counts["files"], location.milliseconds / 1000)
             for location in running
         },
         labels=("host", "location"),

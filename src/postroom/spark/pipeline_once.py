@@ -27,7 +27,7 @@ from postroom.spark.intake.intake import find_locations_to_serve, make_intake
 from postroom.spark.intake.intake_once import receive_all
 from postroom.spark.once_report import OnceReport
 from postroom.spark.receive.stream import start_stream
-from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC, format_tally
+from postroom.spark.receive.task import OUTCOMES, TALLY_METRIC, format_tally
 from postroom.spark.session import has_died
 from postroom.spark.sinks.drain import SinkWritten
 from postroom.spark.sinks.running_sinks import Sinks, served_by_other_error
@@ -182,7 +182,7 @@ def _read_tally(query: StreamingQuery) -> Counter[str]:
     for progress in query.recentProgress:
         if progress.observedMetrics:
             tally = progress.observedMetrics[TALLY_METRIC]
-            counts.update({name: int(tally[name] or 0) for name in TALLY_COLUMNS})
+            counts.update({name: int(tally[name] or 0) for name in OUTCOMES})
     return counts
 
 

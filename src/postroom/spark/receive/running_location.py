@@ -24,7 +24,7 @@ from postroom.processes.backoff import Backoff
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.intake.intake import Intake, is_drained, is_served_as_configured, make_intake
 from postroom.spark.receive.stream import TRIGGER, start_stream
-from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC, format_tally
+from postroom.spark.receive.task import MILLISECONDS, TALLY_COLUMNS, TALLY_METRIC, format_tally
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,6 +60,8 @@ class RunningLocation:
         self.location = location
         #: The tally since the start.
         self.counts: Counter[str] = Counter()
+        #: The sum of the times from the arrival of interchanges to their publication.
+        self.milliseconds = 0
         #: The number of batches of Spark that have ended.
         self.batches = 0
         #: None while receiving is not throttled.
@@ -206,6 +208,7 @@ class RunningLocation:
                 self.batches += 1
                 tally = progress.observedMetrics[TALLY_METRIC]
                 done = {name: int(tally[name] or 0) for name in TALLY_COLUMNS}
+                self.milliseconds += done.pop(MILLISECONDS)
                 self.counts.update(done)
                 self._query_failures = 0
                 self._failure = None

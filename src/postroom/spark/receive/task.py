@@ -41,8 +41,9 @@ TALLY_METRIC = "tally"
 #: What is counted: files, messages published, instances suspended, failures that became error messages, messages
 #: dropped because they have no authenticated originator, and files without any document.
 OUTCOMES = ("files", "published", "suspended", "routed", "dropped", "empty")
-#: With the time from the arrival of the files to their publication.
-TALLY_COLUMNS = (*OUTCOMES, "milliseconds")
+#: The time from the arrival of the files to their publication.
+MILLISECONDS = "milliseconds"
+TALLY_COLUMNS = (*OUTCOMES, MILLISECONDS)
 #: The row that a task returns: the tally of its interchanges.
 TALLY_SPARK_SCHEMA = ", ".join(f"{name} long" for name in TALLY_COLUMNS)
 _TALLY_ARROW_SCHEMA = pa.schema([(name, pa.int64()) for name in TALLY_COLUMNS])
