@@ -224,7 +224,7 @@ class Client:
                 raise
             if published.suspended:
                 responses.cancel(waiting)
-                raise NoResponse("The request has no subscriber. It was suspended, as it asks for.")
+                raise NoResponse("The request has no subscriber. It was suspended, as the message requires.")
             responses.confirm(waiting, is_repeated=published.repeated)
             return waiting.future
 
@@ -345,7 +345,7 @@ class Client:
                 raise Unavailable(
                     "The connection was lost during a publish. The messages may or may not have been published.",
                     why=error.why,
-                    hint="Pass another key= with each call. Then it can be repeated safely.",
+                    hint="Pass a different key= with each call. Then a call can be repeated safely.",
                 ) from error
             self._reconnect()
             return publish()

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def add_state_commands(group: click.Group, module: str, *, example: str, **helps: str) -> None:
-    """Add a command for each of ``helps``: the name of a function of ``module`` that changes a state, and the help. The
-    module is imported when a command runs."""
+    """Add a command for each of ``helps``. The key is the name of a function of ``module`` that changes a state, and
+    the value is the help text. The module is imported when a command runs."""
     for operation, text in helps.items():
         help_text = f"{text}\n\n\b\nExample:\n  postroom {group.name} {operation} {example}"
         group.command(operation, help=help_text)(_build_command(module, operation))

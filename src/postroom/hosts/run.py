@@ -63,7 +63,7 @@ def run_host(
     with set_on_stop_signals(stopping), instance:
         if monitoring is not None:
             monitoring.process = instance
-        # What is loaded now stays. The garbage collector need not look at it again and again.
+        # What is loaded now stays in memory. The garbage collector need not scan it again and again.
         gc.collect()
         gc.freeze()
         stopping.wait()

@@ -96,13 +96,13 @@ def _tell(turns: Sequence[Mapping[str, Any]]) -> Iterator[StoryLine]:
     issued: dict[int, Mapping[str, Any]] = {}
     for turn in turns:
         time = datetime.fromisoformat(turn["time"])
-        yield _tell_event(time, turn["event"], issued)
+        yield _build_event_line(time, turn["event"], issued)
         for command in turn["commands"]:
             issued[command["number"]] = command
-            yield _tell_command(time, RecordedCommand.from_json(command))
+            yield _build_command_line(time, RecordedCommand.from_json(command))
 
 
-def _tell_event(time: datetime, event: Mapping[str, Any], issued: Mapping[int, Mapping[str, Any]]) -> StoryLine:
+def _build_event_line(time: datetime, event: Mapping[str, Any], issued: Mapping[int, Mapping[str, Any]]) -> StoryLine:
     match event:
         case {"kind": "started", "message": str(message_id)}:
             what = "activated by a message"
@@ -124,7 +124,7 @@ def _tell_event(time: datetime, event: Mapping[str, Any], issued: Mapping[int, M
     raise ValueError(f"{event!r} is not an event of a journal")
 
 
-def _tell_command(time: datetime, command: RecordedCommand) -> StoryLine:
+def _build_command_line(time: datetime, command: RecordedCommand) -> StoryLine:
     kind, what = _describe_command(command)
     return StoryLine(
         time=time,

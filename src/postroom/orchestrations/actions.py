@@ -119,7 +119,7 @@ async def listen(
 @overload
 async def listen(*branches: Awaitable[_T]) -> tuple[_T | None, ...]: ...
 async def listen(*branches: Awaitable[Any]) -> tuple[Any, ...]:
-    """Wait for the first one of several receives or delays. Return its result at its place, and None for the others.
+    """Wait for the first of several receives or delays. Return its result at its position, and None for the others.
 
     The others are cancelled. A message that comes later stays for the next receive.
 

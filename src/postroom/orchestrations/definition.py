@@ -20,7 +20,7 @@ class JournalLimits:
 
     events: int = 50_000
     size: int = 50_000_000
-    """In characters, about."""
+    """The approximate number of characters."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -32,7 +32,7 @@ _ADDRESS = (BTS.ActivationServiceID, BTS.PartnerService, BTS.PartnerPort)
 
 
 class DirectPort:
-    """Where messages are sent to without a send port: those who subscribe to ``properties`` receive them."""
+    """A destination without a send port: services that subscribe to ``properties`` receive the messages."""
 
     def __init__(self, full_name: str, properties: Mapping[Property, Value]) -> None:
         self.full_name = full_name

@@ -1,7 +1,7 @@
 """Drive a live instance: give it events until it waits, and let the caller store each persistence point.
 
-The driver runs over a store: the MessageBox in a host, a fake in tests. It yields persistence points and gets back what
-came of each, so that the caller can store those of several instances in one transaction.
+The driver runs over a store: the MessageBox in a host, a fake in tests. It yields persistence points and gets back the
+outcome of each, so that the caller can store those of several instances in one transaction.
 
 The coroutine runs ahead of the store: it continues after a send, although it is not known yet whether anybody
 subscribes to the message. If nobody does, nothing was stored. The instance then goes back to its journal, and the send
@@ -67,7 +67,8 @@ class PersistencePoint:
         return [command for command in self.commands if isinstance(command, Send) and command.unroutable is None]
 
 
-#: What came of a persistence point: the reasons of sends without subscribers, by number. Then nothing was stored.
+#: The outcome of a persistence point: the reasons of sends without subscribers, by number. If it is not empty, nothing
+#: was stored.
 Outcome = Mapping[int, str]
 
 
@@ -113,7 +114,7 @@ class Driver:
 
         The caller stores everything and publishes the messages, all or nothing. If the orchestration raises, the turn
         in which it did so is not stored, and ``execution.error`` is set. Raise JournalFull if there is more to do, but
-        no room for it in the journal. Everything before is stored then."""
+        the journal is full. Everything before is stored then."""
         has_result = False
         if self.execution.suspension is not None:  # it is claimed, so an operator has resumed it
             self._handle(Resumed(time=self._store.get_time()))

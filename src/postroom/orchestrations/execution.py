@@ -48,7 +48,7 @@ from postroom.orchestrations.journal import (
 )
 from postroom.orchestrations.recorded_values import measure_value
 
-#: About the number of characters that an event and a command need in the journal.
+#: The approximate number of characters of an event and of a command in the journal.
 _EVENT_SIZE, _COMMAND_SIZE = 150, 200
 #: The number of the correlation set of a convoy, whose messages match the activation subscription.
 CONVOY = 0
@@ -85,7 +85,7 @@ class Execution:
         self.termination: str | None = None
         #: What the instance continues with, if it goes on with a fresh journal.
         self.continuation: Continuation | None = None
-        #: The number of events of the journal, and about the number of its characters.
+        #: The number of events of the journal, and the approximate number of its characters.
         self.journal_events = 0
         self.journal_size = 0
         self._loop: InstanceLoop | None = None
@@ -324,8 +324,8 @@ class Execution:
         await self._drop()
 
     async def _drop(self) -> NoReturn:
-        """Let no task of the instance go on. ``close`` drops them: no handler, no compensation, no ``finally`` block
-        does anything more as this instance."""
+        """Stop all tasks of the instance. ``close`` drops them: no handler, compensation or ``finally`` block does
+        anything more as this instance."""
         self.loop.discard_callbacks()
         await self.loop.create_future()
         raise AssertionError("a dropped coroutine went on")
@@ -363,7 +363,7 @@ def get_execution() -> Execution:
 
 
 def _measure(event: Event, commands: Sequence[Command]) -> int:
-    """Return about the number of characters of a turn in the journal. Only the results of steps are large."""
+    """Return the approximate number of characters of a turn in the journal. Only the results of steps are large."""
     value = measure_value(event.value) if isinstance(event, StepEnded) else 0
     return _EVENT_SIZE + _COMMAND_SIZE * len(commands) + value
 

@@ -204,7 +204,7 @@ def test_a_second_reference_moves_the_count_to_the_logs(subscribed: Box) -> None
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
-def test_who_releases_the_only_reference_waits_for_who_adds_a_second_one(subscribed: Box, is_committed: bool) -> None:
+def test_a_release_waits_for_a_transaction_that_adds_a_second_reference(subscribed: Box, is_committed: bool) -> None:
     box = subscribed
     publish_by_call(box)
     with connect(box.url) as adding, connect(box.url) as completing, ThreadPoolExecutor(1) as pool:

@@ -45,7 +45,7 @@ class Account:
     started: Mapping[int, float]
     """When the instance of an order has started to wait."""
     timeouts: frozenset[int]
-    """The orders whose instance has stopped to wait for offers. Its last turn is not stored, but has a reason."""
+    """The orders whose instance has stopped waiting for offers. Its last turn is not stored, but has a reason."""
     remaining: list[tuple[str, str, int]]
     """The rows that are left: their error, and the kind and the order of their message."""
     rows: Mapping[str, int] = field(default_factory=dict)
@@ -117,7 +117,7 @@ def _find_problems_of(plan: OrderPlan, programs: Programs, account: Account) -> 
 
 
 def _is_in_time(plan: OrderPlan, offer: Offer, programs: Programs, account: Account) -> bool:
-    """Return True if an offer was published before the instance could stop to wait for it."""
+    """Return True if an offer was published before the instance could stop waiting for it."""
     started = account.started.get(plan.number)
     published = programs.published.get(f"offer {plan.number} {offer.supplier}")
     return started is not None and published is not None and published.ended < started + plan.wait_seconds

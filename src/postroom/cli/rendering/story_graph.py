@@ -1,7 +1,7 @@
 """Draw the story of an orchestration instance as SVG: a line from top to bottom, in the order of time.
 
 What it received comes from the left, what it sent and did is on the right, and what it waits for is below, dashed. The
-colours follow the viewer: light or dark.
+colours follow the light or dark theme of the viewer.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from postroom.operations.instances.listing import Instance
     from postroom.operations.orchestration_story import Story, StoryLine, Wait
 
-#: The number of lines that are drawn. A longer picture cannot be read.
+#: Maximum number of lines that are drawn. A longer picture cannot be read.
 MAX_LINES = 500
 
 _WIDTH, _AXIS = 1200, 630
 _LEFT, _LEFT_WIDTH = 150, 430
 _RIGHT, _RIGHT_WIDTH = 680, 500
 _HEAD, _ROW, _BOX = 96, 60, 44
-#: The width of a character of a text with 13 pixels, about.
+#: The approximate width of a character in a text of 13 pixels.
 _CHARACTER = 7.2
 
-#: The colour of each kind of node in light and dark. Not every viewer knows variables in CSS.
+#: The colours of each kind of node in the light and the dark theme. Not every viewer supports variables in CSS.
 _COLOURS = {
     "received": ("#0969da", "#4493f8"),
     "message": ("#0969da", "#4493f8"),
@@ -68,7 +68,7 @@ svg {{ font: 13px system-ui, sans-serif }}
 
 
 def draw_story(instance: Instance, story: Story) -> str:
-    """Return the picture as an SVG document. The lines of the story are known."""
+    """Return the picture as an SVG document. ``story.lines`` must not be None."""
     lines = story.lines or ()
     drawn = lines[-MAX_LINES:]
     remarks = _list_remarks(story, hidden=len(lines) - len(drawn))
@@ -106,8 +106,8 @@ def _list_remarks(story: Story, *, hidden: int) -> list[str]:
 
 
 def _draw_lines(lines: Sequence[StoryLine]) -> Iterator[str]:
-    """Yield a row for each line. The time is written where it changes, and the date with the first and with each new
-    day."""
+    """Yield a row for each line. The time is shown where it changes, and the date at the first line and at the first
+    line of each day."""
     before: list[datetime | None] = [None, *(line.time for line in lines)]
     for line, (earlier, time) in zip(lines, pairwise(before), strict=True):
         assert time is not None

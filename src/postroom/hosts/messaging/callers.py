@@ -7,7 +7,7 @@
 
 A waiting caller holds no thread and no connection to the MessageBox. After a timeout or a cancellation a loop removes
 the subscription of the request, so that a late response is suspended (RR-05, RR-09). A request with an idempotency key
-waits on after its client has disconnected, so that the response is stored for the repeated request.
+keeps waiting after its client has disconnected, so that the response is stored for the repeated request.
 
 A repeated request whose first caller waits at another host instance follows that one: the loop reads the stored
 response of the first caller. If that host instance has ended, the repeated request takes over from it, together with a
@@ -70,7 +70,7 @@ class Caller:
     interchange_id: uuid.UUID
     location: ReceiveLocation
     deadline: float
-    """When it stops to wait, by the monotonic clock."""
+    """When it stops waiting, by the monotonic clock."""
     digest: bytes | None = None
     """Of a request with an idempotency key. Its response is stored."""
     connections: int = 0
@@ -147,7 +147,7 @@ class Callers:
         self.loop.wake()
 
     def put_back(self, caller: Caller) -> None:
-        """Let a caller wait again that was taken, unless its last connection has ended meanwhile. Return at once."""
+        """Let a caller that was taken wait again, unless its last connection has ended meanwhile. Return at once."""
         with self._lock:
             if caller.connections > 0 or caller.digest is not None:
                 self._by_interchange[caller.interchange_id] = self._waiting[caller.instance_id] = caller
@@ -172,7 +172,7 @@ class Callers:
 
     def refuse_lost(self) -> None:
         """Answer the callers whose subscriptions are gone, because this host instance was declared dead. Requests with
-        an idempotency key wait on, also if another host instance has taken them over."""
+        an idempotency key keep waiting, also if another host instance has taken them over."""
         with self._lock:
             kept = {instance_id for instance_id, caller in self._waiting.items() if caller.digest is not None}
             lost = self._waiting.keys() - kept

@@ -1,7 +1,7 @@
 """The orchestrations of a host, with their code from the files of their applications.
 
 Only the code that was applied runs. A file that was edited since is not loaded: its orchestrations wait until it is
-applied, or restored. Code that was loaded before the edit goes on.
+applied or restored. Code that was loaded before the edit continues to run.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class DrivenInstance:
             self.point = None
 
     def finish_point(self, outcome: Outcome) -> None:
-        """Keep what came of the persistence point, for ``advance``."""
+        """Keep the outcome of the persistence point for the next ``advance``."""
         assert self.point is not None
         self._outcome = outcome
         self.runs_step = self.point.runs_step and not outcome

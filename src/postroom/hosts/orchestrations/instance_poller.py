@@ -57,9 +57,9 @@ class InstancePoller:
         services = self._code.service_ids
         if self.is_paused or not services:
             return self.dequeuing.polling_interval.total_seconds()
-        room = self._work.capacity - len(self._work)
-        if room < self._work.capacity // 2:
-            # The threads wake it.
+        free = self._work.capacity - len(self._work)
+        if free < self._work.capacity // 2:
+            # A worker wakes this loop when half of the capacity is free.
             return self.dequeuing.polling_interval.total_seconds()
         connection = self._connection.get()
         if self._lost_claim is not None:
@@ -70,7 +70,7 @@ class InstancePoller:
             connection,
             claim_id=claim_id,
             host_instance=self._host_instance,
-            limit=room,
+            limit=free,
             services=services,
             now=self._clock(),
         )

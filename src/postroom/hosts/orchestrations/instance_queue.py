@@ -28,11 +28,12 @@ Work = NewWork | DrivenInstance
 
 
 class InstanceQueue:
-    """``capacity`` is the number of instances that are claimed ahead. ``on_room`` is called when half of it is free."""
+    """``capacity`` is the number of instances that are claimed ahead. ``on_capacity`` is called when half of it is
+    free."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self.on_room: Callable[[], None] = lambda: None
+        self.on_capacity: Callable[[], None] = lambda: None
         self._work: deque[Work] = deque()
         self._changed = threading.Condition()
         self._threads = 0
@@ -67,9 +68,9 @@ class InstanceQueue:
             taken = [self._work.popleft()]
             while not _runs_step(taken[0]) and len(taken) < share and not _runs_step(self._work[0]):
                 taken.append(self._work.popleft())
-            has_room = len(self._work) <= self.capacity // 2
-        if has_room:
-            self.on_room()
+            has_capacity = len(self._work) <= self.capacity // 2
+        if has_capacity:
+            self.on_capacity()
         return taken
 
     def discard(self) -> None:

@@ -71,8 +71,8 @@ class InstanceConnection:
 
 
 class MessageBoxStore:
-    """One claimed instance. ``messages`` are the first that it has not received, in order. Not more than some hundred
-    are in memory, however many there are. ``thread`` is what reads, and may change between two events."""
+    """One claimed instance. ``messages`` are the first that it has not received, in order. At most a few hundred are in
+    memory. ``thread`` is the connection that reads, and may change between two events."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class MessageBoxStore:
         ]
 
     def finish_point(self, point: PersistencePoint) -> None:
-        """Note that a persistence point was stored."""
+        """Update the state in memory after a persistence point was stored."""
         self.journal_length += 1 if point.turns else 0
         for seq in point.consumed:
             self._messages.pop(seq, None)

@@ -38,7 +38,7 @@ _BACKOFF = Backoff(first=0.1, longest=10.0)
 
 
 class InstanceWorker:
-    """Takes claimed instances from ``work`` until it is told to end. ``counts`` has the number of times that instances
+    """Takes claimed instances from ``work`` until it has to end. ``counts`` has the number of times that instances
     were worked on, by outcome. After a failure of the environment it releases its instances, which continue from their
     journals, unless ``is_paused`` returns True: then the runner releases them."""
 
@@ -156,7 +156,7 @@ class InstanceWorker:
         return DrivenInstance(claimed, store, Driver(execution, store, watch))
 
     def _finish_point(self, instance: DrivenInstance, outcome: Outcome | BaseException) -> bool:
-        """Note what came of a persistence point. Return False if the instance has more to do."""
+        """Handle the outcome of a persistence point. Return False if the instance has more to do."""
         point = instance.point
         assert point is not None
         if isinstance(outcome, BaseException):

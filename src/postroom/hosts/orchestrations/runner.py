@@ -63,7 +63,7 @@ class OrchestrationRunner:
             work=self._work,
             clock=self._clock,
         )
-        self._work.on_room = self._poller.loop.wake
+        self._work.on_capacity = self._poller.loop.wake
         self._workers: list[InstanceWorker] = []
 
     def start(self) -> None:

@@ -1,6 +1,6 @@
 """Store the persistence points of several instances in one transaction.
 
-Each instance gets an outcome of its own. An instance whose claim was taken over is left out, and so are its messages.
+Each instance gets its own outcome. An instance whose claim was taken over is left out, and so are its messages.
 If sends have no subscribers, the others are stored without these instances. If the transaction fails because of one
 instance, which PostgreSQL does not name, each is stored in a transaction of its own.
 """
@@ -21,15 +21,15 @@ from postroom.orchestrations.driver import Outcome
 from postroom.orchestrations.journal import Correlate, Forget
 from postroom.orchestrations.recorded_values import to_recorded
 
-#: What came of each instance, by id: its outcome, or why it cannot be stored.
+#: The outcome of each instance by id, or the error because of which it cannot be stored.
 Outcomes = dict[uuid.UUID, Outcome | BaseException]
 #: The messages of an instance, by the numbers of its sends.
 _Messages = Mapping[int, Message]
 
 
 def persist_together(thread: InstanceConnection, instances: Sequence[DrivenInstance]) -> Outcomes:
-    """Store the persistence points of different instances. Raise only errors of the environment: then nothing is
-    known to be stored."""
+    """Store the persistence points of different instances. Raise only errors of the environment: then it is not known
+    what was stored."""
     outcomes: Outcomes = {}
     messages: dict[uuid.UUID, _Messages] = {}
     for instance in instances:
@@ -78,8 +78,8 @@ def _build_messages(thread: InstanceConnection, instance: DrivenInstance) -> _Me
 def _direct_again(
     thread: InstanceConnection, instance: DrivenInstance, before: Mapping[uuid.UUID, _Messages]
 ) -> _Messages | None:
-    """Return the messages of an instance with the ids of the send ports of now. Return None if these are the same: a
-    port has another id only if it was removed and declared again."""
+    """Return the messages of an instance with the current ids of the send ports. Return None if the ids are the same:
+    a port has another id only if it was removed and declared again."""
     try:
         directed = _build_messages(thread, instance)
     except NotFound:

@@ -21,7 +21,7 @@ from postroom.processes.time_limit import abandon_thread
 
 
 class _Turn:
-    """The code of an instance that runs in a thread now. ``turns`` has all that run."""
+    """The code of an instance that runs in a thread now. ``turns`` contains the turns of all threads."""
 
     def __init__(self, claimed: ClaimedInstance, limit: float, turns: dict[int, _Turn]) -> None:
         self.claimed = claimed
@@ -43,7 +43,8 @@ class _Turn:
 
 class TurnWatch:
     """Watches the turns of all threads. ``suspend`` is called with an instance whose turn takes longer than ``limit``
-    seconds, and with a description of the place. ``give_up`` is called if the thread still runs so much later."""
+    seconds, and with a description of the place. ``give_up`` is called if the thread still runs ``limit``
+    seconds later."""
 
     def __init__(
         self, limit: float, suspend: Callable[[ClaimedInstance, str], None], give_up: Callable[[], None]

@@ -1,7 +1,7 @@
 -- Publish a message: route it (see route_message), store context and metadata in the spool and the body part in parts.
--- insert_part stores its other parts. One reference is counted by the rows of the message and of its body part, except
--- of a part in fragments. More references, and those of other parts, are counted in the ref-count logs. The originator
--- is accepted from a trusted login only. Returns the number of references.
+-- insert_part stores its other parts. An only reference is counted by the rows of the message and of its body part,
+-- unless the part is in fragments. Other references are counted in the ref-count logs. The originator is accepted from
+-- a trusted login only. Returns the number of references.
 -- Locks: advisory (7001, 0) shared, until commit.
 CREATE OR REPLACE FUNCTION messagebox.insert_message(
     p_batch_id uuid, p_version bigint, p_message_id uuid, p_context jsonb, p_subscription_ids bigint[],

@@ -1,7 +1,8 @@
 -- Count the references of messages and of their parts in the ref-count logs from now on, if their rows count the only
 -- one. Called before a reference to a stored message or part is added, in the same transaction, and before a reference
 -- to it is released. So no row that counts its only reference has a second one.
--- Indexes: primary keys of spool and parts. Locks: the changed rows; who deletes one waits, and then leaves it.
+-- Indexes: primary keys of spool and parts. Locks: the changed rows. A release that would
+-- delete one waits, and then leaves it.
 CREATE OR REPLACE FUNCTION messagebox.int_count_in_logs(p_message_ids uuid[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$

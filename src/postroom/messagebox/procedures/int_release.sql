@@ -2,10 +2,11 @@
 -- such a part. For the others, -1 is appended to the active ref-count logs, to the counts of the transactions that
 -- counted the references. Called only with rows that the calling statement has just deleted from a queue (DELETE ...
 -- RETURNING), so that nothing is released twice.
--- Who adds a reference has changed the row before, so that it counts in the logs (int_count_in_logs). The DELETE waits
--- for that transaction and then leaves the row.
--- Indexes: primary keys of spool and parts, by an array of ids, whatever statistics there are: those of empty tables would
--- have them read whole. IN and NOT IN are hashed. IN is not evaluated if one transaction has counted all references.
+-- A transaction that adds a reference changes the row first, so that the logs count it (int_count_in_logs). The DELETE
+-- waits for that transaction and then leaves the row.
+-- Indexes: primary keys of spool and parts, by an array of ids. The settings enforce this: with the statistics of empty
+-- tables PostgreSQL would read the tables whole. IN and NOT IN are hashed. IN is not evaluated if one transaction has
+-- counted all references.
 CREATE OR REPLACE FUNCTION messagebox.int_release(p_message_ids uuid[], p_counted_in xid8[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off

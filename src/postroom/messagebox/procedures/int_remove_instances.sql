@@ -1,8 +1,8 @@
 -- Remove instances: after this commit no message is routed to them, and the values of their convoys are free for the next
 -- instances (ORC-25). Waits for publishes that have already found them. Rows are deleted later (purge_subscriptions).
 -- Indexes: subscriptions_instance, convoy_set_instances_instance. Locks: the rows, FOR UPDATE, subscriptions first, as
--- the streaming lane locks them. A publisher of the direct lane has its convoys before its instance subscriptions; if
--- one message goes to a convoy and to an instance subscription of the same instance, the two may deadlock (40P01), and
+-- the streaming lane locks them. A publisher of the direct lane locks convoys before instance subscriptions. If one
+-- message goes to a convoy and to an instance subscription of the same instance, the two may deadlock (40P01), and
 -- transaction() repeats one of them.
 DROP FUNCTION IF EXISTS messagebox.int_remove_instance(smallint, uuid, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.int_remove_instances(p_host_id smallint, p_instance_ids uuid[], p_now timestamptz)

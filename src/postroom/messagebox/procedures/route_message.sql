@@ -1,5 +1,6 @@
--- Route a message: take the routing lock and evaluate its subscriptions. The caller counts the references. Raises PR001 if the subscriptions have changed since they were found, or if an instance subscription was
--- removed. Raises PR002 if no host may receive the message. Returns the number of references.
+-- Route a message: take the routing lock and evaluate its subscriptions. The caller counts the references. Raises PR001
+-- if the subscriptions have changed since they were found, or if an instance subscription was removed. Raises PR002 if
+-- no host may receive the message. Returns the number of references.
 -- Locks, in this order and until commit: advisory (7001, 0) shared, the rows of instance subscriptions, the ordered
 -- instances (see lock_ordered_instances).
 CREATE OR REPLACE FUNCTION messagebox.route_message(

@@ -1,4 +1,4 @@
--- Record that a host is about to process a polled interchange alone. Attempts of before the last restart of PostgreSQL do
+-- Record that a host is about to process a polled interchange alone. Attempts before the last restart of PostgreSQL do
 -- not count. Index: primary key of poll_attempts. Locks: the row.
 INSERT INTO poll_attempts AS a (interchange_id, location_id, attempts, attempts_since)
 VALUES (%s, %s, 1, pg_postmaster_start_time())

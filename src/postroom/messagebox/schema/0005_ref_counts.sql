@@ -1,7 +1,7 @@
 -- Reference counts: two alternating append-only logs for messages, and two for parts. Writers append deltas to the
 -- active log and never update a shared counter. A fold moves the rows of the other log into the totals.
 -- Most messages have one reference. It is counted by the row of the message and by those of its parts (0003:
--- only_reference), and by no log. Who adds a reference to such a message counts it in the logs first.
+-- only_reference), and by no log. A transaction that adds a reference to such a message counts it in the logs first.
 
 -- Every transaction has its own count of a message: a queue row and the +1 for it have the same counted_in, and so has
 -- the -1 that a function appends when it deletes the queue row. Hosts append to the logs themselves (COPY), but cannot

@@ -91,7 +91,7 @@ class Instance:
 
     @property
     def state_label(self) -> str:
-        """The state for people. An orchestration that is dehydrated does not wait for an attempt."""
+        """The state as users see it. An orchestration that is dehydrated does not wait for an attempt."""
         if self.state is not InstanceState.DEHYDRATED or self.service_class is not ServiceClass.ORCHESTRATIONS:
             return self.state.label
         return "waiting for a message" if self.timer_at is None else "waiting for a message or timer"

@@ -1,4 +1,4 @@
-"""Orchestrations that cannot go on are suspended, with words that say what to change. Others are not affected."""
+"""Orchestrations that cannot go on are suspended, with a description of what to change. Others are not affected."""
 
 from __future__ import annotations
 

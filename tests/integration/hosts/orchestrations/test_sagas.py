@@ -158,7 +158,7 @@ def test_a_message_for_an_instance_that_has_ended_has_no_subscribers(running: Ru
         running.publish("reply", "2", key=key)
 
 
-def test_a_message_for_an_instance_that_never_was_has_no_subscribers(running: Running) -> None:
+def test_a_message_for_an_instance_that_never_existed_has_no_subscribers(running: Running) -> None:
     with pytest.raises(PublishFailed):
         running.publish("reply", "1", key=new_key())
 

@@ -79,7 +79,7 @@ def test_a_wrong_orchestration_is_refused(options: dict[str, Any], why: str) -> 
         {"correlations": [Replies], "ordered": True},
     ],
 )
-def test_what_can_work_is_accepted(options: dict[str, Any]) -> None:
+def test_a_valid_orchestration_is_accepted(options: dict[str, Any]) -> None:
     assert find_problems(**options) == []
 
 

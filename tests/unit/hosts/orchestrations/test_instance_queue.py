@@ -68,7 +68,7 @@ def test_a_thread_that_is_too_many_ends() -> None:
 def test_the_queue_asks_for_more_when_half_of_it_is_free() -> None:
     asked: list[int] = []
     queue = InstanceQueue(capacity=4)
-    queue.on_room = lambda: asked.append(len(queue))
+    queue.on_capacity = lambda: asked.append(len(queue))
     queue.add_threads(4)
     queue.put(make_work(4))
     queue.take()

@@ -1,5 +1,5 @@
--- Count the instances of this host by state, with the age of the oldest one in seconds. The state 0 are the messages that
--- its orchestrations hold (state references). Reads all rows of the queues of the host.
+-- Count the instances of this host by state, with the age of the oldest one in seconds. The row with state 0 counts the
+-- messages that its orchestrations hold (state references). Reads all rows of the queues of the host.
 CREATE OR REPLACE FUNCTION messagebox.count_instances___HOST__()
 RETURNS TABLE (state smallint, instances bigint, age double precision)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$

@@ -1,8 +1,8 @@
 -- MessageBox_DeadProcesses_Cleanup: a host instance whose session lock is missing, and was already missing p_grace ago,
 -- is dead. Its claims are released, and so are claims that it made while it was declared dead. If any were released,
 -- all hosts are woken. Returns the number of released rows. The requests whose callers it held stop waiting, and their
--- responses are suspended: no process can deliver them (RR-06). A request with an idempotency key waits on until its
--- time is over, because a repeated request can take it over. Messages of a sink's batch stay in the batch: the next
+-- responses are suspended: no process can deliver them (RR-06). A request with an idempotency key keeps waiting until
+-- its time is over, because a repeated request can take it over. Messages of a sink's batch stay in the batch: the next
 -- process that serves the sink writes the same batch. Claims of programs are released when their lease expires.
 -- Locks: tries the advisory lock (7002, id) of each instance for a moment. Index: work_queue_claimed, from one claim to
 -- the next, so that the rows of a large batch are not read.
