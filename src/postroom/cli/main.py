@@ -18,82 +18,91 @@ from postroom.errors import PostroomError
 
 COMMANDS: dict[str, LazyCommand] = {
     "demo": LazyCommand(
-        "postroom.cli.commands.demo:demo",
+        "postroom.cli.commands.deployment.demo:demo",
         "Run an example application, show where its messages arrive, and check the result.",
     ),
-    "init": LazyCommand("postroom.cli.commands.init:init", "Create a new application in a folder, ready to run."),
+    "init": LazyCommand(
+        "postroom.cli.commands.deployment.init:init", "Create a new application in a folder, ready to run."
+    ),
     "up": LazyCommand(
-        "postroom.cli.commands.up:up",
+        "postroom.cli.commands.deployment.up:up",
         "Deploy an application and run it until Ctrl-C: database, pipelines and hosts.",
     ),
-    "plan": LazyCommand("postroom.cli.commands.applications:plan", "Show what applying an application would change."),
+    "plan": LazyCommand(
+        "postroom.cli.commands.deployment.applications:plan", "Show what applying an application would change."
+    ),
     "apply": LazyCommand(
-        "postroom.cli.commands.applications:apply",
+        "postroom.cli.commands.deployment.applications:apply",
         "Deploy an application: all of it or nothing.",
     ),
     "publish": LazyCommand(
-        "postroom.cli.commands.publish:publish",
+        "postroom.cli.commands.routing.publish:publish",
         "Publish each file as one message, all of them or none.",
     ),
     "explain": LazyCommand(
-        "postroom.cli.commands.explain:explain",
+        "postroom.cli.commands.routing.explain:explain",
         "Show which subscribers receive a message, and why.",
     ),
-    "host": LazyCommand("postroom.cli.commands.hosts:host", "Run, start, stop and inspect hosts."),
+    "host": LazyCommand("postroom.cli.commands.processes.hosts:host", "Run, start, stop and inspect hosts."),
     "pipeline": LazyCommand(
-        "postroom.cli.commands.pipeline:pipeline",
+        "postroom.cli.commands.processes.pipeline:pipeline",
         "Run and inspect the receive locations and sinks of a host, on Spark.",
     ),
-    "handler": LazyCommand("postroom.cli.commands.handlers:handler", "List the adapters that hosts run."),
+    "handler": LazyCommand("postroom.cli.commands.processes.handlers:handler", "List the adapters that hosts run."),
     "throttling": LazyCommand(
-        "postroom.cli.commands.throttling:throttling", "Show and override the throttling of hosts."
+        "postroom.cli.commands.processes.throttling:throttling", "Show and override the throttling of hosts."
     ),
     "service-class": LazyCommand(
-        "postroom.cli.commands.service_classes:service_class", "Show and change how all hosts dequeue."
+        "postroom.cli.commands.processes.service_classes:service_class", "Show and change how all hosts dequeue."
     ),
     "port": LazyCommand(
-        "postroom.cli.commands.ports:port", "List, enlist, start, stop, retry and unenlist send ports."
+        "postroom.cli.commands.artifacts.ports:port", "List, enlist, start, stop, retry and unenlist send ports."
     ),
     "group": LazyCommand(
-        "postroom.cli.commands.groups:group", "List, enlist, start, stop and unenlist send port groups."
+        "postroom.cli.commands.artifacts.groups:group", "List, enlist, start, stop and unenlist send port groups."
     ),
     "orchestration": LazyCommand(
-        "postroom.cli.commands.orchestrations:orchestration",
+        "postroom.cli.commands.artifacts.orchestrations:orchestration",
         "List, enlist, start, stop and unenlist orchestrations.",
     ),
     "location": LazyCommand(
-        "postroom.cli.commands.locations:location", "List, enable, disable and schedule receive locations."
+        "postroom.cli.commands.artifacts.locations:location", "List, enable, disable and schedule receive locations."
     ),
     "subscription": LazyCommand(
-        "postroom.cli.commands.subscriptions:subscription", "List subscriptions and test messages against them."
+        "postroom.cli.commands.artifacts.subscriptions:subscription",
+        "List subscriptions and test messages against them.",
     ),
     "instance": LazyCommand(
-        "postroom.cli.commands.instances:instance", "List, resume, suspend, reroute and terminate service instances."
+        "postroom.cli.commands.routing.instances:instance",
+        "List, resume, suspend, reroute and terminate service instances.",
     ),
-    "message": LazyCommand("postroom.cli.commands.messages:message", "List, show and save stored messages."),
-    "queue": LazyCommand("postroom.cli.commands.queues:queue", "Show the queues of the hosts."),
-    "jobs": LazyCommand("postroom.cli.commands.jobs:jobs", "List and run the housekeeping jobs."),
+    "message": LazyCommand("postroom.cli.commands.routing.messages:message", "List, show and save stored messages."),
+    "queue": LazyCommand("postroom.cli.commands.routing.queues:queue", "Show the queues of the hosts."),
+    "jobs": LazyCommand("postroom.cli.commands.administration.jobs:jobs", "List and run the housekeeping jobs."),
     "database": LazyCommand(
-        "postroom.cli.commands.database:database", "Run the embedded PostgreSQL of a home folder alone."
+        "postroom.cli.commands.processes.database:database", "Run the embedded PostgreSQL of a home folder alone."
     ),
     "check": LazyCommand(
-        "postroom.cli.commands.jobs:check", "Verify the invariants of the MessageBox and list violations."
+        "postroom.cli.commands.administration.jobs:check",
+        "Verify the invariants of the MessageBox and list violations.",
     ),
     "backup": LazyCommand(
-        "postroom.cli.commands.backup:backup",
+        "postroom.cli.commands.administration.backup:backup",
         "Back up a running MessageBox with its claimed files to a new folder.",
     ),
     "restore": LazyCommand(
-        "postroom.cli.commands.backup:restore",
+        "postroom.cli.commands.administration.backup:restore",
         "Restore a backup into a home folder without a MessageBox, or into an empty database.",
     ),
-    "audit": LazyCommand("postroom.cli.commands.audit:audit", "List what operators have done, when and why."),
-    "role": LazyCommand("postroom.cli.commands.roles:role", "List, grant and revoke roles."),
+    "audit": LazyCommand(
+        "postroom.cli.commands.administration.audit:audit", "List what operators have done, when and why."
+    ),
+    "role": LazyCommand("postroom.cli.commands.administration.roles:role", "List, grant and revoke roles."),
     "application": LazyCommand(
-        "postroom.cli.commands.applications:application", "Start, stop, list and remove applications."
+        "postroom.cli.commands.deployment.applications:application", "Start, stop, list and remove applications."
     ),
     "version": LazyCommand(
-        "postroom.cli.commands.version:version",
+        "postroom.cli.commands.administration.version:version",
         "Show the versions of Postroom, Python, Spark, the embedded PostgreSQL and Java.",
     ),
 }

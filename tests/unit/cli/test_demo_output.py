@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.cli.commands import demo
+from postroom.cli.commands.deployment import demo
 from postroom.cli.exit_codes import ExitCode
 from postroom.cli.main import main
 from postroom.operations.demo import Figures

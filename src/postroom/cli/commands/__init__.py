@@ -1,0 +1,1 @@
+"""The commands. Each module has the commands of one noun, or one command."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.command_groups import CommandGroup
-from postroom.cli.commands.bad_rows import resume_rows, save_rows
-from postroom.cli.commands.instance_conditions import build_query, condition_options
-from postroom.cli.commands.instance_operations import operations, run_and_report
+from postroom.cli.commands.routing.bad_rows import resume_rows, save_rows
+from postroom.cli.commands.routing.instance_conditions import build_query, condition_options
+from postroom.cli.commands.routing.instance_operations import operations, run_and_report
 from postroom.cli.confirmation import confirm
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import ID, CommandOptions, common_options, pass_options, reason_option

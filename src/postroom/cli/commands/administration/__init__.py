@@ -1,0 +1,1 @@
+"""Commands for roles, audit, housekeeping jobs, backups and versions."""

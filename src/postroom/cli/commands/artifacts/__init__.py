@@ -1,0 +1,1 @@
+"""Commands for send ports, groups, orchestrations, receive locations and subscriptions."""

@@ -1,0 +1,1 @@
+"""Commands that create, deploy and run applications."""

@@ -1,0 +1,1 @@
+"""Commands for hosts, pipeline processes and the embedded PostgreSQL."""

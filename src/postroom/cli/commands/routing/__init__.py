@@ -1,0 +1,1 @@
+"""Commands for messages and service instances: publish, explain, list, resume, terminate."""
