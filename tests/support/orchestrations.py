@@ -11,6 +11,7 @@ from postroom.operations.deployment.apply import apply
 from postroom.operations.deployment.plan import Plan
 from postroom.properties import Property
 from tests.support.box import Box
+from tests.support.recording_adapter import RecordingAdapter
 
 Kind = Property("Tests.Kind", str)
 Key = Property("Tests.Key", str)
@@ -30,6 +31,23 @@ Replies = Correlation(Key, filter=Kind == "reply")
 app.send_port("Out", adapters.Null(), host="Default")
 """
 
+#: Sends the body of each order.
+ECHO = """
+@app.orchestration(activate=Kind == "order", host="Default")
+async def echo(order: Message) -> None:
+    await orchestrations.send(Message.of(b"echo " + order.data), to="Out")
+"""
+
+#: Waits for two replies to each order.
+COLLECT = """
+@app.orchestration(activate=Kind == "order", correlations=[Replies], host="Default")
+async def collect(order: Message) -> None:
+    replies = Replies.of(order)
+    await orchestrations.send(Message.of(b"ask"), to="Out")
+    texts = [(await replies.receive()).data for _ in range(2)]
+    await orchestrations.send(Message.of(b" ".join(texts)), to="Out")
+"""
+
 
 def apply_orchestrations(box: Box, folder: Path, code: str) -> Plan:
     """Write an application, after imports, properties and a send port ``Out``, and apply it."""
@@ -44,3 +62,18 @@ def publish(box: Box, kind: str, *bodies: str, key: str = "k") -> None:
     for body in bodies:
         message = Message.of(body.encode(), promoted={Kind: kind, Key: key})
         box.agent(warm=False).publish([message])
+
+
+def sent(recorder: RecordingAdapter) -> list[bytes]:
+    """Return the bodies that were sent, sorted."""
+    return sorted(one.body for one in recorder.sent)
+
+
+def has_ended(box: Box) -> bool:
+    """Return True if there is no instance, and no message that waits."""
+    return box.count("orchestration_instances") == 0 and box.count("work_queue") == 0
+
+
+def is_empty(box: Box) -> bool:
+    """Return True if there is no instance in any state."""
+    return box.count("orchestration_instances") == 0 and box.count("instances") == 0

@@ -13,9 +13,8 @@ from postroom.messagebox.coordination.running_processes import read_routing_vers
 from postroom.operations.hosts import list_service_classes, set_service_class
 from tests.integration.hosts.conftest import StartHost
 from tests.integration.hosts.messaging.test_failed_message_routing import order
-from tests.integration.hosts.orchestrations.test_running import ECHO
 from tests.support.box import Box
-from tests.support.orchestrations import apply_orchestrations, publish
+from tests.support.orchestrations import ECHO, apply_orchestrations, publish
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import PATIENCE, wait_until
 

@@ -14,6 +14,7 @@ from postroom.filters.expression import Filter
 from postroom.orchestrations import Correlation, Orchestration
 from postroom.orchestrations.definition import OrchestrationFunction
 from postroom.system_properties import BTS
+from tests.support.offers import bodies
 
 Kind = Property("Tests.Kind", str)
 Key = Property("Tests.Key", str)
@@ -26,15 +27,6 @@ def declare(function: OrchestrationFunction, *, activate: Filter | None = None) 
 
 def message(kind: str, body: bytes = b"") -> Message:
     return Message.of(body, promoted={Kind: kind, Key: "k"})
-
-
-def bodies(run: testing.Run) -> list[bytes]:
-    return [sent.message.data for sent in run.sent]
-
-
-@pytest.fixture(params=[False, True], ids=["live", "replayed"])
-def crashes(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
 
 
 async def ship(order: Message) -> None:

@@ -5,26 +5,16 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-import pytest
-
 from postroom import Message, orchestrations, testing
 from postroom.errors import DeliveryFailure, RoutingFailure
 from postroom.orchestrations import Orchestration
 from postroom.orchestrations.definition import OrchestrationFunction
 from postroom.system_properties import BTS
+from tests.support.offers import bodies
 
 
 def declare(function: OrchestrationFunction) -> Orchestration:
     return Orchestration(name=function.__name__, version=1, function=function, activate=None)
-
-
-def bodies(run: testing.Run) -> list[bytes]:
-    return [sent.message.data for sent in run.sent]
-
-
-@pytest.fixture(params=[False, True], ids=["live", "replayed"])
-def crashes(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
 
 
 async def ship(order: Message) -> None:

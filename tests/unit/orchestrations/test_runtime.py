@@ -4,54 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import uuid
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
-from decimal import Decimal
 
 import pytest
 
-from postroom import Message, Property, orchestrations, testing
+from postroom import Message, orchestrations, testing
 from postroom.errors import BadValue, DeliveryFailure, RoutingFailure, StateError
-from postroom.orchestrations import Correlation, JournalLimits, JournalMismatch, Orchestration, StepFailed
-from postroom.orchestrations.definition import OrchestrationFunction
+from postroom.orchestrations import Correlation
 from postroom.system_properties import BTS
-
-OrderId = Property("Tests.OrderId", str)
-Kind = Property("Tests.Kind", str)
-Offers = Correlation(OrderId, filter=Kind == "offer")
-Invoices = Correlation(OrderId, filter=Kind == "invoice")
-
-
-def declare(function: OrchestrationFunction, *, version: int = 1, convoy: tuple[Property, ...] = ()) -> Orchestration:
-    return Orchestration(
-        name=function.__name__, version=version, function=function, activate=Kind == "order", convoy=convoy
-    )
-
-
-def message(kind: str, body: bytes = b"", order_id: str = "1") -> Message:
-    return Message.of(body, promoted={OrderId: order_id, Kind: kind})
-
-
-def bodies(run: testing.Run) -> list[bytes]:
-    return [sent.message.data for sent in run.sent]
-
-
-@pytest.fixture(params=[False, True], ids=["live", "replayed"])
-def crashes(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
-async def collect_offers(order: Message) -> None:
-    offers = Offers.of(order)
-    await orchestrations.send(Message.of(b"request"), to="Acme")
-    received: list[Message] = []
-    with suppress(TimeoutError):
-        async with asyncio.timeout(60):
-            while len(received) < 2:
-                received.append(await offers.receive())
-    await orchestrations.send(Message.of(b", ".join(offer.data for offer in received)), to="Buyer")
+from tests.support.offers import Invoices, Kind, Offers, OrderId, bodies, collect_offers, declare, message
 
 
 def test_an_instance_collects_correlated_messages(crashes: bool) -> None:
@@ -116,68 +78,6 @@ def test_branches_run_in_parallel_and_the_first_one_can_win(crashes: bool) -> No
     run.advance(timedelta(minutes=1))
     assert run.has_ended
     assert bodies(run) == [b"fast", b"slow", b"slow/fast", b"in a group"]
-
-
-def test_a_step_runs_once_and_its_result_is_replayed(crashes: bool) -> None:
-    calls: list[uuid.UUID] = []
-
-    def charge(amount: Decimal) -> Decimal:
-        calls.append(orchestrations.step_key())
-        return amount * 2
-
-    async def charge_async(amount: Decimal) -> Decimal:
-        return charge(amount)
-
-    async def pay(order: Message) -> None:
-        first = await orchestrations.step(charge, Decimal("1.5"))
-        await orchestrations.delay(5)
-        second = await orchestrations.step(charge_async, first)
-        await orchestrations.send(Message.of(str(second).encode()))
-
-    run = testing.start(declare(pay), message("order"), crashes=crashes)
-    run.advance(timedelta(seconds=5))
-    assert bodies(run) == [b"6.0"]
-    assert len(calls) == 2
-    assert calls[0] != calls[1]
-
-
-def test_a_failed_step_is_tried_again_and_raises_in_the_end(crashes: bool) -> None:
-    calls: list[int] = []
-
-    def fail() -> None:
-        calls.append(1)
-        raise OSError("no connection")
-
-    async def pay(order: Message) -> None:
-        try:
-            await orchestrations.step(fail, attempts=3, delay=10)
-        except StepFailed as error:
-            await orchestrations.send(Message.of(str(error.why).encode()))
-
-    run = testing.start(declare(pay), message("order"), crashes=crashes)
-    assert len(calls) == 1
-    run.advance(timedelta(seconds=20))
-    assert len(calls) == 3
-    assert bodies(run) == [b"OSError: no connection"]
-
-
-def test_a_step_that_takes_too_long_fails() -> None:
-    async def wait_forever() -> None:
-        await asyncio.sleep(3600)
-
-    async def pay(order: Message) -> None:
-        await orchestrations.step(wait_forever, timeout=0.05)
-
-    run = testing.start(declare(pay), message("order"))
-    assert "did not return within 0.05 seconds" in str(run.error)
-
-
-def test_a_step_that_returns_something_else_than_data_fails() -> None:
-    async def pay(order: Message) -> None:
-        await orchestrations.step(object)
-
-    run = testing.start(declare(pay), message("order"))
-    assert "The journal cannot store a value of the type object." in str(run.error)
 
 
 def test_time_random_numbers_and_ids_are_the_same_in_a_replay(crashes: bool) -> None:
@@ -283,102 +183,6 @@ def test_a_request_waits_for_its_own_response(crashes: bool, ack_type: str | Non
     assert bodies(run) == [b"question", result]
 
 
-def test_an_instance_continues_with_a_fresh_journal(crashes: bool) -> None:
-    async def add_up(first: Message) -> None:
-        total = orchestrations.carried_state() or 0
-        offers = Offers.of(first)
-        async with orchestrations.scope() as scope:
-            scope.compensate_with(orchestrations.send, Message.of(b"never"))
-            for _ in range(2):
-                total += int((await offers.receive()).data)
-            await orchestrations.send(Message.of(str(total).encode()))
-            if total < 10:
-                await orchestrations.continue_with(total)
-
-    run = testing.start(declare(add_up), message("order"), crashes=crashes)
-    for number in range(1, 5):
-        run.publish(message("offer", str(number).encode()))
-    assert run.has_ended
-    assert bodies(run) == [b"3", b"10"]
-    assert len({sent.message.message_id for sent in run.sent}) == 2
-    assert len(run.journal) == 3
-
-
-async def receive_offers(order: Message) -> None:
-    offers = Offers.of(order)
-    for _ in range(5):
-        await orchestrations.send(Message.of((await offers.receive()).data))
-
-
-def test_an_instance_whose_journal_is_full_is_suspended_and_finishes_with_higher_limits(crashes: bool) -> None:
-    full = replace(declare(receive_offers), journal_limits=JournalLimits(events=3))
-    run = testing.start(full, message("order"), crashes=crashes)
-    for number in range(1, 4):
-        run.publish(message("offer", b"%d" % number))
-    assert bodies(run) == [b"1", b"2"]
-    assert len(run.journal) == 3
-    assert [one.data for one in run.unreceived_messages] == [b"3"]
-    assert "3 events" in str(run.error)
-    assert "continue_with" in str(run.error)
-    testing.replay(replace(full, journal_limits=JournalLimits()), run.journal, run.messages)
-
-
-def test_an_instance_that_only_waits_is_not_suspended_when_its_journal_is_full() -> None:
-    full = replace(declare(receive_offers), journal_limits=JournalLimits(events=1))
-    run = testing.start(full, message("order"))
-    assert run.error is None
-    run.publish(message("offer", b"1"))
-    assert isinstance(run.error, str)
-
-
-def test_large_results_of_steps_fill_the_journal_and_the_last_one_is_kept() -> None:
-    async def read(order: Message) -> None:
-        for _ in range(5):
-            await orchestrations.step(lambda: "x" * 1_000)
-
-    run = testing.start(replace(declare(read), journal_limits=JournalLimits(size=2_500)), message("order"))
-    assert "characters" in str(run.error)
-    assert [turn["event"]["kind"] for turn in run.journal] == ["started", "step", "step"]
-
-
-def test_a_result_or_a_state_that_is_larger_than_the_journal_is_refused() -> None:
-    async def read(order: Message) -> None:
-        try:
-            await orchestrations.step(lambda: "x" * 1_000)
-        except StepFailed as error:
-            await orchestrations.send(Message.of(error.why.encode()))
-        try:
-            await orchestrations.continue_with("x" * 1_000)
-        except BadValue as error:
-            await orchestrations.send(Message.of(error.what.encode()))
-
-    run = testing.start(replace(declare(read), journal_limits=JournalLimits(size=900)), message("order"))
-    assert bodies(run)[0].startswith(b"BadValue: The result has 1,002 characters, and the journal can have 900.")
-    assert bodies(run)[1].startswith(b"The state has 1,002 characters")
-
-
-def test_the_error_of_a_secret_step_is_neither_stored_nor_shown(crashes: bool) -> None:
-    def log_in(attempt: int) -> str:
-        if attempt == 1:
-            raise PermissionError("the password 'hunter2' is wrong")
-        return "token"
-
-    async def read(order: Message) -> None:
-        assert await orchestrations.step(log_in, 2, secret=True) == "token"
-        await orchestrations.step(log_in, 1, secret=True)
-
-    run = testing.start(declare(read), message("order"), crashes=crashes)
-    assert "PermissionError" in str(run.error)
-    assert "hunter2" not in f"{run.error} {run.journal}"
-
-
-def test_the_journal_has_the_ids_of_sent_messages_and_the_times_of_timers() -> None:
-    run = testing.start(declare(collect_offers), message("order"))
-    _, sent, timer = run.journal[0]["commands"]
-    assert sent["message"] == str(run.sent[0].message.message_id)
-    assert timer["due"] == "2026-01-01T00:01:00+00:00"
-
-
 def test_an_orchestration_can_call_another_one() -> None:
     async def ship(order: Message) -> None:
         await orchestrations.send(Message.of(b"shipped"))
@@ -433,20 +237,6 @@ def test_an_exit_ends_the_instance_and_not_the_thread() -> None:
     assert str(testing.start(declare(leave), message("order")).error).endswith("SystemExit: enough")
 
 
-@pytest.mark.parametrize("timeout", [None, 60.0])
-@pytest.mark.parametrize("error", [SystemExit("enough"), asyncio.CancelledError("enough")])
-def test_an_exit_of_a_step_is_a_failure_of_the_step(error: BaseException, timeout: float | None) -> None:
-    def leave() -> None:
-        raise error
-
-    async def run_step(order: Message) -> None:
-        await orchestrations.step(leave, timeout=timeout)
-
-    run = testing.start(declare(run_step), message("order"))
-    assert "StepFailed" in str(run.error)
-    assert f"{type(error).__name__}: enough" in str(run.error)
-
-
 def test_a_message_that_is_published_twice_hides_no_other() -> None:
     async def receive_three(order: Message) -> None:
         offers = Offers.of(order)
@@ -482,72 +272,6 @@ def test_actions_outside_of_an_orchestration_raise() -> None:
         orchestrations.now()
     with pytest.raises(StateError, match="no step"):
         orchestrations.step_key()
-
-
-def test_changed_code_is_found_with_its_place() -> None:
-    async def procure(order: Message) -> None:
-        await orchestrations.send(Message.of(b""), to="Acme")
-        await orchestrations.delay(1)
-        await orchestrations.send(Message.of(b""), to="Bolt")
-
-    order = message("order")
-    run = testing.start(declare(procure), order)
-    run.advance(timedelta(seconds=1))
-    testing.replay(declare(procure), run.journal, [order])
-
-    async def ask_another(order: Message) -> None:
-        await orchestrations.send(Message.of(b""), to="Acme")
-        await orchestrations.delay(1)
-        await orchestrations.send(Message.of(b""), to="Cobra")
-
-    with pytest.raises(JournalMismatch) as raised:
-        testing.replay(declare(ask_another, version=2), run.journal, [order])
-    assert "ask_another, version 2, does not fit the journal at turn 2" in raised.value.what
-    assert "The journal has 'send Bolt' (test_runtime.py:" in raised.value.why
-    assert "but the code does 'send Cobra' (test_runtime.py:" in raised.value.why
-
-    async def do_less(order: Message) -> None:
-        await orchestrations.send(Message.of(b""), to="Acme")
-
-    with pytest.raises(JournalMismatch, match="at turn 1") as raised:
-        testing.replay(declare(do_less), run.journal, [order])
-    assert "does nothing more" in raised.value.why
-
-    async def do_more(order: Message) -> None:
-        await procure(order)
-        await orchestrations.send(Message.of(b""), to="Acme")
-
-    with pytest.raises(JournalMismatch, match="at turn 2") as raised:
-        testing.replay(declare(do_more), run.journal, [order])
-    assert "which is not in the journal" in raised.value.why
-
-    async def fail(order: Message) -> None:
-        await orchestrations.send(Message.of(b""), to="Acme")
-        asyncio.get_running_loop().call_later(1, print)
-        raise KeyError
-
-    with pytest.raises(JournalMismatch, match="at turn 1") as raised:
-        testing.replay(declare(fail), run.journal, [order])
-    assert "The code now fails" in raised.value.why
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        *(None, True, 1, 1.5, "text", b"bytes", Decimal("1.50"), uuid.UUID(int=7), timedelta(days=1, microseconds=3)),
-        *([1, [2]], {"a": {"b": Decimal(1)}}, (1, "two")),
-    ],
-)
-def test_the_journal_stores_and_returns_values(value: object) -> None:
-    async def keep(order: Message) -> None:
-        result = await orchestrations.step(lambda: value)
-        await orchestrations.delay(1)
-        assert result == value
-        assert type(result) is type(value)
-
-    run = testing.start(declare(keep), message("order"), crashes=True)
-    run.advance(timedelta(seconds=1))
-    assert (run.has_ended, run.error) == (True, None)
 
 
 def test_a_correlation_has_equalities_of_different_properties() -> None:

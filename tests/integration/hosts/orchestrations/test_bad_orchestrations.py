@@ -16,7 +16,7 @@ from postroom.hosts import run_host
 from postroom.operations.instances.changes import resume
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box
-from tests.support.orchestrations import apply_orchestrations, publish
+from tests.support.orchestrations import apply_orchestrations, publish, sent
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
@@ -31,15 +31,6 @@ async def block(order: Message) -> None:
         open(order.data).close()
     await orchestrations.send(Message.of(b"fine"), to="Out")
 """
-
-
-@pytest.fixture
-def recorder() -> RecordingAdapter:
-    return RecordingAdapter()
-
-
-def sent(recorder: RecordingAdapter) -> list[bytes]:
-    return sorted(one.body for one in recorder.sent)
 
 
 def wait_for_suspended(box: Box) -> tuple[str, str]:

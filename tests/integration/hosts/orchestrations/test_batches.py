@@ -19,7 +19,7 @@ from postroom.messagebox.orchestrations import MESSAGES_AT_A_TIME
 from postroom.operations.instances.changes import resume
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box
-from tests.support.orchestrations import apply_orchestrations, publish
+from tests.support.orchestrations import apply_orchestrations, publish, sent
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
@@ -79,15 +79,6 @@ def persistence(box: Box, monkeypatch: pytest.MonkeyPatch) -> Persistence:
     persistence = Persistence()
     monkeypatch.setattr(instance_worker, "persist_together", persistence.persist)
     return persistence
-
-
-@pytest.fixture
-def recorder() -> RecordingAdapter:
-    return RecordingAdapter()
-
-
-def sent(recorder: RecordingAdapter) -> list[bytes]:
-    return sorted(one.body for one in recorder.sent)
 
 
 def raise_unavailable(instances: Sequence[DrivenInstance]) -> None:

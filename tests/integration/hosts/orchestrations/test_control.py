@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from postroom.messagebox.maintenance.check import check
 from postroom.operations import orchestration_states
 from postroom.operations.instances.changes import resume
@@ -13,7 +11,7 @@ from postroom.operations.instances.listing import InstanceState, get_instance
 from postroom.operations.orchestration_story import read_story
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
-from tests.support.orchestrations import apply_orchestrations, publish
+from tests.support.orchestrations import apply_orchestrations, has_ended, publish, sent
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
@@ -32,19 +30,6 @@ async def sell(order: Message) -> None:
     except RoutingFailure:
         await orchestrations.send(Message.of(b"not shipped"), to="Out")
 """
-
-
-@pytest.fixture
-def recorder() -> RecordingAdapter:
-    return RecordingAdapter()
-
-
-def sent(recorder: RecordingAdapter) -> list[bytes]:
-    return sorted(one.body for one in recorder.sent)
-
-
-def has_ended(box: Box) -> bool:
-    return box.count("orchestration_instances") == 0 and box.count("work_queue") == 0
 
 
 def test_an_orchestration_starts_another_one(

@@ -4,28 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from postroom import Client
 from postroom.messagebox.maintenance.check import check
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
-from tests.support.orchestrations import Kind, apply_orchestrations, publish
+from tests.support.orchestrations import Kind, apply_orchestrations, has_ended, publish, sent
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import PATIENCE, wait_until
-
-
-@pytest.fixture
-def recorder() -> RecordingAdapter:
-    return RecordingAdapter()
-
-
-def sent(recorder: RecordingAdapter) -> list[bytes]:
-    return sorted(one.body for one in recorder.sent)
-
-
-def has_ended(box: Box) -> bool:
-    return box.count("orchestration_instances") == 0 and box.count("work_queue") == 0
 
 
 def test_a_reply_reaches_only_the_instance_that_has_opened_the_port(

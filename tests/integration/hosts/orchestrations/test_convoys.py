@@ -1,0 +1,146 @@
+"""Convoys on hosts: messages with the same values join one instance (ORC-20 … 28)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from postroom.errors import DefinitionRefused
+from postroom.messagebox.maintenance.check import check
+from tests.integration.hosts.conftest import StartHost
+from tests.support.box import Box
+from tests.support.orchestrations import COLLECT, apply_orchestrations, is_empty, publish, sent
+from tests.support.recording_adapter import RecordingAdapter
+from tests.support.waiting import wait_until
+
+
+def test_a_convoy_collects_its_messages_and_leaves_zombies(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """ORC-21: the messages were published while no host ran. Each key is one instance, in order."""
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        @app.orchestration(activate=Kind == "order", convoy=[Key], host="Default")
+        async def collect(first: Message) -> None:
+            texts = [first.data]
+            while len(texts) < 3:
+                texts.append((await orchestrations.receive()).data)
+            await orchestrations.send(Message.of(b"".join(texts)), to="Out")
+        """,
+    )
+    publish(box, "order", "1", "2", key="K")
+    publish(box, "order", "a", "b", "c", key="L")
+    publish(box, "order", "3", "4", key="K")
+    start_host(recorder)
+    wait_until(lambda: sent(recorder) == [b"123", b"abc"], what="both convoys")
+    wait_until(lambda: box.count("orchestration_instances") == 0, what="the end of the instances")
+    assert box.suspended() == [("0xC0C01B4C", False)]
+    assert check(box.connection) == []
+    publish(box, "order", "x", "y", "z", key="K")
+    wait_until(lambda: sent(recorder) == [b"123", b"abc", b"xyz"], what="a new instance with the same key")
+
+
+COUNT = """
+@app.orchestration(activate=(Kind == "order") | (Kind == "payment"), convoy=[Key], ordered=True, host="Default")
+async def count(first: Message) -> None:
+    texts = [first.data, *[(await orchestrations.receive()).data for _ in range(3)]]
+    await orchestrations.send(Message.of(b"".join(texts)), to="Out")
+"""
+
+
+def test_messages_of_several_kinds_join_one_instance_whichever_comes_first(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """A parallel convoy (ORC-23)."""
+    apply_orchestrations(box, tmp_path, COUNT)
+    start_host(recorder)
+    publish(box, "payment", "1", key="a")
+    publish(box, "order", "2", key="b")
+    publish(box, "order", "3", "4", key="a")
+    publish(box, "payment", "5", "6", key="b")
+    publish(box, "order", "7", key="b")
+    publish(box, "payment", "8", key="a")
+    wait_until(lambda: sent(recorder) == [b"1348", b"2567"], what="both instances")
+    wait_until(lambda: is_empty(box), what="the end of the instances")
+    assert check(box.connection) == []
+
+
+def test_a_convoy_keeps_its_instance_when_other_code_or_a_new_version_is_applied(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(box, tmp_path, COUNT)
+    publish(box, "order", "1")
+    apply_orchestrations(box, tmp_path, COUNT + "# another comment")
+    publish(box, "order", "2")
+    newer = COUNT.replace("def count", "def count_again").replace("activate=", 'name="count", version=2, activate=')
+    apply_orchestrations(box, tmp_path, COUNT + newer.replace('b"".join', 'b"+".join'))
+    publish(box, "order", "3")
+    start_host(recorder)
+    publish(box, "order", "4")
+    wait_until(lambda: sent(recorder) == [b"1234"], what="the instance of the old version")
+    publish(box, "order", "1", "2", "3", "4")
+    wait_until(lambda: sent(recorder) == [b"1+2+3+4", b"1234"], what="an instance of the new version")
+    wait_until(lambda: is_empty(box), what="the end of the instances")
+    assert check(box.connection) == []
+
+
+def test_a_convoy_with_instances_cannot_get_other_properties(box: Box, tmp_path: Path) -> None:
+    apply_orchestrations(box, tmp_path, COUNT)
+    publish(box, "order", "1")
+    with pytest.raises(DefinitionRefused, match="which would get no more messages"):
+        apply_orchestrations(box, tmp_path, COUNT.replace("[Key]", "[Kind]"))
+    newer = COUNT.replace("def count", "def other").replace("activate=", 'name="count", version=2, activate=')
+    plan = apply_orchestrations(box, tmp_path, COUNT + newer.replace("[Key]", "[Kind]"))
+    [note] = [step.note for step in plan.steps if step.name == "count version 2"]
+    assert "one instance of version 1 would get no more messages of the convoy" in note
+
+
+def test_the_subscriptions_of_an_ordered_orchestration_are_ordered(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """ORC-28. An activation that starts an instance for each message needs no order."""
+    apply_orchestrations(box, tmp_path, COUNT + COLLECT.replace("activate=", "ordered=True, activate="))
+    start_host(recorder)
+    publish(box, "order", "1")
+    wait_until(lambda: sent(recorder) == [b"ask"], what="a waiting instance")
+    found = "SELECT service_name, instance_id IS NOT NULL, ordered FROM subscriptions WHERE service_class = 1"
+    rows = box.connection.execute(f"{found} AND removed_at IS NULL ORDER BY 1, 2").fetchall()
+    assert rows == [("collect", False, False), ("collect", True, True), ("count", False, True)]
+
+
+def test_a_long_convoy_goes_on_with_fresh_journals(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """Another host instance continues it in the middle, with what the first one has carried over."""
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        @app.orchestration(activate=Kind == "order", convoy=[Key], correlations=[Replies], host="Default")
+        async def add_up(first: Message) -> None:
+            total = orchestrations.carried_state() or 0
+            replies = Replies.of(first)
+            for _ in range(10):
+                total += int((await orchestrations.receive()).data)
+            if total < 30:
+                await orchestrations.continue_with(total)
+            await orchestrations.send(Message.of(b"%d" % total), to="Out")
+            await replies.receive()
+        """,
+    )
+    first = start_host(recorder)
+    publish(box, "order", *("1" for _ in range(13)))
+    journal = "orchestration_instances WHERE journals = 1 AND carried::text = '10'"
+    wait_until(lambda: box.count(journal) == 1, what="the second journal")
+    wait_until(lambda: box.count("orchestration_messages WHERE consumed_in IS NOT NULL") == 3, what="12 received")
+    assert box.count("subscriptions WHERE instance_id IS NOT NULL AND removed_at IS NULL") == 1
+    first.stop()
+    start_host(recorder)
+    publish(box, "order", *("1" for _ in range(18)))
+    wait_until(lambda: sent(recorder) == [b"30"], what="the total of all messages")
+    publish(box, "reply", "")
+    wait_until(lambda: is_empty(box), what="the end of the instance")
+    assert check(box.connection) == []

@@ -1,0 +1,163 @@
+"""Journals of orchestrations: what they store, their limits, fresh journals, and code that does not fit."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from postroom import Message, orchestrations, testing
+from postroom.errors import BadValue
+from postroom.orchestrations import JournalLimits, JournalMismatch, StepFailed
+from tests.support.offers import Offers, bodies, collect_offers, declare, message
+
+
+def test_an_instance_continues_with_a_fresh_journal(crashes: bool) -> None:
+    async def add_up(first: Message) -> None:
+        total = orchestrations.carried_state() or 0
+        offers = Offers.of(first)
+        async with orchestrations.scope() as scope:
+            scope.compensate_with(orchestrations.send, Message.of(b"never"))
+            for _ in range(2):
+                total += int((await offers.receive()).data)
+            await orchestrations.send(Message.of(str(total).encode()))
+            if total < 10:
+                await orchestrations.continue_with(total)
+
+    run = testing.start(declare(add_up), message("order"), crashes=crashes)
+    for number in range(1, 5):
+        run.publish(message("offer", str(number).encode()))
+    assert run.has_ended
+    assert bodies(run) == [b"3", b"10"]
+    assert len({sent.message.message_id for sent in run.sent}) == 2
+    assert len(run.journal) == 3
+
+
+async def receive_offers(order: Message) -> None:
+    offers = Offers.of(order)
+    for _ in range(5):
+        await orchestrations.send(Message.of((await offers.receive()).data))
+
+
+def test_an_instance_whose_journal_is_full_is_suspended_and_finishes_with_higher_limits(crashes: bool) -> None:
+    full = replace(declare(receive_offers), journal_limits=JournalLimits(events=3))
+    run = testing.start(full, message("order"), crashes=crashes)
+    for number in range(1, 4):
+        run.publish(message("offer", b"%d" % number))
+    assert bodies(run) == [b"1", b"2"]
+    assert len(run.journal) == 3
+    assert [one.data for one in run.unreceived_messages] == [b"3"]
+    assert "3 events" in str(run.error)
+    assert "continue_with" in str(run.error)
+    testing.replay(replace(full, journal_limits=JournalLimits()), run.journal, run.messages)
+
+
+def test_an_instance_that_only_waits_is_not_suspended_when_its_journal_is_full() -> None:
+    full = replace(declare(receive_offers), journal_limits=JournalLimits(events=1))
+    run = testing.start(full, message("order"))
+    assert run.error is None
+    run.publish(message("offer", b"1"))
+    assert isinstance(run.error, str)
+
+
+def test_large_results_of_steps_fill_the_journal_and_the_last_one_is_kept() -> None:
+    async def read(order: Message) -> None:
+        for _ in range(5):
+            await orchestrations.step(lambda: "x" * 1_000)
+
+    run = testing.start(replace(declare(read), journal_limits=JournalLimits(size=2_500)), message("order"))
+    assert "characters" in str(run.error)
+    assert [turn["event"]["kind"] for turn in run.journal] == ["started", "step", "step"]
+
+
+def test_a_result_or_a_state_that_is_larger_than_the_journal_is_refused() -> None:
+    async def read(order: Message) -> None:
+        try:
+            await orchestrations.step(lambda: "x" * 1_000)
+        except StepFailed as error:
+            await orchestrations.send(Message.of(error.why.encode()))
+        try:
+            await orchestrations.continue_with("x" * 1_000)
+        except BadValue as error:
+            await orchestrations.send(Message.of(error.what.encode()))
+
+    run = testing.start(replace(declare(read), journal_limits=JournalLimits(size=900)), message("order"))
+    assert bodies(run)[0].startswith(b"BadValue: The result has 1,002 characters, and the journal can have 900.")
+    assert bodies(run)[1].startswith(b"The state has 1,002 characters")
+
+
+def test_the_journal_has_the_ids_of_sent_messages_and_the_times_of_timers() -> None:
+    run = testing.start(declare(collect_offers), message("order"))
+    _, sent, timer = run.journal[0]["commands"]
+    assert sent["message"] == str(run.sent[0].message.message_id)
+    assert timer["due"] == "2026-01-01T00:01:00+00:00"
+
+
+def test_changed_code_is_found_with_its_place() -> None:
+    async def procure(order: Message) -> None:
+        await orchestrations.send(Message.of(b""), to="Acme")
+        await orchestrations.delay(1)
+        await orchestrations.send(Message.of(b""), to="Bolt")
+
+    order = message("order")
+    run = testing.start(declare(procure), order)
+    run.advance(timedelta(seconds=1))
+    testing.replay(declare(procure), run.journal, [order])
+
+    async def ask_another(order: Message) -> None:
+        await orchestrations.send(Message.of(b""), to="Acme")
+        await orchestrations.delay(1)
+        await orchestrations.send(Message.of(b""), to="Cobra")
+
+    with pytest.raises(JournalMismatch) as raised:
+        testing.replay(declare(ask_another, version=2), run.journal, [order])
+    assert "ask_another, version 2, does not fit the journal at turn 2" in raised.value.what
+    assert "The journal has 'send Bolt' (test_journal.py:" in raised.value.why
+    assert "but the code does 'send Cobra' (test_journal.py:" in raised.value.why
+
+    async def do_less(order: Message) -> None:
+        await orchestrations.send(Message.of(b""), to="Acme")
+
+    with pytest.raises(JournalMismatch, match="at turn 1") as raised:
+        testing.replay(declare(do_less), run.journal, [order])
+    assert "does nothing more" in raised.value.why
+
+    async def do_more(order: Message) -> None:
+        await procure(order)
+        await orchestrations.send(Message.of(b""), to="Acme")
+
+    with pytest.raises(JournalMismatch, match="at turn 2") as raised:
+        testing.replay(declare(do_more), run.journal, [order])
+    assert "which is not in the journal" in raised.value.why
+
+    async def fail(order: Message) -> None:
+        await orchestrations.send(Message.of(b""), to="Acme")
+        asyncio.get_running_loop().call_later(1, print)
+        raise KeyError
+
+    with pytest.raises(JournalMismatch, match="at turn 1") as raised:
+        testing.replay(declare(fail), run.journal, [order])
+    assert "The code now fails" in raised.value.why
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, True, 1, 1.5, "text", b"bytes", Decimal("1.50"), uuid.UUID(int=7), timedelta(days=1, microseconds=3)),
+        *([1, [2]], {"a": {"b": Decimal(1)}}, (1, "two")),
+    ],
+)
+def test_the_journal_stores_and_returns_values(value: object) -> None:
+    async def keep(order: Message) -> None:
+        result = await orchestrations.step(lambda: value)
+        await orchestrations.delay(1)
+        assert result == value
+        assert type(result) is type(value)
+
+    run = testing.start(declare(keep), message("order"), crashes=True)
+    run.advance(timedelta(seconds=1))
+    assert (run.has_ended, run.error) == (True, None)
