@@ -14,7 +14,6 @@ import random
 import signal
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from tests.support.chaos_installation import ChaosInstallation
 from tests.support.folders import open_folder
 from tests.support.installation import Installation, Process
 from tests.support.orders import APPLICATION, Orders
+from tests.support.run_log import RunLog
 from tests.support.waiting import wait_until
 
 _FILES, _MAX_FILES = 100, 12
@@ -57,7 +57,7 @@ class _Chaos:
     def __init__(self, home: Path, *, seed: int, count: int) -> None:
         self._home = home
         self._seed = seed
-        self._started = time.monotonic()
+        self._log = RunLog()
         self._generator = random.Random(seed)
         acts = [act for act, times in _PLAN.items() for _ in range(times)]
         moments = sorted(self._generator.sample(range(count * 3 // 100, count * 93 // 100), len(acts)))
@@ -67,7 +67,7 @@ class _Chaos:
         self._orders = Orders(count)
         self._per_file = count // _FILES
         self._files = list(self._orders.files(per_file=self._per_file))
-        self._print(f"seed {seed}, {count:,} orders in {len(self._files)} files")
+        self._log.print(f"seed {seed}, {count:,} orders in {len(self._files)} files")
 
     def run(self) -> int:
         """Run the plan and print the report. Return 1 if a problem was found."""
@@ -93,16 +93,16 @@ class _Chaos:
                 _PATIENCE,
                 what=f"{moment:,} orders to be published",
             )
-            self._print(f"{chaos.count_published():,} orders are published; {act}")
+            self._log.print(f"{chaos.count_published():,} orders are published; {act}")
             self._act(chaos, act)
             self._done[act] += 1
             if number == len(self._plan) // 2:
                 wait_until(lambda: chaos.count_stored(kept.numbers) == 0, _PATIENCE, what="the first messages deleted")
                 chaos.replay(kept)
-                self._print("the first files are replayed after their messages were deleted")
+                self._log.print("the first files are replayed after their messages were deleted")
         feeder.join(_PATIENCE)
         chaos.wait_for_end(self._orders, timeout=_PATIENCE)
-        self._print("all messages are delivered and deleted")
+        self._log.print("all messages are delivered and deleted")
         chaos.replay(kept)
         problems = chaos.find_problems(self._orders)
         installation.run("check")
@@ -135,21 +135,19 @@ class _Chaos:
             installation.drop_file(name, content)
 
     def _report(self, problems: list[str]) -> None:
-        self._print(f"done with seed {self._seed}:")
+        self._log.print(f"done with seed {self._seed}:")
         for act, times in _PLAN.items():
-            self._print(f"  {self._done[act]} of {times} times {act}")
+            self._log.print(f"  {self._done[act]} of {times} times {act}")
         if problems:
-            self._print("found:")
+            self._log.print("found:")
             for problem in problems:
-                self._print(f"  {problem}")
+                self._log.print(f"  {problem}")
         else:
             routes = sum(map(len, self._orders.expected.values())) + len(self._orders.lines)
-            self._print(f"found: {len(self._orders.lines):,} orders published once each, {routes:,} routes once each,")
-            self._print("  0 lost, 0 twice, 0 suspended, and a consistent MessageBox")
-
-    def _print(self, text: str) -> None:
-        sys.stdout.write(f"{time.monotonic() - self._started:6.1f} s  {text}\n")
-        sys.stdout.flush()
+            self._log.print(
+                f"found: {len(self._orders.lines):,} orders published once each, {routes:,} routes once each,"
+            )
+            self._log.print("  0 lost, 0 twice, 0 suspended, and a consistent MessageBox")
 
 
 if __name__ == "__main__":

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
 import time
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -15,12 +18,13 @@ import psycopg
 from postroom.messagebox.embedded import EmbeddedServer
 from tests.support.delivery_chaos.record import Record
 from tests.support.installation import Installation, Process
+from tests.support.run_log import RunLog
 from tests.support.waiting import wait_until
 
 #: The host instances: three of two hosts. Only Front has a listener.
 HOSTS = ("Main", "Main", "Front")
 #: What is done, and how often it is chosen relative to the others.
-FAULTS = {
+_FAULTS = {
     "a host is killed": 4,
     "a host is frozen": 3,
     "a host is stopped": 1,
@@ -59,7 +63,11 @@ class Processes:
     installation: Installation
     record: Record
     hosts: tuple[str, ...] = HOSTS
+    faults: Mapping[str, int] = field(default_factory=lambda: _FAULTS)
+    pause_seconds: tuple[float, float] = (0.5, 3.0)
     instances: list[_Instance] = field(default_factory=list)
+    #: The faults that have happened.
+    done: Counter[str] = field(default_factory=Counter)
 
     def start(self) -> None:
         self.instances = [
@@ -76,8 +84,25 @@ class Processes:
                     return instance.process.pid
         return None
 
+    def fail(self, seconds: float, *, seed: int, log: RunLog) -> None:
+        """Suffer random faults for some seconds."""
+        end = time.monotonic() + seconds
+        for number in itertools.count():
+            # A generator for each fault, so that a seed chooses the same faults whatever happens meanwhile.
+            generator = random.Random(f"{seed} {number}")
+            pause_until = time.monotonic() + generator.uniform(*self.pause_seconds)
+            while time.monotonic() < pause_until:
+                self.keep_running()
+                time.sleep(0.05)
+            if time.monotonic() >= end:
+                return
+            (fault,) = generator.choices(list(self.faults), weights=list(self.faults.values()))
+            log.print(fault)
+            self.act(fault, generator)
+            self.done[fault] += 1
+
     def act(self, what: str, generator: random.Random) -> None:
-        """Do one of FAULTS. The generator makes all choices."""
+        """Do one of the faults. The generator makes all choices."""
         instance = generator.choice(self.instances)
         match what:
             case "a host is killed":

@@ -19,7 +19,7 @@ import psycopg
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.migrate import migrate
 from tests.support.delivery_chaos.findings import count_repeats, find_problems
-from tests.support.delivery_chaos.processes import FAULTS, Processes
+from tests.support.delivery_chaos.processes import Processes
 from tests.support.delivery_chaos.receiver import UnreliableReceiver
 from tests.support.delivery_chaos.record import Record
 from tests.support.delivery_chaos.traffic import Traffic
@@ -27,9 +27,9 @@ from tests.support.folders import open_folder
 from tests.support.http_receiver import HttpReceiver, http_receiver
 from tests.support.installation import Installation
 from tests.support.reserved_port import reserve_port
+from tests.support.run_log import RunLog
 from tests.support.waiting import wait_until
 
-_PAUSE_SECONDS = (0.5, 3.0)
 #: How long messages pass without faults at the end.
 _CALM_SECONDS = 3.0
 _APPLICATION = """
@@ -88,10 +88,9 @@ class _Run:
     def __init__(
         self, server: EmbeddedServer, installation: Installation, receiver: HttpReceiver, *, port: int, seed: int
     ) -> None:
-        self._started = time.monotonic()
+        self._log = RunLog()
         self._seed = seed
         self._record = Record()
-        self._done: Counter[str] = Counter()
         self._url = server.url()
         self._installation = installation
         address = receiver.url.rpartition("/")[0]
@@ -102,17 +101,17 @@ class _Run:
         self._receiver.find_sender = self._processes.find_sender
 
     def run(self, seconds: float) -> list[str]:
-        self._print(f"seed {self._seed}, {seconds:g} s of faults")
+        self._log.print(f"seed {self._seed}, {seconds:g} s of faults")
         self._processes.start()
         self._traffic.start()
         try:
-            self._fail_until(time.monotonic() + seconds)
-            self._print("no more faults")
+            self._processes.fail(seconds, seed=self._seed, log=self._log)
+            self._log.print("no more faults")
             self._receiver.become_reliable()
             self._processes.resume_all()
             time.sleep(_CALM_SECONDS)
             self._traffic.stop_sending()
-            self._print("every caller has an answer")
+            self._log.print("every caller has an answer")
             self._wait_for_end()
             self._processes.stop()
             self._installation.run("check")
@@ -125,26 +124,11 @@ class _Run:
         self._report(problems)
         return problems
 
-    def _fail_until(self, end: float) -> None:
-        number = 0
-        while time.monotonic() < end:
-            # A generator for each fault, so that a seed chooses the same faults whatever happens meanwhile.
-            generator = random.Random(f"{self._seed} {number}")
-            number += 1
-            pause_until = time.monotonic() + generator.uniform(*_PAUSE_SECONDS)
-            while time.monotonic() < pause_until:
-                self._processes.keep_running()
-                time.sleep(0.05)
-            (fault,) = generator.choices(list(FAULTS), weights=list(FAULTS.values()))
-            self._print(fault)
-            self._processes.act(fault, generator)
-            self._done[fault] += 1
-
     def _wait_for_end(self) -> None:
         """Wait until all messages are delivered and deleted. Responses without a caller are terminated."""
         for queue in ("work_queue", "scheduled_queue"):
             self._wait_for_no_rows(queue)
-        self._print("the queues are empty")
+        self._log.print("the queues are empty")
         left = self._installation.run_json("instance", "list", "--state", "suspended", "--limit", "100000")
         for code, count in Counter(instance["error_code"] for instance in left).items():
             # The caller of a response can be killed with its host, or disconnect.
@@ -166,22 +150,18 @@ class _Run:
 
     def _report(self, problems: list[str]) -> None:
         arrivals = sum(map(len, self._record.arrivals.values()))
-        self._print(
+        self._log.print(
             f"done with seed {self._seed}: "
-            + ", ".join(f"{count} times {fault}" for fault, count in self._done.items())
+            + ", ".join(f"{count} times {fault}" for fault, count in self._processes.done.items())
         )
-        self._print(
+        self._log.print(
             f"  {len(self._record.orders):,} orders, {arrivals:,} arrivals, {count_repeats(self._record):,} repeats;"
             f" answers to callers: {dict(sorted(self._record.answers.items()))}"
         )
         for problem in problems:
-            self._print(f"  found: {problem}")
+            self._log.print(f"  found: {problem}")
         if not problems:
-            self._print("  found: nothing lost, every repeat explained, order kept, every caller answered or told")
-
-    def _print(self, text: str) -> None:
-        sys.stdout.write(f"{time.monotonic() - self._started:6.1f} s  {text}\n")
-        sys.stdout.flush()
+            self._log.print("  found: nothing lost, every repeat explained, order kept, every caller answered or told")
 
 
 if __name__ == "__main__":

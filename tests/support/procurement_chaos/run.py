@@ -9,8 +9,6 @@ import argparse
 import logging
 import random
 import sys
-import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +23,7 @@ from tests.support.folders import open_folder
 from tests.support.installation import Installation
 from tests.support.procurement_chaos.findings import Account, find_problems
 from tests.support.procurement_chaos.suppliers import OrderPlan, Programs
+from tests.support.run_log import RunLog
 from tests.support.waiting import wait_until
 
 _APPLICATION = Path(postroom.examples.procurement.__path__[0]) / "app.py"
@@ -64,11 +63,10 @@ class _Run:
     def __init__(
         self, server: EmbeddedServer, installation: Installation, *, seed: int, orders: int, seconds: float
     ) -> None:
-        self._started = time.monotonic()
+        self._log = RunLog()
         self._seed = seed
         self._url = server.url()
         self._record = Record()
-        self._done: Counter[str] = Counter()
         self._installation = installation
         installation.run("apply", str(_APPLICATION))
         with psycopg.connect(self._url, autocommit=True) as connection:
@@ -78,16 +76,23 @@ class _Run:
         self._plans = {
             number: OrderPlan.choose(number, seed=seed, longest_wait=longest_wait) for number in range(orders)
         }
-        self._processes = Processes(server=server, installation=installation, record=self._record, hosts=_HOSTS)
+        self._processes = Processes(
+            server=server,
+            installation=installation,
+            record=self._record,
+            hosts=_HOSTS,
+            faults=_FAULTS,
+            pause_seconds=_PAUSE_SECONDS,
+        )
 
     def run(self) -> list[str]:
-        self._print(f"seed {self._seed}, {len(self._plans):,} orders, {self._seconds:g} s of faults")
+        self._log.print(f"seed {self._seed}, {len(self._plans):,} orders, {self._seconds:g} s of faults")
         programs = Programs(url=self._url, plans=self._plans, seconds=0.8 * self._seconds)
         self._processes.start()
         programs.start()
         try:
-            self._fail_until(time.monotonic() + self._seconds)
-            self._print("no more faults")
+            self._processes.fail(self._seconds, seed=self._seed, log=self._log)
+            self._log.print("no more faults")
             self._processes.resume_all()
             self._wait_for_end(programs)
             self._processes.stop()
@@ -102,21 +107,6 @@ class _Run:
         self._report(problems, account)
         return problems
 
-    def _fail_until(self, end: float) -> None:
-        number = 0
-        while time.monotonic() < end:
-            # A generator for each fault, so that a seed chooses the same faults whatever happens meanwhile.
-            generator = random.Random(f"{self._seed} {number}")
-            number += 1
-            pause_until = time.monotonic() + generator.uniform(*_PAUSE_SECONDS)
-            while time.monotonic() < pause_until:
-                self._processes.keep_running()
-                time.sleep(0.05)
-            (fault,) = generator.choices(list(_FAULTS), weights=list(_FAULTS.values()))
-            self._print(fault)
-            self._processes.act(fault, generator)
-            self._done[fault] += 1
-
     def _wait_for_end(self, programs: Programs) -> None:
         """Wait until every order has ended, every answer is published, and every message is delivered."""
         self._wait_for("account.documents WHERE kind IN ('bought', 'failed')", len(self._plans))
@@ -130,21 +120,17 @@ class _Run:
             wait_until(lambda: connection.execute(query.encode()).fetchone() == (True,), _PATIENCE, what=query)
 
     def _report(self, problems: Sequence[str], account: Account) -> None:
-        faults = ", ".join(f"{count} times {fault}" for fault, count in self._done.items())
-        self._print(f"done with seed {self._seed}: {faults}")
+        faults = ", ".join(f"{count} times {fault}" for fault, count in self._processes.done.items())
+        self._log.print(f"done with seed {self._seed}: {faults}")
         sent = sum(sum(sent.values()) for sent in account.sent.values())
-        self._print(
+        self._log.print(
             f"  {len(account.chosen):,} purchases, {len(account.timeouts):,} timeouts, {sent:,} messages sent,"
             f" {len(account.remaining):,} late offers left"
         )
         for problem in problems:
-            self._print(f"  found: {problem}")
+            self._log.print(f"  found: {problem}")
         if not problems:
-            self._print("  found: every order ended once, every message published once, every late offer explained")
-
-    def _print(self, text: str) -> None:
-        sys.stdout.write(f"{time.monotonic() - self._started:6.1f} s  {text}\n")
-        sys.stdout.flush()
+            self._log.print("  found: every order ended once, every message published once, every late offer explained")
 
 
 if __name__ == "__main__":
