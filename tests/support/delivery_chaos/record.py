@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 
@@ -48,7 +48,7 @@ class Record:
     orders: list[Order] = field(default_factory=list)
     arrivals: dict[str, list[Arrival]] = field(default_factory=lambda: defaultdict(list))
     """By subscriber, in the order in which they were read."""
-    answers: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    answers: Counter[str] = field(default_factory=Counter)
     """How many callers got which kind of answer."""
     faults: list[Fault] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)

@@ -9,7 +9,6 @@ import argparse
 import logging
 import random
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,8 +29,8 @@ from tests.support.reserved_port import reserve_port
 from tests.support.run_log import RunLog
 from tests.support.waiting import wait_until
 
-#: How long messages pass without faults at the end.
-_CALM_SECONDS = 3.0
+#: So many callers get a response without faults at the end.
+_CALM_RESPONSES = 20
 _APPLICATION = """
 app.host("Front")
 retry = Retry(count=1000, interval=0.2)
@@ -109,7 +108,7 @@ class _Run:
             self._log.print("no more faults")
             self._receiver.become_reliable()
             self._processes.resume_all()
-            time.sleep(_CALM_SECONDS)
+            self._wait_for_responses()
             self._traffic.stop_sending()
             self._log.print("every caller has an answer")
             self._wait_for_end()
@@ -123,6 +122,16 @@ class _Run:
         problems = find_problems(self._record)
         self._report(problems)
         return problems
+
+    def _wait_for_responses(self) -> None:
+        """Wait until callers get responses again. A host that could not start meanwhile is started."""
+        enough = self._record.answers["200"] + _CALM_RESPONSES
+
+        def are_enough() -> bool:
+            self._processes.keep_running()
+            return self._record.answers["200"] >= enough
+
+        wait_until(are_enough, what="responses without faults")
 
     def _wait_for_end(self) -> None:
         """Wait until all messages are delivered and deleted. Responses without a caller are terminated."""
