@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from postroom.message import Message
@@ -23,9 +24,10 @@ from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.direct_ports import DirectPort
 from postroom.orchestrations.driver import Driver, Outcome, PersistencePoint, drive
 from postroom.orchestrations.execution import Execution
-from postroom.orchestrations.failures import JournalFull
+from postroom.orchestrations.failures import JournalFull, JournalMismatch
 from postroom.orchestrations.journal import Event, MessageReceived, Started, Turn
 from postroom.orchestrations.replay import replay as replay_turns
+from postroom.orchestrations.saved_journal import SavedJournal, read_journal
 from postroom.system_properties import BTS
 
 _FIRST_TIME = datetime(2026, 1, 1, tzinfo=UTC)
@@ -107,15 +109,22 @@ class Run:
         self.suspension = None
         self._drive()
 
+    def save_journal(self) -> SavedJournal:
+        """Return the journal with everything that ``replay`` needs."""
+        execution = self._execution
+        return SavedJournal(
+            orchestration=execution.orchestration.name,
+            version=execution.orchestration.version,
+            instance_id=execution.instance_id,
+            carried=execution.carried,
+            turns=list(self.journal),
+            messages=list(self._known.values()),
+        )
+
     @property
     def unreceived_messages(self) -> list[Message]:
         """The messages that were routed to the instance, and that it did not receive."""
         return list(self._messages.values())
-
-    @property
-    def messages(self) -> list[Message]:
-        """All messages that were routed to the instance."""
-        return list(self._known.values())
 
     @property
     def waits(self) -> list[str]:
@@ -187,7 +196,7 @@ class Run:
         return {}
 
     def read_journal(self) -> Iterable[Turn]:
-        return [Turn.from_json(stored, self._known) for stored in self.journal]
+        return self.save_journal().read_turns()
 
 
 def start(
@@ -202,9 +211,22 @@ def start(
     return Run(orchestration, message, subscribed=subscribed, crashes=crashes)
 
 
-def replay(orchestration: Orchestration, journal: Sequence[Mapping[str, Any]], messages: Iterable[Message]) -> None:
-    """Replay a journal against the code. ``messages`` are those that the instance received.
+def replay(orchestration: Orchestration, journal: SavedJournal | Path | str) -> None:
+    """Replay a journal against the code: ``run.save_journal()``, or a file that ``postroom instance save-journal`` has
+    written.
 
     Raise JournalMismatch, with the place, if the code does not fit."""
-    known = {message.message_id: message for message in messages}
-    replay_turns(orchestration, uuid.uuid4(), (Turn.from_json(stored, known) for stored in journal))
+    if not isinstance(journal, SavedJournal):
+        journal = read_journal(Path(journal))
+    try:
+        replay_turns(orchestration, journal.instance_id, journal.read_turns(), journal.carried).close()
+    except JournalMismatch as error:
+        if not journal.redacted:
+            raise
+        names = ", ".join(journal.redacted)
+        raise JournalMismatch(
+            error.what,
+            why=f"{error.why} The values of {names} are redacted in this journal, so code that depends on them can "
+            "differ, too.",
+            hint=error.hint,
+        ) from None

@@ -6,22 +6,33 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from postroom.adapters.url_logins import HIDDEN, redact_login
 from postroom.filters.authorisation import MessagePredicate
 from postroom.filters.explain import Explanation, PredicateExplanation
 from postroom.filters.expression import Filter, Operator, Predicate
-from postroom.message import Context
+from postroom.message import Context, Message
 from postroom.messagebox.connection import Connection
 from postroom.properties import Property
-from postroom.values import ValueType
+from postroom.values import EPOCH, Value, ValueType, type_of
 
 _SECRET = re.compile("password|secret|token|credential|key|jaas", re.IGNORECASE)
 #: Oracle's form: ``jdbc:oracle:thin:scott/tiger@db``.
 _JDBC_LOGIN = re.compile(r"^(jdbc:\w+:\w+:)[^@/]+/[^@]*@")
 #: Settings in a URL: ``;password=…`` of JDBC, ``?password=…`` of PostgreSQL.
 _URL_SETTING = re.compile(rf"([;&?][^;&?=]*(?:{_SECRET.pattern})[^;&?=]*=)[^;&]*", re.IGNORECASE)
+
+#: A value of each type that says nothing about the one that it replaces.
+_STAND_INS: Mapping[ValueType, Value] = {
+    ValueType.STR: HIDDEN,
+    ValueType.INT: 0,
+    ValueType.DECIMAL: Decimal(0),
+    ValueType.FLOAT: 0.0,
+    ValueType.BOOL: False,
+    ValueType.DATETIME: EPOCH,
+}
 
 
 def is_secret(name: str) -> bool:
@@ -71,6 +82,18 @@ def redact_context(context: Context, sensitive: Collection[str]) -> Context:
 
     predicates = redact_predicates(context.predicates, sensitive)
     return Context(redact(context.promoted), redact(context.written), frozenset(predicates))
+
+
+def replace_sensitive_values(message: Message, sensitive: Collection[str]) -> Message:
+    """Return the message with the values of sensitive properties replaced by others of their types, so that code which
+    reads them still works."""
+
+    def redact(values: Mapping[str, Value]) -> dict[str, Value]:
+        return {key: _STAND_INS[type_of(value)] if key in sensitive else value for key, value in values.items()}
+
+    context = message.context
+    predicates = [(key, _STAND_INS[type_of(value)] if key in sensitive else value) for key, value in context.predicates]
+    return replace(message, context=Context(redact(context.promoted), redact(context.written), predicates))
 
 
 def redact_predicates(predicates: Iterable[MessagePredicate], sensitive: Collection[str]) -> list[MessagePredicate]:

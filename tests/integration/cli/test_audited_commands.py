@@ -29,6 +29,7 @@ READING = {
     "init",
     "instance list",
     "instance operations",
+    "instance save-journal",
     "instance save-rows",
     "instance show",
     "jobs list",

@@ -24,6 +24,7 @@ OTHERS = {
     "up",
     "database run",
     "host run",
+    "instance save-journal",
     "instance save-rows",
     "location reset-stream",
     "pipeline run",

@@ -1,4 +1,4 @@
-"""`postroom orchestration`: the states of orchestrations."""
+"""`postroom orchestration`: the states of orchestrations. `postroom instance`: their stories and journals."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from postroom import testing
+from postroom.application.loading.orchestrations import load_orchestrations
 from postroom.cli.exit_codes import ExitCode
 from postroom.hosts import HostInstance
 from postroom.messagebox.connection import connect
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, list_instances
+from postroom.orchestrations import JournalMismatch
 from tests.integration.cli.conftest import Run
 from tests.integration.hosts.conftest import SETTINGS
 from tests.support.recording_adapter import RecordingAdapter
@@ -46,6 +49,27 @@ async def ship(order: Message) -> None:
             await payments.receive()
     await payments.receive()
     await orchestrations.send(Message.of(b"ship"), to="Warehouse")
+"""
+
+#: Sends through ports that it draws, and carries a number on.
+DRAW = """
+
+for number in range(3):
+    app.send_port(f"Port{number}", adapters.Null())
+
+
+@app.orchestration(activate=Kind == "draw", correlations=[Payments])
+async def draw(first: Message) -> None:
+    payments = Payments.of(first)
+    if orchestrations.carried_state() is None:
+        await orchestrations.continue_with({"seven": 7})
+    for _ in range(10):
+        drawn = orchestrations.random().randrange(3)
+        await orchestrations.send(Message.of(orchestrations.new_id().bytes), to=f"Port{drawn}")
+    await orchestrations.step(check)
+    await payments.receive()
+    assert orchestrations.carried_state() == {"seven": 7}
+    await payments.receive()
 """
 
 
@@ -186,6 +210,51 @@ def test_the_story_of_an_instance_says_what_happened_and_what_it_waits_for(
         wait_until(lambda: connection.execute(received).fetchone() is not None, what="the payment received")
     story = shop("instance", "show", instance_id, "-o", "json").json["story"]
     assert story[len(expected)]["what"] == "received a message by Shop.Customer, Shop.Kind, Shop.OrderId"
+
+
+def test_a_saved_journal_is_replayed_against_new_code(
+    shop: Run, recorder: RecordingAdapter, database: str, tmp_path: Path
+) -> None:
+    app = tmp_path / "shop.py"
+    app.write_text(APP + DRAW)
+    assert shop("apply", app).code == ExitCode.OK
+    publish(shop, tmp_path, "draw")
+    with connect(database) as connection:
+        waiting = "SELECT instance_id FROM messagebox.orchestration_instances WHERE claim_id IS NULL AND journals = 1"
+        wait_until(lambda: connection.execute(waiting).fetchone() is not None, what="the instance waits")
+        [(instance_id,)] = connection.execute(waiting).fetchall()
+        publish(shop, tmp_path, "payment", "paid")
+        received = "SELECT 1 FROM messagebox.orchestration_messages WHERE consumed_in > 3"
+        wait_until(lambda: connection.execute(received).fetchone() is not None, what="the payment received")
+
+    file = tmp_path / "journal.json"
+    saved = shop("instance", "save-journal", instance_id, file, "-o", "json").json
+    assert (saved["orchestration"], saved["version"], saved["messages"]) == ("draw", 1, 2)
+    assert saved["redacted"] == ["Shop.Customer"]
+    assert "Jane" not in file.read_text()
+    assert "a secret value" in file.read_text()
+    assert file.stat().st_mode & 0o077 == 0
+    testing.replay(load_orchestrations(app)["draw", 1], file)
+
+    app.write_text(APP + DRAW.replace("range(10)", "range(9)"))
+    with pytest.raises(JournalMismatch, match="does not fit the journal at turn 1") as raised:
+        testing.replay(load_orchestrations(app)["draw", 1], file)
+    assert "The values of Shop.Customer are redacted" in raised.value.why
+
+    ran = shop("instance", "save-journal", instance_id, file)
+    assert (ran.code, "already exists" in ran.err) == (ExitCode.STATE, True)
+    shown = shop("instance", "save-journal", instance_id, tmp_path / "again.json").out
+    assert "2 messages of draw, version 1." in shown
+    assert "redacted: Shop.Customer." in shown
+
+
+def test_a_message_on_its_way_has_no_journal(shop: Run, tmp_path: Path) -> None:
+    publish(shop, tmp_path, "order")
+    [waiting] = shop("instance", "list", "-o", "json").json
+    ran = shop("instance", "save-journal", waiting["instance_id"], tmp_path / "journal.json")
+    assert ran.code == ExitCode.STATE
+    assert "has no journal" in ran.err
+    assert not (tmp_path / "journal.json").exists()
 
 
 def test_a_message_on_its_way_has_no_story(shop: Run, tmp_path: Path) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
 from postroom import Message, orchestrations, testing
 from postroom.errors import BadValue
 from postroom.orchestrations import JournalLimits, JournalMismatch, StepFailed
+from postroom.orchestrations.saved_journal import SavedJournal
 from tests.support.offers import Offers, bodies, collect_offers, declare, message
 
 
@@ -53,7 +56,7 @@ def test_an_instance_whose_journal_is_full_is_suspended_and_finishes_with_higher
     assert [one.data for one in run.unreceived_messages] == [b"3"]
     assert "3 events" in str(run.error)
     assert "continue_with" in str(run.error)
-    testing.replay(replace(full, journal_limits=JournalLimits()), run.journal, run.messages)
+    testing.replay(replace(full, journal_limits=JournalLimits()), run.save_journal())
 
 
 def test_an_instance_that_only_waits_is_not_suspended_when_its_journal_is_full() -> None:
@@ -106,7 +109,7 @@ def test_changed_code_is_found_with_its_place() -> None:
     order = message("order")
     run = testing.start(declare(procure), order)
     run.advance(timedelta(seconds=1))
-    testing.replay(declare(procure), run.journal, [order])
+    testing.replay(declare(procure), run.save_journal())
 
     async def ask_another(order: Message) -> None:
         await orchestrations.send(Message.of(b""), to="Acme")
@@ -114,7 +117,7 @@ def test_changed_code_is_found_with_its_place() -> None:
         await orchestrations.send(Message.of(b""), to="Cobra")
 
     with pytest.raises(JournalMismatch) as raised:
-        testing.replay(declare(ask_another, version=2), run.journal, [order])
+        testing.replay(declare(ask_another, version=2), run.save_journal())
     assert "ask_another, version 2, does not fit the journal at turn 2" in raised.value.what
     assert "The journal has 'send Bolt' (test_journal.py:" in raised.value.why
     assert "but the code does 'send Cobra' (test_journal.py:" in raised.value.why
@@ -123,7 +126,7 @@ def test_changed_code_is_found_with_its_place() -> None:
         await orchestrations.send(Message.of(b""), to="Acme")
 
     with pytest.raises(JournalMismatch, match="at turn 1") as raised:
-        testing.replay(declare(do_less), run.journal, [order])
+        testing.replay(declare(do_less), run.save_journal())
     assert "does nothing more" in raised.value.why
 
     async def do_more(order: Message) -> None:
@@ -131,7 +134,7 @@ def test_changed_code_is_found_with_its_place() -> None:
         await orchestrations.send(Message.of(b""), to="Acme")
 
     with pytest.raises(JournalMismatch, match="at turn 2") as raised:
-        testing.replay(declare(do_more), run.journal, [order])
+        testing.replay(declare(do_more), run.save_journal())
     assert "which is not in the journal" in raised.value.why
 
     async def fail(order: Message) -> None:
@@ -140,8 +143,52 @@ def test_changed_code_is_found_with_its_place() -> None:
         raise KeyError
 
     with pytest.raises(JournalMismatch, match="at turn 1") as raised:
-        testing.replay(declare(fail), run.journal, [order])
+        testing.replay(declare(fail), run.save_journal())
     assert "The code now fails" in raised.value.why
+
+
+def test_random_numbers_and_carried_state_of_a_saved_journal_are_replayed(tmp_path: Path) -> None:
+    async def choose(first: Message) -> None:
+        offers = Offers.of(first)
+        total = (orchestrations.carried_state() or 0) + int((await offers.receive()).data)
+        if total < 2:
+            await orchestrations.continue_with(total)
+        for _ in range(20):
+            await orchestrations.send(Message.of(b""), to=orchestrations.random().choice(["Acme", "Bolt", "Cobra"]))
+        await orchestrations.send(Message.of(b""), to=f"Port{total}-{orchestrations.new_id()}")
+        await offers.receive()
+
+    run = testing.start(declare(choose), message("order"))
+    run.publish(message("offer", b"1"))
+    run.publish(message("offer", b"1"))
+    assert len(run.sent) == 21
+    testing.replay(declare(choose), run.save_journal())
+    file = tmp_path / "journal.json"
+    file.write_text(json.dumps(run.save_journal().to_json()))
+    testing.replay(declare(choose), file)
+    assert SavedJournal.from_json(json.loads(file.read_text())) == run.save_journal()
+
+
+def test_a_mismatch_names_the_properties_that_are_redacted_in_the_journal() -> None:
+    async def wait(order: Message) -> None:
+        await orchestrations.delay(1)
+
+    async def end(order: Message) -> None:
+        pass
+
+    saved = replace(testing.start(declare(wait), message("order")).save_journal(), redacted=("Tests.OrderId",))
+    with pytest.raises(JournalMismatch) as raised:
+        testing.replay(declare(end), saved)
+    assert "does nothing more" in raised.value.why
+    assert "The values of Tests.OrderId are redacted" in raised.value.why
+
+
+def test_a_file_that_is_no_journal_is_refused_with_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "journal.json"
+    for content in ("", "[]", "{}", '{"orchestration": 1}'):
+        file.write_text(content)
+        with pytest.raises(BadValue, match="is not a saved journal"):
+            testing.replay(declare(collect_offers), file)
 
 
 @pytest.mark.parametrize(

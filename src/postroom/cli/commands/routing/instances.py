@@ -15,6 +15,7 @@ from postroom.cli.command_groups import CommandGroup
 from postroom.cli.commands.routing.bad_rows import resume_rows, save_rows
 from postroom.cli.commands.routing.instance_conditions import build_query, condition_options
 from postroom.cli.commands.routing.instance_operations import operations, run_and_report
+from postroom.cli.commands.routing.journals import save_journal
 from postroom.cli.confirmation import confirm
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import ID, CommandOptions, common_options, pass_options, reason_option
@@ -301,6 +302,7 @@ def terminate(
 
 
 instance.add_command(save_rows)
+instance.add_command(save_journal)
 instance.add_command(resume_rows)
 instance.add_command(operations)
 

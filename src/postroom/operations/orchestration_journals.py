@@ -1,0 +1,90 @@
+"""Save the journal of an orchestration instance as a file, for ``postroom.testing.replay``.
+
+The results of steps and the bodies of messages are in the file, because a replay needs them. The values of sensitive
+properties are replaced by others of the same type.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Collection
+from pathlib import Path
+
+from postroom.errors import StateError
+from postroom.message import Bytes, Message, Part
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.statements import statement
+from postroom.operations.messages import get_message, read_part
+from postroom.operations.redaction import read_sensitive_keys, replace_sensitive_values
+from postroom.orchestrations.execution import Continuation
+from postroom.orchestrations.recorded_values import from_recorded
+from postroom.orchestrations.saved_journal import SavedJournal
+from postroom.properties import dotted_name, split_key
+
+
+def save_journal(connection: Connection, instance_id: uuid.UUID, file: Path) -> SavedJournal:
+    """Write the journal of an instance to a new file, which only the user may read.
+
+    Raise StateError if the instance has no journal, or if the file exists, and NotAllowed if the login may not read
+    journals."""
+    saved = _read_journal(connection, instance_id)
+    content = json.dumps(saved.to_json(), indent=1, ensure_ascii=False) + "\n"
+    try:
+        descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as writer:
+            writer.write(content)
+    except FileExistsError:
+        raise StateError(f"{file} already exists.", hint="Remove it, or choose another file.") from None
+    except OSError as error:
+        raise StateError(f"{file} cannot be written.", why=f"{error.strerror}.", hint="Choose another file.") from None
+    return saved
+
+
+def _read_journal(connection: Connection, instance_id: uuid.UUID) -> SavedJournal:
+    row = connection.execute(statement("queries/read_saved_journal"), (instance_id,)).fetchone()
+    if row is None:
+        raise StateError(
+            f"Instance {instance_id} has no journal.",
+            why="Only an orchestration that has started, and has not ended, has one.",
+            hint="See 'postroom instance list'.",
+        )
+    orchestration, version, journals, carried, entries = row
+    turns = [turn for entry in entries for turn in entry]
+    sensitive = read_sensitive_keys(connection)
+    received = [uuid.UUID(turn["event"]["message"]) for turn in turns if "message" in turn["event"]]
+    messages = [_read_message(connection, message_id) for message_id in received]
+    return SavedJournal(
+        orchestration=orchestration,
+        version=version,
+        instance_id=instance_id,
+        carried=Continuation(journal=journals, state=from_recorded(carried)),
+        turns=turns,
+        messages=[replace_sensitive_values(message, sensitive) for message in messages],
+        redacted=_list_redacted(messages, sensitive),
+    )
+
+
+def _read_message(connection: Connection, message_id: uuid.UUID) -> Message:
+    stored = get_message(connection, message_id)
+    return Message(
+        message_id=message_id,
+        context=stored.context,
+        body_part_name=next((part.name for part in stored.parts if part.is_body), None),
+        parts=tuple(
+            Part(
+                part_id=part.part_id,
+                name=part.name,
+                content_type=part.content_type,
+                charset=part.charset,
+                body=Bytes(b"".join(read_part(connection, part))),
+            )
+            for part in stored.parts
+        ),
+    )
+
+
+def _list_redacted(messages: Collection[Message], sensitive: Collection[str]) -> tuple[str, ...]:
+    keys = {prop.key for message in messages for prop in message.context}
+    return tuple(sorted(dotted_name(*split_key(key)) for key in keys.intersection(sensitive)))

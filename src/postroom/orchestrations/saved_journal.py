@@ -1,0 +1,116 @@
+"""A journal in a file, with everything that a replay of it needs.
+
+The ids and random numbers of an instance are derived from its id and from the number of its earlier journals, and
+``carried_state`` returns what it has carried over. So these are saved, too, and the received messages with their
+bodies.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from postroom.errors import BadValue
+from postroom.message import Bytes, Context, Message, Part
+from postroom.orchestrations.execution import Continuation
+from postroom.orchestrations.journal import Turn
+from postroom.orchestrations.recorded_values import from_recorded, to_recorded
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedJournal:
+    """The journal of an instance, and the messages that the instance received."""
+
+    orchestration: str
+    version: int
+    instance_id: uuid.UUID
+    carried: Continuation
+    turns: Sequence[Mapping[str, Any]]
+    """The turns as they are stored, as JSON values."""
+    messages: Sequence[Message]
+    redacted: tuple[str, ...] = ()
+    """The names of properties whose values were replaced, because they are sensitive."""
+
+    def read_turns(self) -> Iterator[Turn]:
+        """Yield the turns with their messages."""
+        known = {message.message_id: message for message in self.messages}
+        return (Turn.from_json(stored, known) for stored in self.turns)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the journal as JSON values."""
+        return {
+            "orchestration": self.orchestration,
+            "version": self.version,
+            "instance_id": str(self.instance_id),
+            "journals": self.carried.journal,
+            "carried": to_recorded(self.carried.state),
+            "redacted": list(self.redacted),
+            "turns": list(self.turns),
+            "messages": [_message_to_json(message) for message in self.messages],
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> SavedJournal:
+        """The inverse of ``to_json``."""
+        return cls(
+            orchestration=stored["orchestration"],
+            version=stored["version"],
+            instance_id=uuid.UUID(stored["instance_id"]),
+            carried=Continuation(journal=stored["journals"], state=from_recorded(stored["carried"])),
+            redacted=tuple(stored["redacted"]),
+            turns=stored["turns"],
+            messages=[_message_from_json(message) for message in stored["messages"]],
+        )
+
+
+def read_journal(file: Path) -> SavedJournal:
+    """Read a journal that ``postroom instance save-journal`` has written. Raise BadValue if it is not one."""
+    try:
+        return SavedJournal.from_json(json.loads(file.read_bytes()))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise BadValue(
+            f"{file} is not a saved journal.",
+            why=f"{type(error).__name__}: {error}.",
+            hint="Save one with: postroom instance save-journal ID FILE.",
+        ) from None
+
+
+def _message_to_json(message: Message) -> dict[str, Any]:
+    return {
+        "message_id": str(message.message_id),
+        "context": json.loads(message.context.to_json()),
+        "body_part": message.body_part_name,
+        "parts": [
+            {
+                "part_id": str(part.part_id),
+                "name": part.name,
+                "content_type": part.content_type,
+                "charset": part.charset,
+                "data": base64.b64encode(part.data).decode(),
+            }
+            for part in message.parts
+        ],
+    }
+
+
+def _message_from_json(stored: Mapping[str, Any]) -> Message:
+    return Message(
+        message_id=uuid.UUID(stored["message_id"]),
+        context=Context.from_json(stored["context"]),
+        body_part_name=stored["body_part"],
+        parts=tuple(
+            Part(
+                part_id=uuid.UUID(part["part_id"]),
+                name=part["name"],
+                content_type=part["content_type"],
+                charset=part["charset"],
+                body=Bytes(base64.b64decode(part["data"])),
+            )
+            for part in stored["parts"]
+        ),
+    )
