@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections import defaultdict
@@ -41,6 +42,8 @@ class InstancePoller:
         self._work = work
         self._clock = clock
         self.is_paused = True
+        #: Held while it pauses, and while claimed instances are put into the queue.
+        self._pausing = threading.Lock()
         self._woken_at = 0.0
         self._lost_claim: uuid.UUID | None = None
         self.loop = BackgroundLoop("poll orchestrations", self._poll)
@@ -49,6 +52,11 @@ class InstancePoller:
         """Poll now: there may be messages."""
         self._woken_at = time.monotonic()
         self.loop.wake()
+
+    def pause(self) -> None:
+        """Put nothing into the queue any more. A claim in progress is released."""
+        with self._pausing:
+            self.is_paused = True
 
     def close(self) -> None:
         self._connection.close()
@@ -77,9 +85,15 @@ class InstancePoller:
         messages: dict[uuid.UUID, list[ClaimedMessage]] = defaultdict(list)
         for message in self._procedures.read_messages(connection, claim_id) if claimed else ():
             messages[message.instance_id].append(message)
+        new = [NewWork(claimed=one, messages=messages[one.instance_id]) for one in claimed]
+        with self._pausing:
+            is_paused = self.is_paused
+            if not is_paused:
+                self._work.put(new)
+        if is_paused:
+            self._procedures.release(connection, claim_id)
         self._lost_claim = None
         if not claimed:
             is_woken = time.monotonic() - self._woken_at < _AFTER_WAKE_UP
             return _AFTER_WAKE_UP if is_woken else self.dequeuing.polling_interval.total_seconds()
-        self._work.put(NewWork(claimed=one, messages=messages[one.instance_id]) for one in claimed)
         return 0.0

@@ -74,7 +74,7 @@ class OrchestrationRunner:
     def pause(self) -> None:
         """Start no instance until ``unpause``. The caller releases the claims, also those of instances in progress:
         these continue from their last persistence point."""
-        self._poller.is_paused = True
+        self._poller.pause()
         self._work.discard()
 
     def unpause(self) -> None:

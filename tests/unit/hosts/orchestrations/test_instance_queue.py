@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from typing import Any, cast
 
 from postroom.hosts.orchestrations.driven_instance import DrivenInstance
 from postroom.hosts.orchestrations.instance_queue import InstanceQueue, NewWork
-from postroom.messagebox.orchestrations import ClaimedInstance
 from postroom.orchestrations.driver import Driver
+from tests.support.claimed_instances import claim
 
 
 class IdleDriver:
     def run(self) -> Iterator[Any]:
         yield from ()
-
-
-def claim() -> ClaimedInstance:
-    return ClaimedInstance(
-        claim_id=uuid.uuid4(),
-        instance_id=uuid.uuid4(),
-        service_id=uuid.uuid4(),
-        journal_length=0,
-        journals=0,
-        carried=None,
-        timers_until=None,
-    )
 
 
 def make_work(count: int) -> list[NewWork]:
