@@ -72,11 +72,18 @@ class MessageAgent:
         [published] = self._run(make_batch)
         return published
 
-    def transaction(self, work: Callable[[Connection, Outbox], object]) -> list[Published]:
+    def transaction(
+        self,
+        work: Callable[[Connection, Outbox], object],
+        *,
+        correct: Callable[[PublishFailed], bool] = lambda _: False,
+    ) -> list[Published]:
         """Run ``work`` in a transaction, and publish the messages in its outbox before COMMIT: all or nothing.
 
         ``work`` runs without the routing lock, and may complete messages and change subscriptions. It runs again from
-        the start after a deadlock, or if another transaction changed subscriptions. Hosts are woken after COMMIT."""
+        the start after a deadlock, or if another transaction changed subscriptions. Hosts are woken after COMMIT.
+        ``correct`` is called if messages have no subscriber. It returns True if ``work`` publishes other messages now:
+        then it runs again, and there is no report about the first ones."""
         unit = uuid.uuid4()
         outbox = Outbox()
 
@@ -86,7 +93,9 @@ class MessageAgent:
             self._check_promoted(outbox.messages)
 
         return self._run(
-            lambda matcher: DirectBatch(self._host, list(outbox.messages), matcher, unit=unit), before=collect
+            lambda matcher: DirectBatch(self._host, list(outbox.messages), matcher, unit=unit),
+            before=collect,
+            correct=correct,
         )
 
     def _check_promoted(self, messages: Sequence[Message]) -> None:
@@ -102,12 +111,15 @@ class MessageAgent:
         make_batch: Callable[[Matcher], DirectBatch],
         *,
         before: Callable[[Connection], object] | None = None,
+        correct: Callable[[PublishFailed], bool] = lambda _: False,
     ) -> list[Published]:
-        try:
-            return self._publisher.run(make_batch, before=before).published
-        except UnroutableMessages as rejected:
-            publish_reports(self._connection, self._host, rejected.reports)
-            raise rejected.failures from None
+        while True:
+            try:
+                return self._publisher.run(make_batch, before=before).published
+            except UnroutableMessages as rejected:
+                if not correct(rejected.failures):
+                    publish_reports(self._connection, self._host, rejected.reports)
+                    raise rejected.failures from None
 
 
 def _find_forged(message: Message) -> BadValue | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from postroom.agent.direct.message_agent import Outbox
 from postroom.errors import ClaimLost, NotFound, PostroomError, PublishFailed, RoutingFailure, is_environment_error
@@ -41,20 +42,12 @@ def persist_together(thread: InstanceConnection, instances: Sequence[DrivenInsta
     while remaining := [one for one in instances if one.claimed.instance_id not in outcomes]:
         try:
             outcomes |= _persist(thread, remaining, messages)
-        except PublishFailed as error:
-            failures = _find_failures(error, remaining, messages)
-            thread.forget_ports()
-            changed = {
-                one.claimed.instance_id: directed
-                for one in remaining
-                if one.claimed.instance_id in failures
-                and (directed := _direct_again(thread, one, messages)) is not None
-            }
-            messages |= changed
-            outcomes |= {instance_id: failures[instance_id] for instance_id in failures.keys() - changed.keys()}
         except PostroomError as error:
             _check_environment(error)
-            if len(remaining) == 1:
+            failures = _find_failures(error, remaining, messages) if isinstance(error, PublishFailed) else {}
+            if failures:
+                outcomes |= failures
+            elif len(remaining) == 1:
                 outcomes[remaining[0].claimed.instance_id] = error
             else:
                 for one in remaining:
@@ -75,20 +68,8 @@ def _build_messages(thread: InstanceConnection, instance: DrivenInstance) -> _Me
     }
 
 
-def _direct_again(
-    thread: InstanceConnection, instance: DrivenInstance, before: Mapping[uuid.UUID, _Messages]
-) -> _Messages | None:
-    """Return the messages of an instance with the current ids of the send ports. Return None if the ids are the same:
-    a port has another id only if it was removed and declared again."""
-    try:
-        directed = _build_messages(thread, instance)
-    except NotFound:
-        return None
-    return None if directed == before[instance.claimed.instance_id] else directed
-
-
 def _persist(
-    thread: InstanceConnection, instances: Sequence[DrivenInstance], messages: Mapping[uuid.UUID, _Messages]
+    thread: InstanceConnection, instances: Sequence[DrivenInstance], messages: dict[uuid.UUID, _Messages]
 ) -> Outcomes:
     stored: set[uuid.UUID] = set()
     interrupted: set[uuid.UUID] = set()
@@ -100,7 +81,7 @@ def _persist(
             if instance_id in stored:
                 outbox.publish(*sends.values())
 
-    thread.agent.transaction(work)
+    thread.agent.transaction(work, correct=lambda error: _direct_again(thread, error, instances, messages))
     outcomes: Outcomes = {}
     for instance_id in (one.claimed.instance_id for one in instances):
         if instance_id not in stored:
@@ -112,6 +93,27 @@ def _persist(
         else:
             outcomes[instance_id] = {}
     return outcomes
+
+
+def _direct_again(
+    thread: InstanceConnection,
+    error: PublishFailed,
+    instances: Sequence[DrivenInstance],
+    messages: dict[uuid.UUID, _Messages],
+) -> bool:
+    """Direct the messages that failed to the current ids of their send ports. Return False if the ids are the same: a
+    port has another id only if it was removed and declared again."""
+    failures = _find_failures(error, instances, messages)
+    thread.forget_ports()
+    changed: dict[uuid.UUID, _Messages] = {}
+    for instance in (one for one in instances if one.claimed.instance_id in failures):
+        instance_id = instance.claimed.instance_id
+        with suppress(NotFound):
+            directed = _build_messages(thread, instance)
+            if directed != messages[instance_id]:
+                changed[instance_id] = directed
+    messages |= changed
+    return bool(changed)
 
 
 def _write(

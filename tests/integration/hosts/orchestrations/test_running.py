@@ -134,6 +134,7 @@ def test_a_port_that_was_removed_and_declared_again_gets_messages(
     apply_orchestrations(box, tmp_path, port + code)
     publish(box, "order", "2")
     wait_until(lambda: sent(recorder) == [b"echo 1", b"echo 2"], what="the second message")
+    assert box.count("suspended_queue") == 0  # no report about a message that has a subscriber
 
 
 def test_a_message_that_is_sent_through_a_port_reaches_other_subscribers_too(
