@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
 
-from postroom.errors import PostroomError
+from postroom.errors import KeyReused, PostroomError
 from postroom.message import Body
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connect, LazyConnection, transaction
@@ -114,16 +114,15 @@ class Callers:
         with self._lock:
             return caller.instance_id in self._waiting
 
-    def count_connections(self, caller: Caller) -> int:
-        """Return how many connections wait for the answer of this caller."""
-        with self._lock:
-            return caller.connections if caller.instance_id in self._waiting else 0
-
     def add(self, caller: Caller) -> Caller:
-        """Let a caller wait. Return the caller that waits for the same interchange already, or this one."""
+        """Let a caller wait. Return the caller that waits for the same interchange already, or this one. Raise
+        KeyReused if that one has another body."""
         with self._lock:
             is_first = not self._waiting
-            waiting = self._by_interchange.setdefault(caller.interchange_id, caller)
+            waiting = self._by_interchange.get(caller.interchange_id, caller)
+            if waiting.digest != caller.digest:
+                raise KeyReused()
+            self._by_interchange[caller.interchange_id] = waiting
             self._waiting[waiting.instance_id] = waiting
             waiting.connections += 1
         if is_first:

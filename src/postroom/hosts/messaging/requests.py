@@ -10,7 +10,6 @@ from datetime import timedelta
 
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.two_way.requests import Request, RequestPublisher
-from postroom.errors import KeyReused
 from postroom.hosts.messaging.callers import Caller, Callers
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.configuration.hosts import Host
@@ -49,8 +48,6 @@ class RequestReceiver:
         # Before the publish: the response may come before its commit is confirmed.
         waiting = self.callers.add(caller)
         if waiting is not caller:
-            if waiting.digest != digest:
-                raise KeyReused()
             return waiting
         request = Request(
             interchange=interchange,

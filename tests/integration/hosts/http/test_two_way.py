@@ -154,7 +154,9 @@ def test_a_repeated_key_joins_the_waiting_call(box: Box, serve: Serve) -> None:
     with ThreadPoolExecutor(2) as pool:
         calls = [pool.submit(ask, instance, Idempotency_Key="one") for _ in range(2)]
         [caller] = wait_until(lambda: instance.callers.waiting, what="the waiting call")
-        wait_until(lambda: instance.callers.count_connections(caller) == 2, what="both connections")
+        wait_until(lambda: caller.connections == 2, what="both connections")
+        assert ask(instance, b'{"region": "EU", "n": 1}', Idempotency_Key="one")[0] == 422
+        assert caller.connections == 2
         send_ports.start(box.connection, "Pricing")
         assert [(call.result(PATIENCE)[0], call.result()[2]) for call in calls] == [(200, b"5")] * 2
     assert len(adapter.sent) == 1
