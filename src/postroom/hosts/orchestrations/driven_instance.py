@@ -33,13 +33,13 @@ class DrivenInstance:
         except StopIteration:
             self.point = None
 
-    def finish_point(self, outcome: Outcome) -> None:
+    def keep_outcome(self, outcome: Outcome) -> None:
         """Keep the outcome of the persistence point for the next ``advance``."""
         assert self.point is not None
         self._outcome = outcome
         self.runs_step = self.point.runs_step and not outcome
         if not outcome:
-            self.store.finish_point(self.point)
+            self.store.move_past(self.point)
 
     def close(self) -> None:
         """Drop the coroutine. The instance continues from its journal."""

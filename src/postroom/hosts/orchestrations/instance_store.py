@@ -126,7 +126,7 @@ class MessageBoxStore:
             for stored in thread.procedures.read_journal(thread.connection, self._claimed)
         ]
 
-    def finish_point(self, point: PersistencePoint) -> None:
+    def move_past(self, point: PersistencePoint) -> None:
         """Update the state in memory after a persistence point was stored."""
         self.journal_length += 1 if point.turns else 0
         for seq in point.consumed:

@@ -89,6 +89,7 @@ class InstanceWorker:
                 # For example, the watch has interrupted a turn that was just ending. The thread must not end.
                 _log.warning("a batch of %d instances was interrupted", len(batch), exc_info=error)
                 self._dropped, self._has_failed = list(self.batch), True
+            self._watch.end_turn()
             failures = failures + 1 if self._has_failed else 0
             self._release_dropped(failures)
             self.batch = ()
@@ -112,7 +113,7 @@ class InstanceWorker:
             outcomes = persist_together(self._get_connection(), pending)
         except (Exception, TimedOut) as error:
             outcomes = {instance.claimed.instance_id: error for instance in pending}
-        unfinished = [one for one in pending if not self._finish_point(one, outcomes[one.claimed.instance_id])]
+        unfinished = [one for one in pending if not self._handle_outcome(one, outcomes[one.claimed.instance_id])]
         if self._stopping.is_set():
             for instance in unfinished:
                 instance.close()
@@ -155,7 +156,7 @@ class InstanceWorker:
             execution = Execution(orchestration, claimed.instance_id)
         return DrivenInstance(claimed, store, Driver(execution, store, watch))
 
-    def _finish_point(self, instance: DrivenInstance, outcome: Outcome | BaseException) -> bool:
+    def _handle_outcome(self, instance: DrivenInstance, outcome: Outcome | BaseException) -> bool:
         """Handle the outcome of a persistence point. Return False if the instance has more to do."""
         point = instance.point
         assert point is not None
@@ -163,7 +164,7 @@ class InstanceWorker:
             instance.close()
             self._handle_error(instance.claimed, outcome)
             return True
-        instance.finish_point(outcome)
+        instance.keep_outcome(outcome)
         if outcome or not (point.has_ended or point.is_waiting):
             return False
         if point.has_ended:

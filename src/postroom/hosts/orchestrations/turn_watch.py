@@ -21,9 +21,9 @@ from postroom.processes.time_limit import abandon_thread
 
 
 class _Turn:
-    """The code of an instance that runs in a thread now. ``turns`` contains the turns of all threads."""
+    """The code of an instance that runs in a thread now. ``turns`` contains the turn of each thread, by its ident."""
 
-    def __init__(self, claimed: ClaimedInstance, limit: float, turns: dict[int, _Turn]) -> None:
+    def __init__(self, claimed: ClaimedInstance, limit: float, turns: dict[int | None, _Turn]) -> None:
         self.claimed = claimed
         self.thread = threading.current_thread()
         #: When it is interrupted, and after that, when it counts as stuck.
@@ -33,12 +33,12 @@ class _Turn:
         self._turns = turns
 
     def __enter__(self) -> None:
-        self._turns[id(self)] = self
+        self._turns[self.thread.ident] = self
 
     def __exit__(self, *_: object) -> None:
         # From here on the thread is not interrupted.
         with self.lock:
-            del self._turns[id(self)]
+            self._turns.pop(self.thread.ident, None)
 
 
 class TurnWatch:
@@ -52,12 +52,16 @@ class TurnWatch:
         self._limit = limit
         self._suspend = suspend
         self._give_up = give_up
-        self._turns: dict[int, _Turn] = {}
+        self._turns: dict[int | None, _Turn] = {}
         self.loop = BackgroundLoop("watch orchestrations", self._check)
 
     def watch(self, claimed: ClaimedInstance) -> AbstractContextManager[None]:
         """Watch the code that runs inside, in this thread."""
         return _Turn(claimed, self._limit, self._turns)
+
+    def end_turn(self) -> None:
+        """Forget the turn of this thread. Its own end does not, if the thread was interrupted at that moment."""
+        self._turns.pop(threading.get_ident(), None)
 
     @property
     def stuck_threads(self) -> list[threading.Thread]:
@@ -73,7 +77,7 @@ class TurnWatch:
                 continue
             self._suspend(turn.claimed, self._describe(turn))
             with turn.lock:
-                if id(turn) in self._turns:
+                if self._turns.get(turn.thread.ident) is turn:
                     turn.is_interrupted = True
                     turn.deadline = time.monotonic() + self._limit
                     abandon_thread(turn.thread)
