@@ -211,8 +211,10 @@ class Context(Mapping[Property, Value]):
         return context
 
     def __getitem__(self, prop: Property[T]) -> T:
-        key = prop.key
-        return cast(T, self._promoted[key] if key in self._promoted else self._written[key])
+        value = self.get(prop)
+        if value is None:
+            raise KeyError(f"The message has no property {prop.dotted_name}.")
+        return value
 
     @overload
     def get(self, prop: Property[T], default: None = None, /) -> T | None: ...

@@ -60,6 +60,14 @@ def test_a_context_can_be_stored_and_read() -> None:
     assert [prop.key for prop in context] == ["Orders#Region", "Orders#Total", "Invoices#Region"]
 
 
+def test_reading_a_missing_property_names_it() -> None:
+    """CTX-24."""
+    context = Message.of(b"", promoted={}).context
+    assert Region not in context
+    with pytest.raises(KeyError, match=r"The message has no property Orders\.Region\."):
+        context[Region]
+
+
 def test_a_context_cannot_be_changed_in_place() -> None:
     context = Context().promote(Region, "EU")
     with pytest.raises(TypeError):
