@@ -28,7 +28,7 @@ from postroom.messagebox.maintenance import jobs
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.storage import copy_rows
 from postroom.messagebox.streams.sink_batches import SinkQueue
-from postroom.operations.ports import send_ports
+from postroom.operations.ports import send_ports, states
 from postroom.spark.sinks import running_sinks
 from postroom.spark.sinks.drain import Drain
 from tests.support.box import Box, Region, interchange, open_box
@@ -124,7 +124,7 @@ POINTS = {
     "streaming lane: after the messages": Point(work=receive, owner=DocumentBatch, function="write_messages"),
     "streaming lane: with the routing lock": Point(work=receive, owner=publish, function="lock_routing"),
     "streaming lane: before the commit": Point(work=receive, owner=DocumentBatch, function="write_routes"),
-    "operator: with the routing lock": Point(work=start_port, owner=send_ports, function="get_send_port"),
+    "operator: with the routing lock": Point(work=start_port, owner=states, function="check_transition"),
     "jobs: between two jobs": Point(work=run_jobs, owner=jobs, function="_run"),
     "jobs: inside a job": Point(work=run_jobs, owner=jobs, function="read_value"),
     "host: after a claim": Point(work=None, owner=HostQueues, function="dequeue"),

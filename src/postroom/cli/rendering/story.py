@@ -14,7 +14,7 @@ from postroom.errors import NotAllowed, StateError, format_count
 
 if TYPE_CHECKING:
     from postroom.operations.instances.listing import Instance
-    from postroom.operations.orchestration_story import Story
+    from postroom.operations.orchestrations.story import Story
 
 
 def to_story_json(story: Story) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 if TYPE_CHECKING:
     from postroom.operations.instances.listing import Instance
-    from postroom.operations.orchestration_story import Story, StoryLine, Wait
+    from postroom.operations.orchestrations.story import Story, StoryLine, Wait
 
 #: Maximum number of lines that are drawn. A longer picture cannot be read.
 MAX_LINES = 500

@@ -93,6 +93,11 @@ def find_host(connection: Connection, name: str) -> Host:
     )
 
 
+def get_host(connection: Connection, host_id: int) -> Host:
+    """Return the host with this id."""
+    return next(host for host in read_hosts(connection) if host.host_id == host_id)
+
+
 def is_host_stopped(connection: Connection, host_id: int) -> bool:
     """Return True if an operator has stopped the host."""
     return bool(read_value(connection, "SELECT stopped FROM management.hosts WHERE id = %s", host_id))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.coordination.notifications import defer_wake_ups
-from postroom.operations import orchestration_states
 from postroom.operations.deployment.applications import check_application
+from postroom.operations.orchestrations import states as orchestration_states
 from postroom.operations.ports import groups, receive_locations, send_ports
 
 

@@ -40,7 +40,7 @@ from postroom.operations.deployment.declared_fields import (
 )
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.plan import Action, ChangeKind, Plan, PlanStep
-from postroom.operations.orchestrations import store_orchestration, unenlist_orchestration
+from postroom.operations.orchestrations.enlistment import store_orchestration, unenlist_orchestration
 from postroom.operations.ports.enlistment import (
     add_member,
     enlist_group,

@@ -26,7 +26,7 @@ from postroom.errors import DefinitionError, MessageFailure, NotFound
 from postroom.maps.inbound import build_resumed_pipeline
 from postroom.message import Context, FileSlice
 from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
-from postroom.messagebox.configuration.hosts import read_hosts
+from postroom.messagebox.configuration.hosts import get_host
 from postroom.messagebox.connection import Connection
 from postroom.system_properties import BTS, FILE
 
@@ -132,5 +132,5 @@ def add_properties(context: Context, extra: Context) -> Context:
 
 def _get_login(connection: Connection, location: ReceiveLocation) -> PublisherLogin:
     """Return the account of the location's host, and whether the host is trusted to name originators."""
-    host = next(host for host in read_hosts(connection) if host.host_id == location.host_id)
+    host = get_host(connection, location.host_id)
     return PublisherLogin(account=host.role_name, trusted=host.trusted)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from postroom.filters.expression import Filter, any_of
 from postroom.filters.text import parse
 from postroom.messagebox.configuration.endpoints import PortState, SendPort, read_send_ports
-from postroom.messagebox.configuration.hosts import Host, ServiceClass, read_hosts
+from postroom.messagebox.configuration.hosts import ServiceClass, get_host
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.subscriptions import create_subscription
@@ -113,11 +113,6 @@ def resubscribe_port(connection: Connection, port: SendPort) -> SendPort:
         return port
     enlisted = enlist_port(connection, unenlist_port(connection, port))
     return start_port(connection, enlisted)[0] if port.state is PortState.STARTED else enlisted
-
-
-def get_port_host(connection: Connection, port: SendPort) -> Host:
-    """Return the host of the port."""
-    return next(host for host in read_hosts(connection) if host.host_id == port.host_id)
 
 
 def _store_port_state(
@@ -236,7 +231,7 @@ def _read_group(connection: Connection, group_id: uuid.UUID) -> SendPortGroup:
 def _subscribe(connection: Connection, port: SendPort, filter: Filter, *, group: SendPortGroup | None = None) -> int:
     return create_subscription(
         connection,
-        get_port_host(connection, port),
+        get_host(connection, port.host_id),
         service_class=ServiceClass.SPARK_SINKS if port.adapter_type.is_sink else ServiceClass.MESSAGING_IN_PROCESS,
         service_id=port.port_id,
         service_name=port.name,

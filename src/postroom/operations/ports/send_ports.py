@@ -12,7 +12,8 @@ from typing import Any
 
 from postroom.errors import NotFound, StateError, nearest
 from postroom.messagebox.circuits import OpenCircuit, read_open_circuits
-from postroom.messagebox.configuration.endpoints import PortState, SendPort, read_send_ports
+from postroom.messagebox.configuration.endpoints import SendPort, read_send_ports
+from postroom.messagebox.configuration.hosts import get_host
 from postroom.messagebox.configuration.send_port_groups import read_send_port_groups
 from postroom.messagebox.connection import Connection, operator_transaction, read_value
 from postroom.messagebox.coordination.notifications import WakeUp
@@ -20,14 +21,12 @@ from postroom.messagebox.statements import statement
 from postroom.operations.audit import record_action
 from postroom.operations.describe import describe_value
 from postroom.operations.ports.enlistment import (
-    Resumed,
     enlist_port,
-    get_port_host,
     start_port,
     stop_port,
     unenlist_port,
 )
-from postroom.operations.ports.states import StateChange, Step, change_state
+from postroom.operations.ports.states import StateOperations
 from postroom.pipelines import Send
 
 
@@ -90,26 +89,6 @@ def describe_pipeline(stored: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def enlist(connection: Connection, name: str) -> StateChange:
-    """Change a bound port to stopped: it gets a subscription, and matching messages are suspended."""
-    return _change(connection, name, "enlist", lambda c, port: (enlist_port(c, port), Resumed()))
-
-
-def start(connection: Connection, name: str) -> StateChange:
-    """Start the port. Messages that were suspended because it was stopped are resumed, in order."""
-    return _change(connection, name, "start", _start)
-
-
-def stop(connection: Connection, name: str) -> StateChange:
-    """Stop the port: new messages are suspended. Messages in the work queue are still delivered."""
-    return _change(connection, name, "stop", lambda c, port: (stop_port(c, port), Resumed()))
-
-
-def unenlist(connection: Connection, name: str) -> StateChange:
-    """Remove the subscription. Existing instances stay and can be resumed or terminated."""
-    return _change(connection, name, "unenlist", _unenlist)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Retried:
     """The messages of a send port that were made due. ``is_probed`` is True if its circuit breaker is open: one of the
@@ -130,7 +109,7 @@ def retry(connection: Connection, name: str) -> Retried:
         count = int(read_value(connection, "SELECT retry_now(%s)", port.port_id))
         record_action(connection, "port.retry", name, before={"retrying": count}, after={"ready to run": count})
         done = Retried(name=port.name, retried=count, is_probed=is_probed)
-        return done, get_port_host(connection, port).name
+        return done, get_host(connection, port.host_id).name
 
     done, host = operator_transaction(connection, work)
     WakeUp(connection).send([host])
@@ -149,15 +128,7 @@ def get_send_port(connection: Connection, name: str) -> SendPort:
     )
 
 
-def _change(connection: Connection, name: str, operation: str, step: Step[SendPort]) -> StateChange:
-    return change_state(connection, "Port", operation, name, get_send_port, step)
-
-
-def _start(connection: Connection, port: SendPort) -> tuple[SendPort, Resumed]:
-    return start_port(connection, enlist_port(connection, port) if port.state is PortState.BOUND else port)
-
-
-def _unenlist(connection: Connection, port: SendPort) -> tuple[SendPort, Resumed]:
+def _unenlist(connection: Connection, port: SendPort) -> SendPort:
     for group in read_send_port_groups(connection, member=port.port_id):
         if group.is_enlisted and [member.port_id for member in group.members if member.is_enlisted] == [port.port_id]:
             raise StateError(
@@ -165,4 +136,10 @@ def _unenlist(connection: Connection, port: SendPort) -> tuple[SendPort, Resumed
                 why=f"The group is {group.state.name.lower()} and would have no enlisted member left.",
                 hint=f"Unenlist the group first: postroom group unenlist {group.name!r}",
             )
-    return unenlist_port(connection, port), Resumed()
+    return unenlist_port(connection, port)
+
+
+_OPERATIONS = StateOperations(
+    "Port", get_send_port, enlist=enlist_port, start=start_port, stop=stop_port, unenlist=_unenlist
+)
+enlist, start, stop, unenlist = _OPERATIONS.enlist, _OPERATIONS.start, _OPERATIONS.stop, _OPERATIONS.unenlist

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from psycopg.pq import TransactionStatus
 
@@ -34,10 +34,6 @@ class HasState(Protocol):
 
 
 T = TypeVar("T", bound=HasState)
-#: Finds the one with this name, or raises NotFound.
-Find = Callable[[Connection, str], T]
-#: Returns it in its new state, and the resumed messages.
-Step = Callable[[Connection, T], tuple[T, Resumed]]
 
 #: The operations that are allowed in each state.
 _TRANSITIONS = {
@@ -75,38 +71,85 @@ def check_transition(operation: str, what: str, state: State) -> None:
         raise StateError(f"{what} {problem}.", hint=f"Possible operations: {allowed}.")
 
 
-def change_state(
-    connection: Connection, what: str, operation: str, name: str, find: Find[T], step: Step[T]
-) -> StateChange:
-    """Change the state of a port, group or orchestration under the exclusive routing lock, record it in the audit, and
-    resume what waited for it. ``what`` is the subject of errors and, in lower case, of the audit: "Port"."""
-    resumed = Resumed()
+class StateOperations(Generic[T]):
+    """Enlists, starts, stops and unenlists send ports, send port groups or orchestrations.
 
-    def work(connection: Connection) -> StateChange:
-        nonlocal resumed
-        connection.execute("SELECT change_routing()")
-        found = find(connection, name)
-        check_transition(operation, f"{what} {name!r}", found.state)
-        after, resumed = step(connection, found)
-        record_action(
-            connection,
-            f"{what.split()[-1].lower()}.{operation}",
-            name,
-            before={"state": found.state.name.lower()},
-            after={"state": after.state.name.lower()},
-        )
-        return StateChange(
-            name=name,
-            before=found.state,
-            after=after.state,
-            resumed=resumed.count,
-            operation_id=resumed.operation_id,
-        )
+    ``what`` is the subject of errors and, in lower case, of the audit: "Port". ``find`` returns the one with a name, or
+    raises NotFound. The functions of the four operations return it in its new state.
+    """
 
-    change = operator_transaction(connection, work)
-    if resumed.hosts:
-        WakeUp(connection).send([host.name for host in read_hosts(connection) if host.host_id in resumed.hosts])
-    return finish_resuming(connection, change)
+    def __init__(
+        self,
+        what: str,
+        find: Callable[[Connection, str], T],
+        *,
+        enlist: Callable[[Connection, T], T],
+        start: Callable[[Connection, T], tuple[T, Resumed]],
+        stop: Callable[[Connection, T], T],
+        unenlist: Callable[[Connection, T], T],
+    ) -> None:
+        self._what = what
+        self._find = find
+        self._enlist = enlist
+        self._start = start
+        self._stop = stop
+        self._unenlist = unenlist
+
+    def enlist(self, connection: Connection, name: str) -> StateChange:
+        """Create the subscription of what is bound. Messages that match it are suspended until the start."""
+        return self._change(connection, "enlist", name, lambda c, one: (self._enlist(c, one), Resumed()))
+
+    def start(self, connection: Connection, name: str) -> StateChange:
+        """Start the subscription. What is bound is enlisted first. Messages that were suspended because it was stopped
+        are resumed, in order."""
+
+        def start(connection: Connection, one: T) -> tuple[T, Resumed]:
+            is_bound = one.state.name == "BOUND"
+            return self._start(connection, self._enlist(connection, one) if is_bound else one)
+
+        return self._change(connection, "start", name, start)
+
+    def stop(self, connection: Connection, name: str) -> StateChange:
+        """Stop the subscription. New messages are suspended. Messages in the work queue are still delivered, and
+        instances of orchestrations go on (ORS-03)."""
+        return self._change(connection, "stop", name, lambda c, one: (self._stop(c, one), Resumed()))
+
+    def unenlist(self, connection: Connection, name: str) -> StateChange:
+        """Remove the subscription. Instances stay. They can be resumed or terminated."""
+        return self._change(connection, "unenlist", name, lambda c, one: (self._unenlist(c, one), Resumed()))
+
+    def _change(
+        self, connection: Connection, operation: str, name: str, step: Callable[[Connection, T], tuple[T, Resumed]]
+    ) -> StateChange:
+        """Change a state under the exclusive routing lock, record it in the audit, and wake the hosts of resumed
+        messages."""
+        resumed = Resumed()
+
+        def work(connection: Connection) -> StateChange:
+            nonlocal resumed
+            connection.execute("SELECT change_routing()")
+            found = self._find(connection, name)
+            check_transition(operation, f"{self._what} {name!r}", found.state)
+            after, resumed = step(connection, found)
+            record_action(
+                connection,
+                f"{self._what.split()[-1].lower()}.{operation}",
+                name,
+                before={"state": found.state.name.lower()},
+                after={"state": after.state.name.lower()},
+            )
+            return StateChange(
+                name=name,
+                before=found.state,
+                after=after.state,
+                resumed=resumed.count,
+                operation_id=resumed.operation_id,
+            )
+
+        change = operator_transaction(connection, work)
+        if resumed.hosts:
+            WakeUp(connection).send([host.name for host in read_hosts(connection) if host.host_id in resumed.hosts])
+        return finish_resuming(connection, change)
 
 
 def finish_resuming(connection: Connection, change: StateChange) -> StateChange:

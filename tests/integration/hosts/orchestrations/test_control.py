@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from postroom.messagebox.maintenance.check import check
-from postroom.operations import orchestration_states
 from postroom.operations.instances.changes import resume
 from postroom.operations.instances.listing import InstanceState, get_instance
-from postroom.operations.orchestration_story import read_story
+from postroom.operations.orchestrations import states as orchestration_states
+from postroom.operations.orchestrations.story import read_story
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
 from tests.support.orchestrations import apply_orchestrations, has_ended, publish, sent

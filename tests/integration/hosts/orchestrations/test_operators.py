@@ -9,9 +9,9 @@ import pytest
 
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
-from postroom.operations import orchestration_states
 from postroom.operations.instances.changes import resume, suspend, terminate
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, get_instance, list_instances
+from postroom.operations.orchestrations import states as orchestration_states
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
 from tests.support.orchestrations import COLLECT, apply_orchestrations, is_empty, publish, sent

@@ -13,7 +13,7 @@ from postroom.messagebox.connection import Connection, read_value
 from postroom.operations.deployment import application_states
 from postroom.operations.deployment.applications import list_applications
 from postroom.operations.deployment.apply import apply
-from postroom.operations.orchestration_states import list_orchestrations
+from postroom.operations.orchestrations.states import list_orchestrations
 from postroom.operations.ports import send_ports
 from postroom.operations.ports.groups import list_groups
 from postroom.operations.ports.receive_locations import list_locations

@@ -13,7 +13,7 @@ from postroom.cli.rendering.story_graph import MAX_LINES, draw_story
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.operations.instances.listing import Instance, InstanceState
-from postroom.operations.orchestration_story import Story, StoryLine, Wait
+from postroom.operations.orchestrations.story import Story, StoryLine, Wait
 
 TIME = datetime(2026, 3, 5, 23, 59, 59, 500_000, tzinfo=UTC)
 STORY = Story(

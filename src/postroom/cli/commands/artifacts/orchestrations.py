@@ -13,7 +13,7 @@ from postroom.cli.rendering.output import show_record, show_rows
 from postroom.cli.state_commands import add_state_commands
 
 if TYPE_CHECKING:
-    from postroom.operations.orchestration_states import OrchestrationListing
+    from postroom.operations.orchestrations.states import OrchestrationListing
 
 
 @click.group(cls=CommandGroup)
@@ -41,7 +41,7 @@ def list_(options: CommandOptions, application: str | None) -> None:
       postroom orchestration list --application procurement
     """
     from postroom.operations.deployment.applications import check_application
-    from postroom.operations.orchestration_states import list_orchestrations
+    from postroom.operations.orchestrations.states import list_orchestrations
 
     with open_messagebox(options) as connection:
         check_application(connection, application)
@@ -64,7 +64,7 @@ def show(options: CommandOptions, name: str) -> None:
     Example:
       postroom orchestration show procure
     """
-    from postroom.operations.orchestration_states import get_orchestration, list_orchestrations
+    from postroom.operations.orchestrations.states import get_orchestration, list_orchestrations
 
     with open_messagebox(options) as connection:
         newest = get_orchestration(connection, name)
@@ -76,7 +76,7 @@ def show(options: CommandOptions, name: str) -> None:
 
 add_state_commands(
     orchestration,
-    "postroom.operations.orchestration_states",
+    "postroom.operations.orchestrations.states",
     example="procure",
     enlist="Create the activation subscriptions of bound orchestrations. "
     "Messages that match are suspended until the start.",

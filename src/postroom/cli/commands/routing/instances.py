@@ -126,7 +126,7 @@ def show(options: CommandOptions, instance_id: ShortId, graph: Path | None) -> N
     """
     from postroom.operations.instances.advice import get_advice
     from postroom.operations.instances.listing import get_instance
-    from postroom.operations.orchestration_story import read_story
+    from postroom.operations.orchestrations.story import read_story
     from postroom.operations.short_ids import find_id
 
     with open_messagebox(options) as connection:

@@ -10,16 +10,15 @@ from dataclasses import dataclass
 
 from postroom.errors import NotFound, nearest
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.orchestrations import DeployedOrchestration, OrchestrationState, read_orchestrations
+from postroom.messagebox.orchestrations import DeployedOrchestration, read_orchestrations
 from postroom.messagebox.statements import statement
-from postroom.operations.orchestrations import (
+from postroom.operations.orchestrations.enlistment import (
     enlist_orchestration,
     start_orchestration,
     stop_orchestration,
     unenlist_orchestration,
 )
-from postroom.operations.ports.enlistment import Resumed
-from postroom.operations.ports.states import StateChange, Step, change_state
+from postroom.operations.ports.states import StateOperations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,30 +67,12 @@ def get_orchestration(connection: Connection, name: str) -> DeployedOrchestratio
     )
 
 
-def enlist(connection: Connection, name: str) -> StateChange:
-    """Change a bound orchestration to stopped: messages that would activate it are suspended."""
-    return _change(connection, name, "enlist", lambda c, one: (enlist_orchestration(c, one), Resumed()))
-
-
-def start(connection: Connection, name: str) -> StateChange:
-    """Start the orchestration. Messages that were suspended because it was stopped activate instances, in order."""
-    return _change(connection, name, "start", _start)
-
-
-def stop(connection: Connection, name: str) -> StateChange:
-    """Stop the orchestration: messages that would activate it are suspended. Its instances go on (ORS-03)."""
-    return _change(connection, name, "stop", lambda c, one: (stop_orchestration(c, one), Resumed()))
-
-
-def unenlist(connection: Connection, name: str) -> StateChange:
-    """Remove the activation subscription. Instances go on."""
-    return _change(connection, name, "unenlist", lambda c, one: (unenlist_orchestration(c, one), Resumed()))
-
-
-def _change(connection: Connection, name: str, operation: str, step: Step[DeployedOrchestration]) -> StateChange:
-    return change_state(connection, "Orchestration", operation, name, get_orchestration, step)
-
-
-def _start(connection: Connection, one: DeployedOrchestration) -> tuple[DeployedOrchestration, Resumed]:
-    is_bound = one.state is OrchestrationState.BOUND
-    return start_orchestration(connection, enlist_orchestration(connection, one) if is_bound else one)
+_OPERATIONS = StateOperations(
+    "Orchestration",
+    get_orchestration,
+    enlist=enlist_orchestration,
+    start=start_orchestration,
+    stop=stop_orchestration,
+    unenlist=unenlist_orchestration,
+)
+enlist, start, stop, unenlist = _OPERATIONS.enlist, _OPERATIONS.start, _OPERATIONS.stop, _OPERATIONS.unenlist

@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 
 from postroom.application import OrchestrationDefinition
 from postroom.filters.text import format_filter, parse
-from postroom.messagebox.configuration.hosts import Host, ServiceClass, read_hosts
+from postroom.messagebox.configuration.hosts import ServiceClass, get_host
 from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.orchestrations import DeployedOrchestration, OrchestrationState, read_orchestrations
 from postroom.messagebox.statements import statement
@@ -81,7 +81,7 @@ def enlist_orchestration(connection: Connection, one: DeployedOrchestration) -> 
     subscription_id = None
     if one.is_newest:
         properties = read_deployed_properties(connection)
-        subscriptions = ServiceSubscriptions(get_orchestration_host(connection, one), ServiceClass.ORCHESTRATIONS)
+        subscriptions = ServiceSubscriptions(get_host(connection, one.host_id), ServiceClass.ORCHESTRATIONS)
         subscription_id = subscriptions.activate(
             connection,
             SubscribingService(service_id=one.service_id, name=one.name),
@@ -158,8 +158,3 @@ def _store_state(
             "UPDATE orchestrations SET subscription_id = %s WHERE id = %s", (subscription_id, one.service_id)
         )
     return replace(one, state=state, subscription_id=subscription_id)
-
-
-def get_orchestration_host(connection: Connection, one: DeployedOrchestration) -> Host:
-    """Return the host of the orchestration."""
-    return next(host for host in read_hosts(connection) if host.host_id == one.host_id)

@@ -1,0 +1,1 @@
+"""Deploy orchestrations, change their states, and read the stories of their instances."""
