@@ -139,21 +139,24 @@ class Publisher:
     ) -> Batch:
         """Run ``before`` and publish a batch in one transaction. A repeated attempt calls both functions again."""
         self._matcher.load(self._connection)
+        unpublished: Batch | None = None
         is_retry = False
-        unpublished = [] if before is not None else [make_batch(self._matcher)]
-        for batch in unpublished:
+        if before is None:
+            unpublished = make_batch(self._matcher)
             try:
-                if batch.insert_in_one_statement(self._connection):
-                    self._wake_up.send(batch.hosts)
-                    return batch
+                if unpublished.insert_in_one_statement(self._connection):
+                    self._wake_up.send(unpublished.hosts)
+                    return unpublished
             except (StaleRouting, TransactionConflict):
-                unpublished, is_retry = [], True
+                unpublished, is_retry = None, True
 
         def attempt(connection: Connection) -> Batch:
+            nonlocal unpublished
             if before is not None:
                 before(connection)
-            matcher = self._matcher_under_lock(connection) if is_retry else self._matcher
-            batch = unpublished.pop() if unpublished else make_batch(matcher)
+            batch, unpublished = unpublished, None
+            if batch is None:
+                batch = make_batch(self._matcher_under_lock(connection) if is_retry else self._matcher)
             publish(connection, batch)
             return batch
 
@@ -161,9 +164,11 @@ class Publisher:
             try:
                 batch = transaction(self._connection, attempt)
                 break
-            except (StaleRouting, NotAllowed) as error:
+            except StaleRouting:
+                is_retry = True
+            except NotAllowed:
                 # The login may have lost its trust, and may not name another originator any more.
-                if is_retry and isinstance(error, NotAllowed):
+                if is_retry:
                     raise
                 is_retry = True
         self._wake_up.send(batch.hosts)
