@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,8 +19,9 @@ from postroom.cli.rendering.output import Format, show_rows, to_json
 if TYPE_CHECKING:
     from postroom.application.definition import ApplicationDefinition
     from postroom.errors import Problem
+    from postroom.messagebox.connection import Connection
     from postroom.operations.deployment.application_states import Change
-    from postroom.operations.deployment.backlog import Backlog, SettledBacklog
+    from postroom.operations.deployment.backlog import Backlog
     from postroom.operations.deployment.plan import Difference, Plan, PlanStep
 
 _APP = click.argument("app", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -52,7 +53,7 @@ def plan(options: CommandOptions, app: Path, everything: bool, backlog: str | No
             planned = deployment.plan(connection, definition, home=options.home.absolute(), backlog=to_backlog(backlog))
     else:
         planned = deployment.plan_first_deployment(definition, home=options.home.absolute())
-    _show(planned, options.output, everything=everything, done=False)
+    _show_plan(planned, options.output, everything=everything)
     planned.check()
 
 
@@ -83,16 +84,11 @@ def apply(options: CommandOptions, app: Path, everything: bool, backlog: str | N
       postroom apply examples/orders/app.py --home ./orders-home --backlog reroute
     """
     from postroom.operations.deployment import apply as deployment
-    from postroom.operations.deployment.backlog import settle_backlogs
-    from postroom.operations.deployment.taken_changes import wait_until_taken
 
     definition = _load(options, app, to_backlog(backlog))
     with open_messagebox(options, create=True) as connection:
         applied = deployment.apply(connection, definition, home=options.home.absolute(), backlog=to_backlog(backlog))
-        settled = settle_backlogs(connection, definition.name)
-        _show(applied, options.output, everything=everything, done=True, settled=settled)
-        if not no_wait:
-            wait_until_taken(connection, applied.hosts)
+        _finish(connection, applied, options.output, everything=everything, no_wait=no_wait)
 
 
 @click.group(cls=CommandGroup)
@@ -196,8 +192,6 @@ def remove(options: CommandOptions, name: str, backlog: str | None, yes: bool, n
       postroom application remove orders --backlog terminate --yes
     """
     from postroom.operations.deployment import apply as deployment
-    from postroom.operations.deployment.backlog import settle_backlogs
-    from postroom.operations.deployment.taken_changes import wait_until_taken
 
     decision, home = to_backlog(backlog), options.home.absolute()
     with open_messagebox(options) as connection:
@@ -206,13 +200,10 @@ def remove(options: CommandOptions, name: str, backlog: str | None, yes: bool, n
         is_shown = not yes and options.output is Format.TABLE
         if not yes:
             if is_shown:
-                _show(planned, options.output, everything=False, done=False, verb="removed")
+                _show_plan(planned, options.output, verb="removed")
             confirm(f"Remove the application {name!r}?", refused=f"The application {name!r} was not removed.")
         removed = deployment.remove(connection, name, home=home, backlog=decision)
-        settled = settle_backlogs(connection, name)
-        _show(removed, options.output, everything=False, done=True, settled=settled, with_steps=not is_shown)
-        if not no_wait:
-            wait_until_taken(connection, removed.hosts)
+        _finish(connection, removed, options.output, are_steps_shown=is_shown, no_wait=no_wait)
 
 
 def _show_changes(changes: Sequence[Change], name: str, state: str, output: Format) -> None:
@@ -245,22 +236,69 @@ def _load(options: CommandOptions, app: Path, backlog: Backlog | None) -> Applic
     raise loaded.build_error(conflicts)
 
 
-def _format_difference(step: PlanStep, difference: Difference) -> str:
-    before = "" if step.action == "create" else f"{difference.before} → "
-    return f"{difference.field}: {before}{difference.after}"
+def _show_plan(plan: Plan, output: Format, *, everything: bool = False, verb: str = "applied") -> None:
+    """Show what would change."""
+    steps = _list_steps(plan, everything=everything)
+    if output is Format.JSON:
+        click.echo(to_json(_to_json(plan, steps, "would_change")))
+        return
+    _show_steps(steps)
+    _show_summary(plan, f"{plan.application}, if {verb}")
 
 
-def _show(
+def _finish(
+    connection: Connection,
     plan: Plan,
     output: Format,
     *,
-    everything: bool,
-    done: bool,
-    settled: Sequence[SettledBacklog] = (),
-    verb: str = "applied",
-    with_steps: bool = True,
+    everything: bool = False,
+    are_steps_shown: bool = False,
+    no_wait: bool,
 ) -> None:
-    steps = [step for step in plan.steps if everything or step in plan.changes or step.note]
+    """Settle the backlogs of what was removed, show what was changed, and wait until the running processes have taken
+    it."""
+    from postroom.operations.deployment.backlog import settle_backlogs
+    from postroom.operations.deployment.taken_changes import wait_until_taken
+
+    settled = settle_backlogs(connection, plan.application)
+    steps = _list_steps(plan, everything=everything)
+    if output is Format.JSON:
+        backlog = [asdict(each) for each in settled]
+        click.echo(to_json({**_to_json(plan, steps, "changed"), "backlog": backlog}))
+    else:
+        _show_steps([] if are_steps_shown else steps)
+        for each in settled:
+            click.echo(str(each))
+        _show_summary(plan, plan.application)
+    if not no_wait:
+        wait_until_taken(connection, plan.hosts)
+
+
+def _list_steps(plan: Plan, *, everything: bool) -> list[PlanStep]:
+    return [step for step in plan.steps if everything or step in plan.changes or step.note]
+
+
+def _to_json(plan: Plan, steps: Sequence[PlanStep], changed: str) -> dict[str, Any]:
+    """Return a plan for -o json. ``changed`` is the key that says whether anything changes."""
+    return {
+        "application": plan.application,
+        changed: bool(plan.changes),
+        "steps": [
+            {
+                "action": step.action.value,
+                "kind": step.kind.value,
+                "name": step.name,
+                "note": step.note,
+                "differences": [{"field": d.field, "before": d.before, "after": d.after} for d in step.differences],
+            }
+            for step in steps
+        ],
+        "problems": [{"text": problem.text, "file": problem.file, "line": problem.line} for problem in plan.problems],
+        "notes": plan.notes,
+    }
+
+
+def _show_steps(steps: Sequence[PlanStep]) -> None:
     rows = [
         {
             "action": step.action.value,
@@ -275,36 +313,19 @@ def _show(
         }
         for step in steps
     ]
-    if output is Format.JSON:
-        described = [
-            {
-                "action": step.action.value,
-                "kind": step.kind.value,
-                "name": step.name,
-                "note": step.note,
-                "differences": [{"field": d.field, "before": d.before, "after": d.after} for d in step.differences],
-            }
-            for step in steps
-        ]
-        click.echo(
-            to_json(
-                {
-                    "application": plan.application,
-                    "changed" if done else "would_change": bool(plan.changes),
-                    "steps": described,
-                    "problems": [
-                        {"text": problem.text, "file": problem.file, "line": problem.line} for problem in plan.problems
-                    ],
-                    "notes": plan.notes,
-                    **({"backlog": [asdict(backlog) for backlog in settled]} if done else {}),
-                }
-            )
-        )
-        return
-    if rows and with_steps:
-        show_rows(rows, ["action", "kind", "name", "what"], output)
-    for remark in (*map(str, settled), *plan.notes):
-        click.echo(remark)
+    if rows:
+        show_rows(rows, ["action", "kind", "name", "what"], Format.TABLE)
+
+
+def _format_difference(step: PlanStep, difference: Difference) -> str:
+    before = "" if step.action == "create" else f"{difference.before} → "
+    return f"{difference.field}: {before}{difference.after}"
+
+
+def _show_summary(plan: Plan, subject: str) -> None:
+    """Show the notes of a plan and the number of its changes."""
+    for note in plan.notes:
+        click.echo(note)
     if not plan.changes:
         click.echo(f"Nothing to change: {plan.application} is up to date.")
         return
@@ -313,4 +334,4 @@ def _show(
         for action, word in (("create", "created"), ("change", "changed"), ("remove", "removed"), ("keep", "kept"))
     ]
     summary = ", ".join(f"{count} {word}" for count, word in counts if count)
-    click.echo(f"{plan.application}: {summary}." if done else f"{plan.application}, if {verb}: {summary}.")
+    click.echo(f"{subject}: {summary}.")

@@ -34,6 +34,11 @@ _ALL = click.option("--all", "everything", is_flag=True, help="All instances tha
 _YES = click.option("--yes", is_flag=True, help="Skip the confirmation.")
 
 
+def _operation_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the arguments of a command that changes some instances or all that match."""
+    return _IDS(_ALL(condition_options(_YES(reason_option(common_options(pass_options(command)))))))
+
+
 @click.group(cls=CommandGroup)
 def instance() -> None:
     """List, resume, suspend, reroute and terminate service instances.
@@ -146,19 +151,13 @@ def show(options: CommandOptions, instance_id: ShortId, graph: Path | None) -> N
 
 
 @instance.command()
-@_IDS
 @click.option(
     "--body",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Replace the body of the message with this file. Needs exactly one instance.",
 )
 @click.option("--allow-empty", is_flag=True, help="Accept an empty file as the body.")
-@_ALL
-@condition_options
-@_YES
-@reason_option
-@common_options
-@pass_options
+@_operation_options
 def resume(
     options: CommandOptions,
     /,
@@ -204,13 +203,7 @@ def resume(
 
 
 @instance.command()
-@_IDS
-@_ALL
-@condition_options
-@_YES
-@reason_option
-@common_options
-@pass_options
+@_operation_options
 def suspend(
     options: CommandOptions, /, ids: tuple[ShortId, ...], everything: bool, yes: bool, **conditions: Any
 ) -> None:
@@ -234,13 +227,7 @@ def suspend(
 
 
 @instance.command()
-@_IDS
-@_ALL
-@condition_options
-@_YES
-@reason_option
-@common_options
-@pass_options
+@_operation_options
 def reroute(
     options: CommandOptions, /, ids: tuple[ShortId, ...], everything: bool, yes: bool, **conditions: Any
 ) -> None:
@@ -268,13 +255,7 @@ def reroute(
 
 
 @instance.command()
-@_IDS
-@_ALL
-@condition_options
-@_YES
-@reason_option
-@common_options
-@pass_options
+@_operation_options
 def terminate(
     options: CommandOptions, /, ids: tuple[ShortId, ...], everything: bool, yes: bool, **conditions: Any
 ) -> None:
