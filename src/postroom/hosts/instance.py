@@ -9,15 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from postroom.adapters import build
 from postroom.agent.resuming import ResumedInbound
 from postroom.clock import Clock, system_clock
 from postroom.hosts.configuration_watch import ConfigurationWatch
-from postroom.hosts.delivery_throttle import DeliveryThrottle, Flow
+from postroom.hosts.delivery_throttle import DeliveryThrottle
 from postroom.hosts.dequeue.service import BuildService, Service, ServiceContext
-from postroom.hosts.dequeue.subservice import Subservice
 from postroom.hosts.http.locations import HttpLocations
 from postroom.hosts.job_loop import JobLoop
 from postroom.hosts.messaging.callers import Callers
@@ -31,10 +30,9 @@ from postroom.hosts.receiving.polled_locations import PolledLocations
 from postroom.hosts.registration import LOCK_SOCKET, Registration
 from postroom.hosts.session_watchdog import SessionWatchdog
 from postroom.hosts.settings import HostSettings
+from postroom.hosts.subservices import Subservices
 from postroom.messagebox.configuration.endpoints import read_receive_locations
-from postroom.messagebox.configuration.handlers import read_send_handlers
 from postroom.messagebox.configuration.hosts import (
-    Dequeuing,
     Host,
     ServiceClass,
     check_login_of_host,
@@ -51,6 +49,7 @@ from postroom.messagebox.throttling.process_load import find_process_limits
 from postroom.monitoring.instances import InstanceMetrics, count_own_instances
 from postroom.monitoring.load import LoadMetrics
 from postroom.monitoring.metrics import Metric
+from postroom.processes.background_loop import BackgroundLoop
 
 _log = logging.getLogger(__name__)
 
@@ -87,9 +86,7 @@ class HostInstance:
         self._settings = settings or HostSettings()
         self._clock = clock
         self.on_stuck_thread: Callable[[], None] = lambda: None  #: Called if the process has to end because of it.
-        self._subservices: dict[Dequeuing, Subservice] = {}
-        # The counts of subservices that were replaced.
-        self._earlier_counts: Counter[str] = Counter()
+        self._subservices: Subservices | None = None
         self._configuration: ConfigurationWatch | None = None
         self._registration: Registration | None = None
         self._jobs: JobLoop | None = None
@@ -104,16 +101,7 @@ class HostInstance:
 
     def start(self) -> None:
         """Register and start to work. Raise NotFound, NotAllowed or Unavailable if that is not possible."""
-        with connect(self._url, application_name="postroom host") as connection:
-            host = find_host(connection, self._host_name)
-            classes = (ServiceClass.MESSAGING_IN_PROCESS, *self._services)
-            dequeued = [read_dequeuing(connection, service_class) for service_class in classes]
-        user = host.role_name if self._as_role else None
-        open_connection = partial(connect, self._url, user=user, application_name=f"postroom host {host.name}")
-        with open_connection() as connection:
-            check_login_of_host(connection, host)
-            for missing in find_missing_secrets(connection, host_id=host.host_id, in_spark=False):
-                _log.warning("%s", missing)
+        host, open_connection = self._log_in()
         queues = HostQueues(host.name)
         registration = Registration(
             connect=partial(open_connection, server_settings=IDLE_TIMEOUTS, socket_settings=LOCK_SOCKET),
@@ -124,15 +112,55 @@ class HostInstance:
         )
         host_instance = registration.register()
         self._registration = registration
+        registration.is_stopped = host.stopped
+        own_host = OwnHost(name=host.name, wake=registration.wake)
+        self._start_delivery(host, open_connection, queues, registration, own_host)
+        if ServiceClass.ORCHESTRATIONS not in self._services and not host.isolated:
+            self._start_orchestrations(open_connection, host, registration)
+        registration.loop.start()
+        if self._settings.runs_jobs:
+            self._jobs = JobLoop(connect=open_connection, settings=self._settings.jobs)
+            self._jobs.loop.start()
+        self._watchdog = SessionWatchdog(open_connection)
+        self._watchdog.loop.start()
+        self._http = HttpLocations(
+            connect=open_connection,
+            host_id=host.host_id,
+            home=self._home,
+            receiver=RequestReceiver(host=host, host_instance=host_instance, callers=self.callers, own_host=own_host),
+            answer_within=self._settings.answer_within.total_seconds(),
+        )
+        self._polled = PolledLocations(connect=open_connection, home=self._home, clock=self._clock or system_clock)
+        self._configuration = ConfigurationWatch(open_connection, host_instance, self._apply_configuration)
+        registration.on_configuration_change = self._configuration.loop.wake
+        registration.on_declared_dead = self.callers.refuse_lost
+        self._configuration.loop.start()
+        self._instances = InstanceMetrics(partial(count_own_instances, open_connection, host.name))
+        _log.info("host instance %d of %s has started", host_instance, host.name)
+
+    def _log_in(self) -> tuple[Host, Connect]:
+        """Return the host, and a function that opens connections with its login."""
+        with connect(self._url, application_name="postroom host") as connection:
+            host = find_host(connection, self._host_name)
+        user = host.role_name if self._as_role else None
+        open_connection = partial(connect, self._url, user=user, application_name=f"postroom host {host.name}")
+        with open_connection() as connection:
+            check_login_of_host(connection, host)
+            for missing in find_missing_secrets(connection, host_id=host.host_id, in_spark=False):
+                _log.warning("%s", missing)
+        return host, open_connection
+
+    def _start_delivery(
+        self, host: Host, open_connection: Connect, queues: HostQueues, registration: Registration, own_host: OwnHost
+    ) -> None:
+        """Start to deliver messages to send ports and to callers that wait."""
         subscriptions = ServiceSubscriptions(host, ServiceClass.MESSAGING_IN_PROCESS)
         stored = StoredResponses(host.name)
         callers = self._callers = Callers(
-            connect=open_connection, subscriptions=subscriptions, stored=stored, host_instance=host_instance
-        )
-        own_host = OwnHost(name=host.name, wake=registration.wake)
-
-        throttle = self._throttle = DeliveryThrottle(
-            host=host, host_instance=host_instance, connect=open_connection, count_flow=self._count_flow
+            connect=open_connection,
+            subscriptions=subscriptions,
+            stored=stored,
+            host_instance=registration.host_instance,
         )
 
         def build_messaging(context: ServiceContext) -> Service:
@@ -146,127 +174,32 @@ class HostInstance:
                 clock=self._clock or system_clock,
             )
 
-        def build_subservice(dequeuing: Dequeuing) -> Subservice:
-            service_class = dequeuing.service_class
-            context = ServiceContext(
-                host=host,
-                queues=queues,
-                subscriptions=ServiceSubscriptions(host, service_class),
-                connect=open_connection,
-            )
-            build_service = self._services.get(service_class, build_messaging)
-            return Subservice(
-                connect=open_connection,
-                queues=queues,
-                host_instance=host_instance,
-                dequeuing=dequeuing,
-                service=build_service(context),
-                memory_queue=self._settings.memory_queue,
-                get_throttle=throttle.current,
-                in_order=service_class in self._services,
-                clock=self._clock,
-            )
-
-        self._subservices = {dequeuing: build_subservice(dequeuing) for dequeuing in dequeued}
-        registration.is_stopped = host.stopped
-        callers.loop.start()
-        for subservice in self._subservices.values():
-            subservice.start()
-            registration.add(subservice)
-        if ServiceClass.ORCHESTRATIONS not in self._services and not host.isolated:
-            self._start_orchestrations(open_connection, host, registration)
-        registration.loop.start()
-        throttle.loop.start()
-        if self._settings.runs_jobs:
-            self._jobs = JobLoop(connect=open_connection, settings=self._settings.jobs)
-            self._jobs.loop.start()
-        self._watchdog = SessionWatchdog(open_connection)
-        self._watchdog.loop.start()
-        http = self._http = HttpLocations(
+        throttle = self._throttle = DeliveryThrottle(
+            host=host,
+            host_instance=registration.host_instance,
             connect=open_connection,
-            host_id=host.host_id,
-            home=self._home,
-            receiver=RequestReceiver(host=host, host_instance=host_instance, callers=callers, own_host=own_host),
-            answer_within=self._settings.answer_within.total_seconds(),
+            count_flow=lambda: subservices.count_flow(),
         )
-
-        polled = self._polled = PolledLocations(
-            connect=open_connection, home=self._home, clock=self._clock or system_clock
+        subservices = self._subservices = Subservices(
+            connect=open_connection,
+            host=host,
+            queues=queues,
+            registration=registration,
+            services={ServiceClass.MESSAGING_IN_PROCESS: build_messaging, **self._services},
+            settings=self._settings,
+            get_throttle=throttle.current,
+            clock=self._clock,
         )
-
-        def apply_configuration(connection: Connection) -> bool:
-            for dequeuing in [read_dequeuing(connection, service_class) for service_class in classes]:
-                self._change_dequeuing(registration, dequeuing, build_subservice)
-            if self._orchestrations is not None:
-                self._orchestrations.load_code(connection)
-                self._orchestrations.set_dequeuing(read_dequeuing(connection, ServiceClass.ORCHESTRATIONS))
-            handlers = read_send_handlers(connection, host.host_id)
-            for subservice in self._subservices.values():
-                subservice.set_handlers(handlers)
-            throttle.host = current = find_host(connection, host.name)
-            locations = [] if current.stopped else read_receive_locations(connection, host_id=host.host_id)
-            is_listening = http.serve([one for one in locations if one.adapter_type.receives_on_spark])
-            is_polling = polled.serve([one for one in locations if not one.adapter_type.receives_on_spark])
-            # Last: callers that wait get their responses before a stopped host claims no more messages.
-            registration.set_stopped(connection, current.stopped)
-            return is_polling and is_listening
-
-        self._configuration = ConfigurationWatch(open_connection, host_instance, apply_configuration)
-        registration.on_configuration_change = self._configuration.loop.wake
-        registration.on_declared_dead = callers.refuse_lost
-        self._configuration.loop.start()
+        callers.loop.start()
+        with open_connection() as connection:
+            subservices.configure(connection)
+        throttle.loop.start()
         self._load = LoadMetrics(
             host,
             open_connection,
             find_process_limits=find_process_limits,
             get_delivery=lambda: (throttle.current(), throttle.delivery),
         )
-        self._instances = InstanceMetrics(partial(count_own_instances, open_connection, host.name))
-        _log.info("host instance %d of %s has started", host_instance, host.name)
-
-    def stop(self) -> None:
-        """Finish the messages in progress within ``stop_within``, release the others, and deregister."""
-        if self._registration is None:
-            return
-        deadline = time.monotonic() + self._settings.stop_within.total_seconds()
-        if self._jobs is not None:
-            self._jobs.loop.stop()
-        if self._configuration is not None:
-            self._configuration.loop.stop()
-            self._configuration.loop.join(max(1.0, deadline - time.monotonic()))
-            self._configuration.close()
-        if self._http is not None:
-            self._http.close(max(1.0, deadline - time.monotonic()))
-            self._http = None
-        if self._polled is not None:
-            self._polled.close(max(1.0, deadline - time.monotonic()))
-            self._polled = None
-        if self._load is not None:
-            self._load.close()
-        if self._throttle is not None:
-            self._throttle.loop.stop()
-            self._throttle.loop.join(max(1.0, deadline - time.monotonic()))
-            self._throttle.close()
-        if self._callers is not None:
-            self._callers.loop.stop()
-            self._callers.loop.join(max(1.0, deadline - time.monotonic()))
-            self._callers.close()
-        if self._orchestrations is not None:
-            self._orchestrations.stop(deadline)
-        for subservice in self._subservices.values():
-            subservice.stop(deadline)
-        if self._jobs is not None:
-            self._jobs.loop.join(max(1.0, deadline - time.monotonic()))
-            self._jobs.close()
-        if self._watchdog is not None:
-            self._watchdog.loop.stop()
-            self._watchdog.loop.join(max(1.0, deadline - time.monotonic()))
-            self._watchdog.close()
-        self._registration.loop.stop()
-        self._registration.loop.join(max(1.0, deadline - time.monotonic()))
-        self._registration.deregister()
-        self._registration = None
-        _log.info("host instance of %s has stopped", self._host_name)
 
     def _start_orchestrations(self, open_connection: Connect, host: Host, registration: Registration) -> None:
         with open_connection() as connection:
@@ -284,35 +217,51 @@ class HostInstance:
         self._orchestrations.start()
         registration.add(self._orchestrations)
 
-    def _change_dequeuing(
-        self, registration: Registration, dequeuing: Dequeuing, build: Callable[[Dequeuing], Subservice]
-    ) -> None:
-        """Replace the subservice of a service class whose settings have changed. The old one finishes its messages."""
-        [before] = [known for known in self._subservices if known.service_class is dequeuing.service_class]
-        if before == dequeuing:
-            return
-        subservice = build(dequeuing)
-        subservice.start()
-        registration.add(subservice)
-        old = self._subservices[before]
-        self._subservices[dequeuing] = subservice
-        old.stop(time.monotonic() + self._settings.stop_within.total_seconds())
-        registration.remove(old)
-        self._earlier_counts += self._subservices.pop(before).counts
-        _log.info(
-            "%s: polling every %g s with %d threads",
-            dequeuing.service_class.name.lower(),
-            dequeuing.polling_interval.total_seconds(),
-            dequeuing.dequeue_threads,
-        )
+    def _apply_configuration(self, connection: Connection) -> bool:
+        """Apply what was deployed or changed. Return False if a location cannot be served yet."""
+        assert self._registration is not None
+        assert self._throttle is not None
+        self.subservices.configure(connection)
+        if self._orchestrations is not None:
+            self._orchestrations.load_code(connection)
+            self._orchestrations.set_dequeuing(read_dequeuing(connection, ServiceClass.ORCHESTRATIONS))
+        host = self._throttle.host = find_host(connection, self._host_name)
+        locations = [] if host.stopped else read_receive_locations(connection, host_id=host.host_id)
+        is_listening = self.http.serve([one for one in locations if one.adapter_type.receives_on_spark])
+        is_polling = self.polled_locations.serve([one for one in locations if not one.adapter_type.receives_on_spark])
+        # Last: callers that wait get their responses before a stopped host claims no more messages.
+        self._registration.set_stopped(connection, host.stopped)
+        return is_polling and is_listening
 
-    def _count_flow(self) -> Flow:
-        subservices = [*self._subservices.copy().values()]
-        return Flow(
-            claimed=sum(subservice.claimed_count for subservice in subservices),
-            finished=sum(subservice.finished_count for subservice in subservices),
-            in_process=sum(subservice.unfinished_count for subservice in subservices),
-        )
+    def stop(self) -> None:
+        """Finish the messages in progress within ``stop_within``, release the others, and deregister."""
+        if self._registration is None:
+            return
+        deadline = time.monotonic() + self._settings.stop_within.total_seconds()
+        if self._jobs is not None:
+            self._jobs.loop.stop()
+        _stop_part(self._configuration, deadline)
+        if self._http is not None:
+            self._http.close(_get_rest(deadline))
+            self._http = None
+        if self._polled is not None:
+            self._polled.close(_get_rest(deadline))
+            self._polled = None
+        if self._load is not None:
+            self._load.close()
+        _stop_part(self._throttle, deadline)
+        _stop_part(self._callers, deadline)
+        if self._orchestrations is not None:
+            self._orchestrations.stop(deadline)
+        if self._subservices is not None:
+            self._subservices.stop(deadline)
+        _stop_part(self._jobs, deadline)
+        _stop_part(self._watchdog, deadline)
+        self._registration.loop.stop()
+        self._registration.loop.join(_get_rest(deadline))
+        self._registration.deregister()
+        self._registration = None
+        _log.info("host instance of %s has stopped", self._host_name)
 
     @property
     def host_instance(self) -> int:
@@ -322,10 +271,9 @@ class HostInstance:
     def collect_metrics(self) -> Iterator[Metric]:
         """Yield the metrics of the instance, if it runs."""
         registration, http, load, polled = self._registration, self._http, self._load, self._polled
-        instances = self._instances
-        if registration and http and load and polled and instances:
-            subservices = [*self._subservices.copy().values()]
-            yield from collect_host_metrics(self._host_name, self.counts, subservices, http, registration)
+        instances, subservices = self._instances, self._subservices
+        if registration and http and load and polled and instances and subservices:
+            yield from collect_host_metrics(self._host_name, self.counts, subservices.running, http, registration)
             yield from collect_polled_metrics(self._host_name, polled.locations)
             yield from load.collect()
             yield from instances.collect()
@@ -352,6 +300,12 @@ class HostInstance:
         return self._polled
 
     @property
+    def subservices(self) -> Subservices:
+        """The subservices. Available while the instance runs."""
+        assert self._subservices is not None
+        return self._subservices
+
+    @property
     def callers(self) -> Callers:
         """The callers that wait for responses. Available while the instance runs."""
         assert self._callers is not None
@@ -370,7 +324,7 @@ class HostInstance:
     @property
     def counts(self) -> Counter[str]:
         """The number of messages by outcome: completed, finished, released, retried, suspended, discarded."""
-        return sum((subservice.counts for subservice in self._subservices.values()), self._earlier_counts)
+        return Counter() if self._subservices is None else self._subservices.counts
 
     @property
     def orchestration_counts(self) -> Counter[str]:
@@ -383,3 +337,23 @@ class HostInstance:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
+
+
+class _Part(Protocol):
+    """A part of a host instance with a background loop."""
+
+    loop: BackgroundLoop
+
+    def close(self) -> None: ...
+
+
+def _stop_part(part: _Part | None, deadline: float) -> None:
+    if part is not None:
+        part.loop.stop()
+        part.loop.join(_get_rest(deadline))
+        part.close()
+
+
+def _get_rest(deadline: float) -> float:
+    """Return the seconds until the deadline, but at least one."""
+    return max(1.0, deadline - time.monotonic())

@@ -212,7 +212,7 @@ def test_another_host_instance_continues_after_one_stopped(
     with ThreadPoolExecutor() as pool:
         stopped = pool.submit(first.stop)
         wait_until(
-            lambda: sum(len(subservice.unfinished_seqs) for subservice in first._subservices.values()) == 1,
+            lambda: sum(len(subservice.unfinished_seqs) for subservice in first.subservices.running) == 1,
             what="only the message in progress left in memory",
         )
         released.set()
