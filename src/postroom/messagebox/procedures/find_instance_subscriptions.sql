@@ -1,7 +1,6 @@
 -- Return the instance subscriptions with these hashes, for a publisher that has computed them from its messages and
 -- compares the values. One lookup per hash, independent of the number of waiting instances.
 -- Index: subscriptions_correlation. Sequential scans are off: a statistic from before instances waited would cause one.
-DROP FUNCTION IF EXISTS messagebox.find_instance_subscriptions(bigint[]);
 CREATE OR REPLACE FUNCTION messagebox.find_instance_subscriptions(p_hashes bigint[])
 RETURNS TABLE (hash bigint, type_id integer, wanted text[], subscription_id bigint, host_id smallint,
                service_class smallint, service_id uuid, service_name text, priority smallint, state smallint,

@@ -2,12 +2,6 @@
 -- found. Its filter text is not stored, because its values come from messages and everybody may read filters (ADR
 -- 0012). Called by create_instance_subscription_<host>. Values are value keys (see docs/reference/tables.md). Changes
 -- the routing only if its correlation type is new.
-DROP FUNCTION IF EXISTS messagebox.int_create_instance_subscription(
-    smallint, smallint, uuid, text, text, smallint, uuid, text[], smallint[], text[], boolean, boolean, timestamptz);
-DROP FUNCTION IF EXISTS messagebox.int_create_instance_subscription(
-    smallint, smallint, uuid, text, smallint, uuid, text[], smallint[], text[], boolean, boolean, timestamptz);
-DROP FUNCTION IF EXISTS messagebox.int_create_instance_subscription(
-    smallint, smallint, uuid, text, smallint, uuid, text[], smallint[], text[], boolean, boolean, integer, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.int_create_instance_subscription(
     p_host_id smallint, p_service_class smallint, p_service_id uuid, p_service_name text,
     p_priority smallint, p_instance_id uuid, p_keys text[], p_value_types smallint[], p_values text[],

@@ -2,8 +2,6 @@
 -- must belong to the same host. A subscription that replaces one with the same filter, in the same transaction,
 -- continues it: the messages of the old one were routed to it.
 -- Locks: changes the routing (advisory (7001, 0) exclusive).
-DROP FUNCTION IF EXISTS messagebox.int_create_subscription(
-    smallint, smallint, uuid, text, text, smallint, uuid, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.int_create_subscription(
     p_host_id smallint, p_service_class smallint, p_service_id uuid, p_service_name text, p_filter text,
     p_priority smallint, p_convoy_set_id integer, p_ordered boolean, p_request_response boolean,

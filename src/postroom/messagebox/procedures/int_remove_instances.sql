@@ -4,7 +4,6 @@
 -- the streaming lane locks them. A publisher of the direct lane locks convoys before instance subscriptions. If one
 -- message goes to a convoy and to an instance subscription of the same instance, the two may deadlock (40P01), and
 -- transaction() repeats one of them.
-DROP FUNCTION IF EXISTS messagebox.int_remove_instance(smallint, uuid, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.int_remove_instances(p_host_id smallint, p_instance_ids uuid[], p_now timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$

@@ -3,7 +3,6 @@
 -- subscriptions is ordered (see lock_ordered_instances).
 -- Index: subscriptions' primary key, and by OFFSET 0 no other. Locks: the rows of instance subscriptions, FOR KEY SHARE
 -- (which publishers share, and removal waits for); most messages meet none, and one look is all that they pay.
-DROP FUNCTION IF EXISTS messagebox.lock_instance_subscriptions(bigint[]);
 CREATE OR REPLACE FUNCTION messagebox.lock_instance_subscriptions(
     p_subscription_ids bigint[], OUT all_there boolean, OUT has_ordered boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

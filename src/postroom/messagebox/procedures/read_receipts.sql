@@ -1,7 +1,6 @@
 -- Return the progress of units: the last chunk, its last document, the number of bad documents, whether the unit is
 -- finished, and outcome and digest in the first chunk's receipt.
 -- Index: receipts' primary key.
-DROP FUNCTION IF EXISTS messagebox.read_receipts(uuid[]);
 CREATE OR REPLACE FUNCTION messagebox.read_receipts(p_units uuid[])
 RETURNS TABLE (
     unit uuid, last_chunk integer, last_document bigint, bad bigint, done boolean, outcome jsonb, digest bytea)

@@ -4,7 +4,6 @@
 -- was removed. The start moves the first piece under the exclusive routing lock, and an operation moves the rest
 -- without it: what is published after the start is not suspended.
 -- Indexes: suspended_queue_stopped; the primary keys of subscriptions and send_port_groups.
-DROP FUNCTION IF EXISTS messagebox.resume_stopped(uuid);
 CREATE OR REPLACE FUNCTION messagebox.resume_stopped(p_service_id uuid, p_limit integer DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE

@@ -2,7 +2,6 @@
 -- queue, under their old numbers, for the ports that are started, and at most p_limit of them. Returns the number per
 -- host. See resume_stopped.
 -- Index: suspended_queue_stopped_group.
-DROP FUNCTION IF EXISTS messagebox.resume_stopped_group(uuid);
 CREATE OR REPLACE FUNCTION messagebox.resume_stopped_group(p_group_id uuid, p_limit integer DEFAULT NULL)
 RETURNS TABLE (host_id smallint, resumed_count bigint)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$

@@ -5,7 +5,6 @@
 -- convoy_set_instances_instance; the work queue is read whole. A plan with the ids in it looks each row up in a hash
 -- table of them. A generic plan would compare each row with every id.
 -- Locks: the instances' rows in the work queue, which claims leave out from then on.
-DROP FUNCTION IF EXISTS messagebox.terminate_instances(uuid[]);
 CREATE OR REPLACE FUNCTION messagebox.terminate_instances(p_instance_ids uuid[], p_now timestamptz DEFAULT now())
 RETURNS SETOF uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER

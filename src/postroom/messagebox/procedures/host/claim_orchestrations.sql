@@ -8,7 +8,6 @@
 -- Indexes: work_queue_unclaimed, work_queue_instance, orchestration_instances_due, orchestration_instances_ready,
 -- operation_instances_pending.
 -- Locks: the taken rows; the instances, in the order of their ids, so that it waits for persistence points of these.
-DROP FUNCTION IF EXISTS messagebox.claim_orchestrations___HOST__(uuid, integer, integer, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.claim_orchestrations___HOST__(
     p_claim_id uuid, p_host_instance integer, p_limit integer, p_services uuid[], p_now timestamptz DEFAULT now()
 ) RETURNS TABLE (instance_id uuid, service_id uuid, journal_length integer, journals integer, carried text, timers_until timestamptz)

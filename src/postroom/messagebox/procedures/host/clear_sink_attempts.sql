@@ -1,7 +1,6 @@
 -- Delete the attempts of messages of a batch of this host: the task that processed them is alive after it. The commit
 -- does not wait for the disk.
 -- Index: primary keys of sink_attempts and sink_batches.
-DROP FUNCTION IF EXISTS messagebox.clear_sink_attempts___HOST__(uuid, bigint);
 CREATE OR REPLACE FUNCTION messagebox.clear_sink_attempts___HOST__(p_batch_id uuid, p_seqs bigint[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 BEGIN

@@ -1,10 +1,4 @@
 -- Bts_CreateSubscription_<host> for an existing instance: a host creates subscriptions for itself alone.
-DROP FUNCTION IF EXISTS messagebox.create_instance_subscription___HOST__(
-    smallint, uuid, text, text, smallint, uuid, text[], smallint[], text[], boolean, boolean, timestamptz);
-DROP FUNCTION IF EXISTS messagebox.create_instance_subscription___HOST__(
-    smallint, uuid, text, smallint, uuid, text[], smallint[], text[], boolean, boolean, timestamptz);
-DROP FUNCTION IF EXISTS messagebox.create_instance_subscription___HOST__(
-    smallint, uuid, text, smallint, uuid, text[], smallint[], text[], boolean, boolean, integer, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.create_instance_subscription___HOST__(
     p_service_class smallint, p_service_id uuid, p_service_name text, p_priority smallint,
     p_instance_id uuid, p_keys text[], p_value_types smallint[], p_values text[], p_ordered boolean DEFAULT false,

@@ -4,7 +4,6 @@
 -- suspended concurrently.
 -- Indexes: as dequeue_messages_<host>; work_queue_instance, scheduled_queue_instance, suspended_queue_instance.
 -- Locks: the claimed rows, for the moment of the claim.
-DROP FUNCTION IF EXISTS messagebox.dequeue_in_order___HOST__(uuid, integer, smallint, integer, timestamptz, uuid[]);
 CREATE OR REPLACE FUNCTION messagebox.dequeue_in_order___HOST__(
     p_claim_id uuid, p_host_instance integer, p_service_class smallint, p_limit integer,
     p_now timestamptz DEFAULT now(), p_excluded uuid[] DEFAULT '{}'

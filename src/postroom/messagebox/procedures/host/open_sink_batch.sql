@@ -6,7 +6,6 @@
 -- Index: sink_batches_port, work_queue_sinks, work_queue_claimed; see dequeue_messages for the settings.
 -- Locks: the batch, or the claimed rows, until commit. It waits for an operator who changes one of the rows, and leaves
 -- it out.
-DROP FUNCTION IF EXISTS messagebox.open_sink_batch___HOST__(uuid, uuid, integer, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.open_sink_batch___HOST__(
     p_port_id uuid, p_batch_id uuid, p_limit integer, p_now timestamptz DEFAULT now()
 ) RETURNS TABLE (batch_id uuid, number bigint, attempt integer, sink jsonb, seqs bigint[], tries integer[])

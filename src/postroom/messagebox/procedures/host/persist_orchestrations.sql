@@ -5,8 +5,6 @@
 -- message, and the length of the journal with the entry that received it. An instance that an operator wants to suspend
 -- or terminate is not claimed any more either, although it has more to do (INS-05): those are "interrupted".
 -- Indexes: the primary keys, operation_instances_pending. Locks: the rows of the instances, in the order of the array.
-DROP FUNCTION IF EXISTS messagebox.persist_orchestrations___HOST__(
-    uuid[], uuid[], integer[], text[], timestamptz[], boolean[], uuid[], bigint[], integer[]);
 CREATE OR REPLACE FUNCTION messagebox.persist_orchestrations___HOST__(
     p_instance_ids uuid[], p_claim_ids uuid[], p_journal_lengths integer[], p_turns text[], p_wake_at timestamptz[],
     p_release boolean[], p_consumed_by uuid[], p_consumed bigint[], p_consumed_in integer[],

@@ -4,7 +4,6 @@
 -- are relative to the server's time, because the clocks of hosts may differ.
 -- Index: work_queue_claimed. Locks: the open circuit breakers of the host, shared, so that none is closed between the
 -- check and the commit.
-DROP FUNCTION IF EXISTS messagebox.postpone_messages___HOST__(uuid, bigint[], interval[], timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.postpone_messages___HOST__(
     p_claim_id uuid, p_seqs bigint[], p_delays interval[], p_paused boolean[], p_now timestamptz DEFAULT now()
 ) RETURNS integer

@@ -1,7 +1,6 @@
 -- Return fragments of a part of a claimed message, from a number on. A large body is never in memory as a whole. Raises
 -- PR410 if the claim was taken over.
 -- Indexes: work_queue_claimed, orchestration_instances_claimed, fragments' primary key.
-DROP FUNCTION IF EXISTS messagebox.read_fragments___HOST__(uuid, uuid, uuid, integer, integer);
 CREATE OR REPLACE FUNCTION messagebox.read_fragments___HOST__(
     p_claim_id uuid, p_seq bigint, p_message_id uuid, p_part_id uuid, p_from integer, p_count integer
 ) RETURNS TABLE (number integer, body bytea)

@@ -1,7 +1,6 @@
 -- Return all parts of a claimed message, in order. The body of a part in fragments is null. Raises PR410 if the claim
 -- was taken over.
 -- Indexes: work_queue_claimed, orchestration_instances_claimed, spool's and parts' primary keys.
-DROP FUNCTION IF EXISTS messagebox.read_parts___HOST__(uuid, uuid);
 CREATE OR REPLACE FUNCTION messagebox.read_parts___HOST__(p_claim_id uuid, p_seq bigint, p_message_id uuid)
 RETURNS TABLE (part_id uuid, name text, content_type text, charset text, size bigint, body bytea)
 LANGUAGE plpgsql STABLE SECURITY DEFINER

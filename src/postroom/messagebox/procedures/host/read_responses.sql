@@ -2,8 +2,6 @@
 -- waits for it; and whether the host instance that holds this caller has ended, so that another one can take over the
 -- request. All are read by one statement, because the response is stored in the transaction that ends the wait.
 -- Indexes: primary keys of receipts, stored_responses and host_instances, subscriptions_instance.
-DROP FUNCTION IF EXISTS messagebox.read_response___HOST__(uuid);
-DROP FUNCTION IF EXISTS messagebox.read_responses___HOST__(uuid[], uuid[]);
 CREATE OR REPLACE FUNCTION messagebox.read_responses___HOST__(p_units uuid[])
 RETURNS TABLE (unit uuid, stored boolean, content_type text, waiting boolean, orphaned boolean)
 LANGUAGE sql STABLE SECURITY DEFINER

@@ -3,7 +3,6 @@
 -- contexts and bodies, but at least one message. The caller continues after the last one. Messages that have left the
 -- batch are skipped. Raises PR410 if the batch was taken over or is written.
 -- Indexes: work_queue_claimed, spool's and parts' primary keys.
-DROP FUNCTION IF EXISTS messagebox.read_sink_messages___HOST__(uuid, integer, bigint[]);
 CREATE OR REPLACE FUNCTION messagebox.read_sink_messages___HOST__(
     p_batch_id uuid, p_attempt integer, p_first bigint, p_last bigint, p_limit integer, p_bytes bigint
 ) RETURNS TABLE (

@@ -1,7 +1,6 @@
 -- Remove the subscriptions of a running instance that wait for a value of a property, because its receive has ended.
 -- Returns whether there was one.
 -- Index: subscriptions_instance. Locks: their rows, FOR UPDATE; waits for publishes that have found them already.
-DROP FUNCTION IF EXISTS messagebox.remove_instance_subscription___HOST__(bigint, timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.remove_instance_subscription___HOST__(
     p_instance_id uuid, p_key text, p_value text, p_now timestamptz DEFAULT now()
 ) RETURNS boolean

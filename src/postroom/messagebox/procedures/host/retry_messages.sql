@@ -2,7 +2,6 @@
 -- next attempt is the first one of the backup transport. p_properties: context properties to update. Returns how many
 -- this claim still had. Delays are relative to the server's time, because the clocks of hosts may differ.
 -- Index: work_queue_claimed.
-DROP FUNCTION IF EXISTS messagebox.retry_messages___HOST__(uuid, bigint[], interval[], text[], text[], timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.retry_messages___HOST__(
     p_claim_id uuid, p_seqs bigint[], p_delays interval[], p_error_codes text[], p_error_descriptions text[],
     p_to_backup boolean[], p_properties jsonb[], p_now timestamptz DEFAULT now()

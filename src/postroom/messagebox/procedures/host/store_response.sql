@@ -1,7 +1,6 @@
 -- Store fragments of the response to a request with an idempotency key, for a caller that repeats the request. The
 -- receipt of the request exists; its purge deletes the response, too.
 -- Index: stored_responses' primary key.
-DROP FUNCTION IF EXISTS messagebox.store_response___HOST__(uuid, text, bytea);
 CREATE OR REPLACE FUNCTION messagebox.store_response___HOST__(
     p_unit uuid, p_first_number integer, p_content_type text, p_bodies bytea[]
 ) RETURNS void

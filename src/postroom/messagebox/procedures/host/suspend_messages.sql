@@ -2,8 +2,6 @@
 -- Returns how many this claim still had. A message with an id in p_instance_ids leaves the instance of its ordered send
 -- port and becomes that instance, so that the messages after it do not wait.
 -- Index: work_queue_claimed.
-DROP FUNCTION IF EXISTS messagebox.suspend_messages___HOST__(
-    uuid, bigint[], text[], text[], text[], text[], boolean[], timestamptz);
 CREATE OR REPLACE FUNCTION messagebox.suspend_messages___HOST__(
     p_claim_id uuid, p_seqs bigint[], p_error_codes text[], p_error_descriptions text[], p_adapters text[],
     p_uris text[], p_resumable boolean[], p_properties jsonb[], p_instance_ids uuid[],
