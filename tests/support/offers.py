@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 
 from postroom import Message, Property, orchestrations, testing
+from postroom.filters.expression import Filter
 from postroom.orchestrations import Correlation, Orchestration
 from postroom.orchestrations.definition import OrchestrationFunction
 
@@ -15,10 +16,14 @@ Offers = Correlation(OrderId, filter=Kind == "offer")
 Invoices = Correlation(OrderId, filter=Kind == "invoice")
 
 
-def declare(function: OrchestrationFunction, *, version: int = 1, convoy: tuple[Property, ...] = ()) -> Orchestration:
-    return Orchestration(
-        name=function.__name__, version=version, function=function, activate=Kind == "order", convoy=convoy
-    )
+def declare(
+    function: OrchestrationFunction,
+    *,
+    activate: Filter | None = Kind == "order",
+    version: int = 1,
+    convoy: tuple[Property, ...] = (),
+) -> Orchestration:
+    return Orchestration(name=function.__name__, version=version, function=function, activate=activate, convoy=convoy)
 
 
 def message(kind: str, body: bytes = b"", order_id: str = "1") -> Message:

@@ -8,32 +8,20 @@ from datetime import timedelta
 
 import pytest
 
-from postroom import Message, Property, orchestrations, testing
+from postroom import Message, orchestrations, testing
 from postroom.errors import RoutingFailure
-from postroom.filters.expression import Filter
-from postroom.orchestrations import Correlation, Orchestration
-from postroom.orchestrations.definition import OrchestrationFunction
+from postroom.orchestrations import Correlation
 from postroom.system_properties import BTS
-from tests.support.offers import bodies
+from tests.support.offers import Kind, Offers, OrderId, bodies, declare, message
 
-Kind = Property("Tests.Kind", str)
-Key = Property("Tests.Key", str)
-Replies = Correlation(Key, filter=Kind == "reply")
-
-
-def declare(function: OrchestrationFunction, *, activate: Filter | None = None) -> Orchestration:
-    return Orchestration(name=function.__name__, version=1, function=function, activate=activate)
-
-
-def message(kind: str, body: bytes = b"") -> Message:
-    return Message.of(body, promoted={Kind: kind, Key: "k"})
+Replies = Correlation(OrderId, filter=Kind == "reply")
 
 
 async def ship(order: Message) -> None:
-    await orchestrations.send(Message.of(order.context[Key].encode()), to="Warehouse")
+    await orchestrations.send(Message.of(order.context[OrderId].encode()), to="Warehouse")
 
 
-SHIP = declare(ship)
+SHIP = declare(ship, activate=None)
 
 
 def test_an_orchestration_starts_another_one_with_a_message(crashes: bool) -> None:
@@ -47,7 +35,7 @@ def test_an_orchestration_starts_another_one_with_a_message(crashes: bool) -> No
     assert [sent.port for sent in run.sent] == ["ship", "Buyer"]
     started = run.sent[0].message
     assert dict(started.context.promoted) == {BTS.ActivationServiceID.key: "ship"}, "nobody else receives it"
-    assert bodies(testing.start(SHIP, started, crashes=crashes)) == [b"k"]
+    assert bodies(testing.start(SHIP, started, crashes=crashes)) == [b"1"]
 
 
 def test_an_orchestration_that_is_not_enlisted_cannot_be_started(crashes: bool) -> None:
@@ -76,7 +64,7 @@ def test_a_start_in_an_atomic_function_takes_effect_at_its_end(crashes: bool) ->
 
 
 def test_only_another_orchestration_without_activate_can_be_started() -> None:
-    activated = declare(ship, activate=Kind == "order")
+    activated = declare(ship)
 
     async def sell(order: Message) -> None:
         await orchestrations.start(activated, order)
@@ -86,9 +74,9 @@ def test_only_another_orchestration_without_activate_can_be_started() -> None:
     )
 
     async def repeat(order: Message) -> None:
-        await orchestrations.start(declare(repeat), order)
+        await orchestrations.start(declare(repeat, activate=None), order)
 
-    assert "'repeat' cannot start itself" in str(testing.start(declare(repeat), message("order")).error)
+    assert "'repeat' cannot start itself" in str(testing.start(declare(repeat, activate=None), message("order")).error)
 
 
 def test_a_terminated_instance_ends_at_once_with_all_of_its_tasks(crashes: bool) -> None:
@@ -181,9 +169,6 @@ def test_an_atomic_function_cannot_suspend_or_wait_for_a_response() -> None:
 
     assert "cannot suspend itself in an atomic function" in str(testing.start(declare(check), message("order")).error)
     assert "cannot wait for a response in an atomic" in str(testing.start(declare(ask), message("order")).error)
-
-
-Offers = Correlation(Key, filter=Kind == "offer")
 
 
 async def choose(order: Message) -> None:

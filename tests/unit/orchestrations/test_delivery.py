@@ -7,14 +7,8 @@ from datetime import timedelta
 
 from postroom import Message, orchestrations, testing
 from postroom.errors import DeliveryFailure, RoutingFailure
-from postroom.orchestrations import Orchestration
-from postroom.orchestrations.definition import OrchestrationFunction
 from postroom.system_properties import BTS
-from tests.support.offers import bodies
-
-
-def declare(function: OrchestrationFunction) -> Orchestration:
-    return Orchestration(name=function.__name__, version=1, function=function, activate=None)
+from tests.support.offers import bodies, declare
 
 
 async def ship(order: Message) -> None:

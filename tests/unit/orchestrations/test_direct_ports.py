@@ -6,33 +6,21 @@ import asyncio
 
 import pytest
 
-from postroom import Message, Property, orchestrations, testing
+from postroom import Message, orchestrations, testing
 from postroom.errors import DefinitionError, RoutingFailure, StateError
 from postroom.filters.evaluate import matches
-from postroom.filters.expression import Filter
-from postroom.orchestrations import Correlation, Orchestration, PartnerPort
-from postroom.orchestrations.definition import OrchestrationFunction
+from postroom.orchestrations import Correlation, PartnerPort
 from postroom.system_properties import BTS
-from tests.support.offers import bodies
+from tests.support.offers import OrderId, bodies, declare, message
 
-Kind = Property("Tests.Kind", str)
-Key = Property("Tests.Key", str)
 Requests = PartnerPort("check", "Requests")
-
-
-def declare(function: OrchestrationFunction, *, activate: Filter | None = None) -> Orchestration:
-    return Orchestration(name=function.__name__, version=1, function=function, activate=activate)
-
-
-def message(kind: str, body: bytes = b"") -> Message:
-    return Message.of(body, promoted={Kind: kind, Key: "k"})
 
 
 async def check(order: Message) -> None:
     await orchestrations.send(Message.of(b"checked " + order.data), to=orchestrations.reply_port(order))
 
 
-CHECK = declare(check)
+CHECK = declare(check, activate=None)
 
 
 def test_a_started_orchestration_replies_to_the_port_of_the_instance(crashes: bool) -> None:
@@ -78,14 +66,14 @@ def test_many_orchestrations_send_to_a_partner_port(crashes: bool) -> None:
     assert sent.port == "check.Requests"
     assert matches(Requests.filter, sent.message.context.promoted)
     assert not matches(PartnerPort("check", "Others").filter, sent.message.context.promoted)
-    assert sent.message.context[Key] == "k"
+    assert sent.message.context[OrderId] == "1"
     checking = testing.start(declare(check, activate=Requests.filter), sent.message, crashes=crashes)
     run.publish(checking.sent[0].message)
     assert (bodies(run)[1:], run.has_ended) == ([b"checked 1"], True)
 
 
 def test_an_instance_receives_from_a_partner_port_by_correlation(crashes: bool) -> None:
-    at_port = Correlation(Key, filter=Requests.filter)
+    at_port = Correlation(OrderId, filter=Requests.filter)
 
     async def collect(order: Message) -> None:
         await orchestrations.send(await at_port.of(order).receive(), to="Buyer")
