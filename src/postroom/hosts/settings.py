@@ -10,7 +10,7 @@ from postroom.messagebox.coordination.heartbeat import HEARTBEAT_SECONDS
 from postroom.messagebox.maintenance.jobs import JobSettings
 
 
-def _hundred_per_processor() -> int:
+def _get_default_memory_queue() -> int:
     return 100 * (os.cpu_count() or 1)
 
 
@@ -19,7 +19,7 @@ class HostSettings:
     """The settings of a host instance. The defaults are for production, and tests shorten the times."""
 
     #: Maximum number of claimed messages in memory. The host dequeues no more messages above it.
-    memory_queue: int = field(default_factory=_hundred_per_processor)
+    memory_queue: int = field(default_factory=_get_default_memory_queue)
     #: How long messages in progress may take to finish after the host was stopped.
     stop_within: timedelta = timedelta(seconds=30)
     #: How long callers may wait for their responses after the host was stopped. Then they get a 503.

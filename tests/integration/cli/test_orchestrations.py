@@ -257,7 +257,7 @@ def test_a_message_on_its_way_has_no_journal(shop: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "journal.json").exists()
 
 
-def test_a_message_on_its_way_has_no_story(shop: Run, tmp_path: Path) -> None:
+def test_a_messaging_instance_has_no_story(shop: Run, tmp_path: Path) -> None:
     publish(shop, tmp_path, "order")
     [waiting] = shop("instance", "list", "-o", "json").json
     assert "story" not in shop("instance", "show", waiting["instance_id"], "-o", "json").json

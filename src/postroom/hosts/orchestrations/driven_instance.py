@@ -1,4 +1,4 @@
-"""A claimed instance on its way from one persistence point to the next."""
+"""A claimed instance that a worker drives from one persistence point to the next."""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ def plan_orchestrations(definition: ApplicationDefinition, deployed: Deployed) -
 
 
 def _describe_lost_convoys(one: OrchestrationDefinition, deployed: Deployed) -> Iterator[str]:
-    """Yield the older versions whose instances would wait in vain, because the new version has another convoy."""
+    """Yield the older versions whose instances would get no more messages, because the new version has another
+    convoy."""
     for (name, version), known in sorted(deployed.orchestrations.items()):
         running = deployed.orchestration_instances.get(known.service_id, 0)
         is_older = name == one.name and version < one.version

@@ -76,7 +76,7 @@ def read_story(connection: Connection, instance_id: uuid.UUID) -> Story | None:
         *_list_running_steps(turns),
     ]
     return Story(
-        lines=tuple(_tell(turns)) if can_read_journal else None,
+        lines=tuple(_build_lines(turns)) if can_read_journal else None,
         waits=tuple(waits),
         journals=journals,
         unreceived=unreceived,
@@ -90,9 +90,9 @@ def _read_turns(connection: Connection, instance_id: uuid.UUID) -> list[Mapping[
     return [turn for (turns,) in rows for turn in turns]
 
 
-def _tell(turns: Sequence[Mapping[str, Any]]) -> Iterator[StoryLine]:
-    """Yield a line for each event of the journal, followed by the commands that it led to. Time stands still between
-    two events, so they have the same time."""
+def _build_lines(turns: Sequence[Mapping[str, Any]]) -> Iterator[StoryLine]:
+    """Yield a line for each event of the journal, followed by the commands that it led to. They have the time of the
+    event, because the clock of an instance changes only with an event."""
     issued: dict[int, Mapping[str, Any]] = {}
     for turn in turns:
         time = datetime.fromisoformat(turn["time"])

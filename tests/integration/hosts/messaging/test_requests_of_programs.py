@@ -305,7 +305,7 @@ def test_a_request_of_a_closed_client_can_be_repeated(box: Box, client: Client, 
     assert client.request(b"price?", promoted=EU, key="one", timeout=PATIENCE).data == b"5"
 
 
-def test_a_repeated_request_whose_first_one_waited_too_long_is_told(client: Client, answers: Answers) -> None:
+def test_a_repeated_request_whose_first_one_waited_too_long_fails(client: Client, answers: Answers) -> None:
     with pytest.raises(ResponseTimeout):
         client.request(b"price?", promoted=EU, key="one", timeout=0.1)
     with pytest.raises(NoResponse, match="is not available"):

@@ -212,7 +212,7 @@ def test_a_batch_whose_connection_is_lost_is_neither_lost_nor_sent_twice(
     assert check(box.connection) == []
 
 
-def test_instances_beside_an_endless_one_continue_in_another_thread(
+def test_instances_in_the_batch_of_an_endless_one_continue_in_another_thread(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter, persistence: Persistence
 ) -> None:
     apply_orchestrations(

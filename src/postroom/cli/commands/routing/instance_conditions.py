@@ -41,7 +41,9 @@ def condition_options(command: Command) -> Command:
             ),
             click.option("--host", metavar="NAME", help="Only instances of this host."),
             click.option(
-                "--port", metavar="NAME", help="Only instances of this send port, group, receive port or location."
+                "--port",
+                metavar="NAME",
+                help="Only instances of this send port, group, orchestration, receive port or location.",
             ),
             click.option("--error", metavar="CODE", help="Only instances with this error code, such as DELIVERY."),
             click.option("--message", type=ID, help="Only instances that refer to this message."),
