@@ -8,7 +8,6 @@ from postroom.adapters import SparkReader
 from postroom.application.checks.problems import as_values, find_declaration_problems
 from postroom.application.checks.properties import list_known_properties, list_own_properties
 from postroom.application.checks.transports import to_timedelta
-from postroom.application.code_digest import digest_code
 from postroom.application.declarations import (
     Declarations,
     DeclaredHost,
@@ -36,6 +35,7 @@ from postroom.maps.port_maps import PortMaps
 from postroom.pipelines import PassThrough, Receive, ReceivePipeline, Rows
 from postroom.pipelines.rows.source import RowSource
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
+from postroom.pipelines.shipping.imported_files import digest_code
 from postroom.properties import Property
 
 

@@ -31,7 +31,7 @@ from postroom.hosts.registration import LOCK_SOCKET, Registration
 from postroom.hosts.session_watchdog import SessionWatchdog
 from postroom.hosts.settings import HostSettings
 from postroom.hosts.subservices import Subservices
-from postroom.messagebox.configuration.endpoints import read_receive_locations
+from postroom.messagebox.configuration.endpoints import find_missing_secrets, read_receive_locations
 from postroom.messagebox.configuration.hosts import (
     Host,
     ServiceClass,
@@ -39,7 +39,6 @@ from postroom.messagebox.configuration.hosts import (
     find_host,
     read_dequeuing,
 )
-from postroom.messagebox.configuration.missing_secrets import find_missing_secrets
 from postroom.messagebox.connection import IDLE_TIMEOUTS, Connect, Connection, connect
 from postroom.messagebox.coordination.notifications import OwnHost
 from postroom.messagebox.queues import HostQueues

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from postroom.messagebox.configuration.missing_secrets import find_missing_secrets
+from postroom.messagebox.configuration.endpoints import find_missing_secrets
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.maintenance.check import Violation, check
 from postroom.messagebox.maintenance.jobs import JobRun, build_jobs, run_all_jobs_once

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.errors import DefinitionError, PostroomError, Unavailable
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, find_missing_secrets
 from postroom.messagebox.configuration.hosts import Host
-from postroom.messagebox.configuration.missing_secrets import find_missing_secrets
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.coordination.heartbeat import keep_alive
 from postroom.messagebox.coordination.notifications import CONFIGURATION_CHANNEL, listen, receive_notifications

@@ -10,11 +10,11 @@ import logging
 import uuid
 from pathlib import Path
 
-from postroom.application.code_digest import digest_code
 from postroom.application.loading.orchestrations import load_orchestrations
 from postroom.errors import PostroomError
 from postroom.messagebox.orchestrations import DeployedOrchestration
 from postroom.orchestrations.definition import Orchestration
+from postroom.pipelines.shipping.imported_files import digest_code
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Reads the deployed receive locations and send ports."""
+"""Reads the deployed receive locations and send ports, and finds those of their secrets that are missing here."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.pipelines import ReceivePipeline, Send, load_pipeline
 from postroom.pipelines.send.definition import load_send_pipeline
+from postroom.secrets.references import find_unavailable
 
 _T = TypeVar("_T")
 
@@ -277,3 +278,23 @@ def _to_backup(name: str, stored: dict[str, Any], adapter_json: dict[str, Any]) 
         retry_interval=timedelta(seconds=stored["retry_interval"]),
         service_window=schedule_from_json(stored["service_window"]),
     )
+
+
+def find_missing_secrets(
+    connection: Connection, *, host_id: int | None = None, in_spark: bool | None = None
+) -> list[str]:
+    """Return a sentence for each missing secret of one host or of all hosts.
+
+    ``in_spark`` selects what the pipelines of Spark read, or what the host instances read. None selects everything.
+    A login that may not read adapters gets no sentence about them.
+    """
+    uses: list[tuple[str, object]] = []
+    for port in read_send_ports(connection, host_id=host_id):
+        if in_spark is None or port.adapter_type.is_sink == in_spark:
+            adapters = [transport.adapter_json for transport in port.transports]
+            uses.append((f"send port {port.name}", [*adapters, port.pipeline_json]))
+    for location in read_receive_locations(connection, host_id=host_id):
+        is_selected = in_spark is None or location.adapter_type.reads_rows == in_spark
+        adapter = location.adapter_json if is_selected else None
+        uses.append((f"receive location {location.name}", [adapter, location.pipeline_json]))
+    return [f"{name}: {error.what}" for name, definition in uses for error in find_unavailable(definition)]

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from postroom.pipelines.shipping.shipped_files import ShippedFiles
+
 
 def find_imported_files(folder: Path, first: str) -> list[str]:
     """Return the paths relative to ``folder``, including ``first``. A file that is not valid Python imports nothing."""
@@ -52,3 +54,10 @@ def _find_files(folder: Path, start: Path, name: str) -> Iterator[str]:
             if file.is_file() and file.is_relative_to(folder):
                 yield file.relative_to(folder).as_posix()
         location = location / step
+
+
+def digest_code(file: Path) -> str:
+    """Return a digest of a file and of the files that it imports from its folder. Raise OSError if it cannot be
+    read."""
+    names = find_imported_files(file.parent, file.name)
+    return ShippedFiles({name: (file.parent / name).read_bytes() for name in names}).digest[:16]

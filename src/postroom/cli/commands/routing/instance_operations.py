@@ -1,24 +1,171 @@
-"""Run operations on many instances from the command line, and list them (`postroom instance operations`)."""
+"""Resume, suspend, reroute and terminate instances, and list the operations on many (`postroom instance`)."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from postroom.cli.commands.routing.instance_conditions import build_query, condition_options
+from postroom.cli.confirmation import confirm
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.rendering.output import report_truncation, show_rows
+from postroom.cli.options import ID, CommandOptions, common_options, pass_options, reason_option
+from postroom.cli.rendering.output import Format, report_truncation, show_rows, to_json
 
 if TYPE_CHECKING:
     from postroom.messagebox.connection import Connection
     from postroom.operations.instances.bulk_operations import BulkOperation, OperationKind
     from postroom.operations.instances.listing import InstanceQuery
+    from postroom.operations.short_ids import ShortId
 
 _PROGRESS_SECONDS = 1.0
+_IDS = click.argument("ids", nargs=-1, type=ID, metavar="[ID]...")
+_ALL = click.option("--all", "everything", is_flag=True, help="All instances that match the options below.")
+_YES = click.option("--yes", is_flag=True, help="Skip the confirmation.")
+
+
+def _operation_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the arguments of a command that changes some instances or all that match."""
+    return _IDS(_ALL(condition_options(_YES(reason_option(common_options(pass_options(command)))))))
+
+
+@click.command()
+@click.option(
+    "--body",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Replace the body of the message with this file. Needs exactly one instance.",
+)
+@click.option("--allow-empty", is_flag=True, help="Accept an empty file as the body.")
+@_operation_options
+def resume(
+    options: CommandOptions,
+    /,
+    ids: tuple[ShortId, ...],
+    body: Path | None,
+    allow_empty: bool,
+    everything: bool,
+    yes: bool,
+    **conditions: Any,
+) -> None:
+    """Resume suspended instances, even if their port is stopped.
+
+    A message that cannot be read fails again unless its content or its pipeline was corrected. Save its body, correct
+    it, and resume the instance with --body. The original is then deleted, unless another instance refers to it.
+
+    \b
+    Examples:
+      postroom instance resume 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
+      postroom instance resume 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000 --body fixed.json
+      postroom instance resume --all --port Europe --error DELIVERY
+    """
+    from postroom.cli.input_files import open_body
+    from postroom.operations.instances import changes as instance_changes
+
+    if body is not None and len(ids) != 1:
+        raise click.UsageError("--body needs exactly one id.")
+    content = None if body is None else open_body(body)
+    if content is not None and not content.size and not allow_empty:
+        raise click.UsageError(f"{body} is empty. Add --allow-empty to replace the body with an empty file.")
+
+    def one(connection: Connection, instance_id: uuid.UUID) -> None:
+        instance_changes.resume(connection, instance_id, body=content)
+
+    operation = Operation(
+        done="resumed",
+        one=one,
+        kind="resume",
+        restrict=instance_changes.restrict_to_resumable,
+        asks=not yes and not any(conditions.values()),
+        warn=_warn_about_removed_services,
+    )
+    _operate(options, ids, everything, conditions, operation)
+
+
+@click.command()
+@_operation_options
+def suspend(
+    options: CommandOptions, /, ids: tuple[ShortId, ...], everything: bool, yes: bool, **conditions: Any
+) -> None:
+    """Suspend instances that are ready to run or wait for a retry or a service window, until they are resumed.
+
+    \b
+    Example:
+      postroom instance suspend --all --port Europe
+    """
+    from postroom.operations.instances import changes as instance_changes
+
+    operation = Operation(
+        done="suspended",
+        one=instance_changes.suspend,
+        kind="suspend",
+        can_be_pending=True,
+        restrict=instance_changes.restrict_to_suspendable,
+        asks=not yes and not any(conditions.values()),
+    )
+    _operate(options, ids, everything, conditions, operation)
+
+
+@click.command()
+@_operation_options
+def reroute(
+    options: CommandOptions, /, ids: tuple[ShortId, ...], everything: bool, yes: bool, **conditions: Any
+) -> None:
+    """Publish the messages of suspended instances again, by the current subscriptions.
+
+    Use it for the messages of a port that was removed or whose filter changed. A message goes to the subscribers that
+    did not get it when it was published: ports that were enlisted or got another filter since, and its own port. If
+    there is none, the instance is suspended again. A host publishes the messages.
+
+    \b
+    Examples:
+      postroom instance reroute 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
+      postroom instance reroute --all --port Europe
+    """
+    from postroom.operations.instances import changes as instance_changes
+
+    operation = Operation(
+        done="rerouted",
+        one=instance_changes.reroute,
+        kind="reroute",
+        restrict=instance_changes.restrict_to_reroutable,
+        asks=not yes and not any(conditions.values()),
+    )
+    _operate(options, ids, everything, conditions, operation)
+
+
+@click.command()
+@_operation_options
+def terminate(
+    options: CommandOptions, /, ids: tuple[ShortId, ...], everything: bool, yes: bool, **conditions: Any
+) -> None:
+    """Delete instances. Their messages are deleted too, unless other instances refer to them.
+
+    With --all the number of instances is shown first, and the command asks for confirmation.
+
+    \b
+    Examples:
+      postroom instance terminate 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
+      postroom instance terminate --all --state not-resumable --yes
+      postroom instance terminate --all --state suspended --interchange 767d8066-85c8-cc9d-2b7e-f0560eed4a98
+    """
+    from postroom.operations.instances import changes as instance_changes
+
+    operation = Operation(
+        done="terminated",
+        one=instance_changes.terminate,
+        kind="terminate",
+        can_be_pending=True,
+        restrict=instance_changes.restrict_to_terminable,
+        asks=not yes,
+    )
+    _operate(options, ids, everything, conditions, operation)
 
 
 @click.command()
@@ -36,8 +183,6 @@ def operations(options: CommandOptions, limit: int) -> None:
     Example:
       postroom instance operations
     """
-    from dataclasses import asdict
-
     from postroom.operations.instances.bulk_operations import list_operations
 
     with open_messagebox(options) as connection:
@@ -51,7 +196,7 @@ def operations(options: CommandOptions, limit: int) -> None:
     report_truncation(len(found), limit, options.output)
 
 
-def run_and_report(
+def _run_and_report(
     connection: Connection, kind: OperationKind, query: InstanceQuery, conditions: Mapping[str, Any]
 ) -> BulkOperation:
     """Run an operation on all instances that match, and show its progress on a terminal. Return the operation."""
@@ -72,3 +217,86 @@ def run_and_report(
     except KeyboardInterrupt:
         click.echo(f"The hosts continue operation {operation_id}: postroom instance operations", err=True)
         raise
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """A change of one instance or of all that match a query."""
+
+    kind: OperationKind
+    done: str
+    one: Callable[[Connection, uuid.UUID], str | bool | None]
+    """Returns the name of the host that continues the change, or False if the instance is changed later."""
+    restrict: Callable[[InstanceQuery], InstanceQuery]
+    """Returns the query for the instances that --all changes."""
+    asks: bool
+    """True if --all asks for confirmation."""
+    can_be_pending: bool = False
+    """True if active instances are changed later."""
+    warn: Callable[[Connection, InstanceQuery], None] = lambda _connection, _query: None
+    """Warns of consequences before the change."""
+
+
+def _operate(
+    options: CommandOptions,
+    ids: tuple[ShortId, ...],
+    everything: bool,
+    conditions: dict[str, Any],
+    operation: Operation,
+) -> None:
+    from postroom.operations.all_or_none import all_or_none
+    from postroom.operations.instances.changes import format_rerouted
+    from postroom.operations.instances.listing import InstanceQuery, check_names
+    from postroom.operations.short_ids import find_id
+
+    if bool(ids) == everything:
+        raise click.UsageError("Give either ids or --all.")
+    if ids and any(conditions.values()):
+        raise click.UsageError("Conditions need --all, not ids.")
+    changed: int | Counter[str]
+    with open_messagebox(options) as connection:
+        if everything:
+            query = build_query(connection, conditions)
+            check_names(connection, query)
+            _announce(connection, query, operation)
+            operation.warn(connection, operation.restrict(query))
+            finished = _run_and_report(connection, operation.kind, operation.restrict(query), conditions)
+            changed = Counter(finished.hosts) if operation.kind == "reroute" else finished.changed
+            pending = finished.pending
+        else:
+            found = [find_id(connection, given, "instance") for given in ids]
+            operation.warn(connection, InstanceQuery(ids=found))
+            results = all_or_none(connection, found, operation.one)
+            pending = results.count(False)
+            hosts = Counter(result for result in results if isinstance(result, str))
+            changed = hosts or len(results) - pending
+    count = changed if isinstance(changed, int) else changed.total()
+    if options.output is Format.JSON:
+        click.echo(to_json({operation.done: count, **({"pending": pending} if operation.can_be_pending else {})}))
+    elif isinstance(changed, Counter):
+        click.echo(format_rerouted(changed))
+    else:
+        click.echo(f"{count} {'instance' if count == 1 else 'instances'} {operation.done}.")
+    if pending:
+        noun = "instance is" if pending == 1 else "instances are"
+        click.echo(
+            f"{pending:,} {noun} active, and will be {operation.done} after the current attempt, unless it succeeds.",
+            err=True,
+        )
+
+
+def _announce(connection: Connection, query: InstanceQuery, operation: Operation) -> None:
+    """Show how many instances an operation changes, and ask for confirmation if it asks."""
+    from postroom.operations.instances.listing import count_states, format_counts
+
+    counts = count_states(connection, operation.restrict(query))
+    click.echo(f"{format_counts(counts)} will be {operation.done}.", err=True)
+    if operation.asks and counts:
+        confirm("Continue?", refused=f"No instance was {operation.done}.")
+
+
+def _warn_about_removed_services(connection: Connection, query: InstanceQuery) -> None:
+    from postroom.operations.instances.removed_services import describe_removed_services
+
+    for warning in describe_removed_services(connection, query):
+        click.echo(warning, err=True)

@@ -31,12 +31,12 @@ def save_journal(options: CommandOptions, instance_id: ShortId, file: Path) -> N
       postroom instance save-journal 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000 journal.json
     """
     from postroom.errors import format_count
-    from postroom.operations import orchestration_journals
+    from postroom.operations.orchestrations import journals
     from postroom.operations.short_ids import find_id
 
     with open_messagebox(options) as connection:
         found = find_id(connection, instance_id, "instance")
-        saved = orchestration_journals.save_journal(connection, found, file)
+        saved = journals.save_journal(connection, found, file)
     if options.output is Format.JSON:
         record = {
             "file": file,
