@@ -19,22 +19,7 @@ def get_advice(instance: Instance) -> str | None:
     resume, terminate = f"postroom instance resume {instance_id}", f"postroom instance terminate {instance_id}"
     correct = f"postroom message body {instance_id} > FILE, correct FILE, {resume} --body FILE"
     if instance.cause is Cause.ROUTING_FAILURE_REPORT:
-        about = instance.related_instance_id
-        if about is None and instance.uri is not None:
-            return (
-                "It is the report about a received message that was routed as an error message. The error message names"
-                f" this report (ErrorReport.RoutingFailureReportID). When you have read it: {terminate}"
-            )
-        if about is None:
-            return f"It is the report about a publish that was rejected. When you have read it: {terminate}"
-        if instance.related_instances > 1:
-            return (
-                f"It is the report about {instance.related_instances:,} instances from {about} to"
-                f" {instance.last_related_instance_id}, and is deleted with the last of them. It shows the first.\n"
-                f"Find their interchange: postroom message show {about}\n"
-                "List them: postroom instance list --interchange INTERCHANGE"
-            )
-        return f"It is the report about instance {about}, and is deleted with that instance."
+        return _advise_about_report(instance, terminate)
     if instance.state is InstanceState.SUSPENDED_NOT_RESUMABLE:
         return f"It cannot be resumed. If its message is needed: postroom message save {instance_id}\nThen: {terminate}"
     if instance.service_removed:
@@ -74,6 +59,8 @@ def get_advice(instance: Instance) -> str | None:
             return f"Correct service_window= of the port and apply it, then: {resume}\nOr: {terminate}"
         case "PORT_STOPPED":
             return _advise_to_start(instance, resume)
+        case "ORCHESTRATION" | "ORCHESTRATION_CODE" | "JOURNAL" | "JOURNAL_FULL":
+            return f"Correct the orchestration and apply it, then: {resume}\nOr: {terminate}"
         case "PORT_GONE":
             return f"The port is declared again: {resume}\nOr: {terminate}"
         case _ if instance.task is QueueTask.RECEIVE:
@@ -82,17 +69,37 @@ def get_advice(instance: Instance) -> str | None:
             return f"{resume}\nOr: {terminate}"
 
 
+def _advise_about_report(instance: Instance, terminate: str) -> str:
+    """Return what to do about a routing failure report."""
+    about = instance.related_instance_id
+    if about is None and instance.uri is not None:
+        return (
+            "It is the report about a received message that was routed as an error message. The error message names"
+            f" this report (ErrorReport.RoutingFailureReportID). When you have read it: {terminate}"
+        )
+    if about is None:
+        return f"It is the report about a publish that was rejected. When you have read it: {terminate}"
+    if instance.related_instances > 1:
+        return (
+            f"It is the report about {instance.related_instances:,} instances from {about} to"
+            f" {instance.last_related_instance_id}, and is deleted with the last of them. It shows the first.\n"
+            f"Find their interchange: postroom message show {about}\n"
+            "List them: postroom instance list --interchange INTERCHANGE"
+        )
+    return f"It is the report about instance {about}, and is deleted with that instance."
+
+
 def _advise_to_start(instance: Instance, resume: str) -> str:
-    """Return what to do about an instance that was suspended because its port or its group was stopped. The description
-    has the name that the port had then."""
-    description = instance.error_description or ""
-    named = re.search(rf"(?<!\w){re.escape(instance.service or '')}(?!\w)", description)
-    renamed = "" if named else f"The port has the name {instance.service!r} now.\n"
+    """Return what to do about an instance that was suspended because its port, its group or its orchestration was
+    stopped. The description has the name that the port had then."""
     if instance.service_class is ServiceClass.ORCHESTRATIONS:
         start = f"postroom orchestration start {shlex.quote(instance.service or '')}"
         return (
             f"Start it, which activates an instance with this message: {start}\nOr activate it while stopped: {resume}"
         )
+    description = instance.error_description or ""
+    named = re.search(rf"(?<!\w){re.escape(instance.service or '')}(?!\w)", description)
+    renamed = "" if named else f"The port has the name {instance.service!r} now.\n"
     start = f"postroom port start {shlex.quote(instance.service or '')}"
     if "send port group" in description:
         start = f"{start}, or postroom group start GROUP"
