@@ -203,3 +203,12 @@ _OPTIONS = (
         expose_value=False,
     ),
 )
+
+
+def limit_option(
+    name: str = "--limit", *, default: int, help: str = "Maximum number of rows.", minimum: int = 1
+) -> Callable[[Command], Command]:
+    """Add an option for a maximum number."""
+    return click.option(
+        name, type=click.IntRange(min=minimum), metavar="N", default=default, show_default=True, help=help
+    )

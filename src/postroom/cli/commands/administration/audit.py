@@ -8,7 +8,7 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import CommandOptions, common_options, limit_option, pass_options
 from postroom.cli.rendering.output import Format, report_truncation, show_rows
 
 _TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"])
@@ -30,9 +30,7 @@ def audit() -> None:
 @click.option("--login", metavar="NAME", help="The login of the database, or the user of the command.")
 @click.option("--since", type=_TIME, metavar="TIME", help="Only actions from this time on, in UTC: 2026-01-31T12:00.")
 @click.option("--until", type=_TIME, metavar="TIME", help="Only actions before this time, in UTC.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), metavar="N", default=50, show_default=True, help="Maximum number of rows."
-)
+@limit_option(default=50)
 @common_options
 @pass_options
 def list_(

@@ -8,7 +8,7 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import ID, CommandOptions, common_options, pass_options, property_options
+from postroom.cli.options import ID, CommandOptions, common_options, limit_option, pass_options, property_options
 from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows, to_json
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ def subscription() -> None:
     "--service", metavar="NAME", help="Only subscriptions of this service (such as a send port) or through this group."
 )
 @click.option("--instance", type=ID, help="Only subscriptions of this service instance.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), metavar="N", default=200, show_default=True, help="Maximum number of rows."
-)
+@limit_option(default=200)
 @common_options
 @pass_options
 def list_(
@@ -170,22 +168,8 @@ def test(
 @subscription.command()
 @_SUBSCRIPTION
 @_FILTER
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    metavar="N",
-    default=20,
-    show_default=True,
-    help="Maximum number of messages to show.",
-)
-@click.option(
-    "--among",
-    type=click.IntRange(min=1),
-    metavar="N",
-    default=100_000,
-    show_default=True,
-    help="Maximum number of messages to search, the latest first.",
-)
+@limit_option(default=20, help="Maximum number of messages to show.")
+@limit_option("--among", default=100_000, help="Maximum number of messages to search, the latest first.")
 @common_options
 @pass_options
 def explain(options: CommandOptions, subscription: str | None, text: str | None, limit: int, among: int) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import ID, CommandOptions, common_options, pass_options, property_options
+from postroom.cli.options import ID, CommandOptions, common_options, limit_option, pass_options, property_options
 from postroom.cli.rendering.output import Format, to_json
 
 if TYPE_CHECKING:
@@ -24,29 +24,10 @@ if TYPE_CHECKING:
 )
 @click.option("--location", metavar="NAME", help="The receive location that reads the file.  [default: the only one]")
 @property_options
-@click.option(
-    "--nearest",
-    type=click.IntRange(min=0),
-    metavar="N",
-    default=20,
-    show_default=True,
-    help="Maximum number of misses to show, the nearest first.",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    metavar="N",
-    default=100,
-    show_default=True,
-    help="Maximum number of matching subscribers to show.",
-)
-@click.option(
-    "--documents",
-    type=click.IntRange(min=1),
-    metavar="N",
-    default=10,
-    show_default=True,
-    help="Maximum number of documents to explain, if one file or message contains several.",
+@limit_option("--nearest", default=20, help="Maximum number of misses to show, the nearest first.", minimum=0)
+@limit_option(default=100, help="Maximum number of matching subscribers to show.", minimum=0)
+@limit_option(
+    "--documents", default=10, help="Maximum number of documents to explain, if one file or message contains several."
 )
 @common_options
 @pass_options

@@ -16,7 +16,7 @@ import click
 from postroom.cli.commands.routing.instance_conditions import build_query, condition_options
 from postroom.cli.confirmation import confirm
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import ID, CommandOptions, common_options, pass_options, reason_option
+from postroom.cli.options import ID, CommandOptions, common_options, limit_option, pass_options, reason_option
 from postroom.cli.rendering.output import Format, report_truncation, show_rows, to_json
 
 if TYPE_CHECKING:
@@ -169,9 +169,7 @@ def terminate(
 
 
 @click.command()
-@click.option(
-    "--limit", type=click.IntRange(min=1), metavar="N", default=20, show_default=True, help="Maximum number of rows."
-)
+@limit_option(default=20)
 @common_options
 @pass_options
 def operations(options: CommandOptions, limit: int) -> None:

@@ -14,7 +14,7 @@ from postroom.cli.commands.routing.instance_conditions import build_query, condi
 from postroom.cli.commands.routing.instance_operations import operations, reroute, resume, suspend, terminate
 from postroom.cli.commands.routing.journals import save_journal
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import ID, CommandOptions, common_options, pass_options
+from postroom.cli.options import ID, CommandOptions, common_options, limit_option, pass_options
 from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows
 from postroom.cli.rendering.story import show_story, to_story_json, write_graph
 
@@ -38,9 +38,7 @@ def instance() -> None:
 
 @instance.command("list")
 @condition_options
-@click.option(
-    "--limit", type=click.IntRange(min=1), metavar="N", default=50, show_default=True, help="Maximum number of rows."
-)
+@limit_option(default=50)
 @click.option(
     "--group-by",
     type=click.Choice(["host", "port", "error", "reason", "adapter", "uri"]),

@@ -9,7 +9,7 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import ID, CommandOptions, common_options, pass_options
+from postroom.cli.options import ID, CommandOptions, common_options, limit_option, pass_options
 from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows, to_json
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ def message() -> None:
 
 @message.command("list")
 @click.option("--type", "message_type", metavar="TYPE", help="Only messages with this BTS.MessageType.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), metavar="N", default=50, show_default=True, help="Maximum number of rows."
-)
+@limit_option(default=50)
 @common_options
 @pass_options
 def list_(options: CommandOptions, message_type: str | None, limit: int) -> None:
