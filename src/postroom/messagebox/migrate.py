@@ -88,7 +88,7 @@ def remove_host(connection: Connection, host_id: int, name: str, role: str) -> N
     ):
         connection.execute(f"DELETE FROM {table} WHERE host_id = %s", (host_id,))
     for procedure in list_statements(_HOST_PROCEDURES):
-        connection.execute(f"DROP FUNCTION messagebox.{procedure.rpartition('/')[2]}_{name.lower()}")
+        connection.execute(f"DROP FUNCTION messagebox.{_get_function_name(procedure, name)}")
     for queue in ("q", "q_scheduled", "q_suspended"):
         connection.execute(f"DROP TABLE messagebox.{name.lower()}_{queue}")
     connection.execute("DELETE FROM management.hosts WHERE id = %s", (host_id,))
@@ -160,11 +160,17 @@ def _apply_host_procedures(connection: Connection, host: str, host_id: int, role
         connection.execute(_for_host(connection, procedure, host, host_id, role))
 
 
+def _get_function_name(procedure: str, host: str) -> str:
+    return f"{procedure.rpartition('/')[2]}_{host.lower()}"
+
+
 def _for_host(connection: Connection, name: str, host: str, host_id: int, role: str) -> str:
     if not (host.isascii() and host.isidentifier()):
         raise DefinitionError(f"{host!r} is not the name of a host.", hint="Use letters, digits and underscores.")
+    functions = [f"messagebox.{_get_function_name(procedure, host)}" for procedure in list_statements(_HOST_PROCEDURES)]
     return (
         _with_groups(connection, name)
+        .replace("__HOST_FUNCTIONS__", ", ".join(functions))
         .replace("__HOST_ID__", str(host_id))
         .replace("__HOST__", host.lower())
         .replace("__ROLE__", role)
