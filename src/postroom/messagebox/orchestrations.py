@@ -220,7 +220,7 @@ class HostOrchestrations:
         return set(stored), set(interrupted)
 
     def restart(self, connection: Connection, entry: JournalEntry, *, carried: Any) -> bool:
-        """Let an instance go on with a fresh journal. Return False if another host instance has it."""
+        """Let an instance continue with a fresh journal. Return False if another host instance has it."""
         return bool(
             read_value(
                 connection,

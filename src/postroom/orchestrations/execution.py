@@ -83,7 +83,7 @@ class Execution:
         self.unroutable: dict[int, str] = {}
         #: The reason why the instance has terminated itself.
         self.termination: str | None = None
-        #: What the instance continues with, if it goes on with a fresh journal.
+        #: What the instance continues with, if it starts a fresh journal.
         self.continuation: Continuation | None = None
         #: The number of events of the journal, and the approximate number of its characters.
         self.journal_events = 0
@@ -160,7 +160,7 @@ class Execution:
 
     @property
     def _is_dropped(self) -> bool:
-        """True if the coroutine does not go on, although it has not ended."""
+        """True if the coroutine does not continue, although it has not ended."""
         return self.termination is not None or self.continuation is not None
 
     @property
@@ -328,7 +328,7 @@ class Execution:
         anything more as this instance."""
         self.loop.discard_callbacks()
         await self.loop.create_future()
-        raise AssertionError("a dropped coroutine went on")
+        raise AssertionError("a dropped coroutine continued")
 
     def _start_timer(self, due: datetime) -> int:
         number = self._next_number()

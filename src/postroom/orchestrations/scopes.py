@@ -14,7 +14,7 @@ _enclosing: ContextVar[Scope | None] = ContextVar("enclosing_scope", default=Non
 
 
 class Scope:
-    """A long-running scope. If its body raises, its compensations run in reverse order, and the exception goes on.
+    """A long-running scope. If its body raises, its compensations run in reverse order. The exception is raised again.
 
     A scope that ends without an exception hands its compensations to the scope around it. Limit the time of a scope
     with ``asyncio.timeout``."""

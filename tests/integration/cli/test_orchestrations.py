@@ -100,7 +100,7 @@ def sent(recorder: RecordingAdapter) -> list[bytes]:
     return [one.body for one in recorder.sent]
 
 
-def test_activations_of_a_stopped_orchestration_are_suspended_and_go_on_after_its_start(
+def test_activations_of_a_stopped_orchestration_are_suspended_and_continue_after_its_start(
     shop: Run, recorder: RecordingAdapter, tmp_path: Path
 ) -> None:
     [stopped] = shop("orchestration", "stop", "ship", "-o", "json").json
@@ -117,7 +117,7 @@ def test_activations_of_a_stopped_orchestration_are_suspended_and_go_on_after_it
     wait_until(lambda: sent(recorder) == [b"reserve", b"ship"], what="the end of the instance")
 
 
-def test_an_unenlisted_orchestration_gets_no_messages_and_its_instances_go_on(
+def test_an_unenlisted_orchestration_gets_no_messages_and_its_instances_continue(
     shop: Run, recorder: RecordingAdapter, database: str, tmp_path: Path
 ) -> None:
     publish(shop, tmp_path, "order")

@@ -192,7 +192,7 @@ def test_the_first_of_several_receives_and_delays_wins(crashes: bool, first: str
     assert (bodies(run), run.has_ended, run.unreceived_messages) == ([result, b"next"], True, [])
 
 
-def test_an_exception_of_the_first_branch_goes_on_and_the_others_are_cancelled(crashes: bool) -> None:
+def test_an_exception_of_the_first_branch_is_raised_and_the_others_are_cancelled(crashes: bool) -> None:
     async def fail() -> None:
         await orchestrations.delay(1)
         raise ValueError

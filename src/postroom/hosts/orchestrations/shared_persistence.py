@@ -120,7 +120,7 @@ def _write(
     thread: InstanceConnection, connection: Connection, instances: Sequence[DrivenInstance]
 ) -> tuple[set[uuid.UUID], set[uuid.UUID]]:
     """Write the persistence points without their messages. Return the ids of the instances that were stored, and of
-    those that must not go on after that."""
+    those that must not continue after that."""
     procedures = thread.procedures
     ended: list[JournalEntry] = []
     waiting: list[JournalEntry] = []

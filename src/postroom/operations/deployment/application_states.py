@@ -43,8 +43,8 @@ def stop(
     """Disable every receive location, then stop every orchestration, send port group and send port.
 
     Messages that still arrive for the ports, or would activate an orchestration, are suspended. With ``receiving_only``
-    the ports and the orchestrations go on. With ``unenlist`` they also lose their subscriptions. Instances stay, and
-    those of orchestrations go on."""
+    the ports and the orchestrations continue. With ``unenlist`` they also lose their subscriptions. Instances stay, and
+    those of orchestrations continue."""
 
     def work(connection: Connection) -> list[Change]:
         changes = _change_locations(connection, application, enable=False)

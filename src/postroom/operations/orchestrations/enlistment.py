@@ -102,13 +102,13 @@ def start_orchestration(connection: Connection, one: DeployedOrchestration) -> t
 
 
 def stop_orchestration(connection: Connection, one: DeployedOrchestration) -> DeployedOrchestration:
-    """Stop its activation subscription. Messages that would activate it are suspended, and instances go on (ORS-03)."""
+    """Stop its activation subscription. Messages that would activate it are suspended. Instances continue (ORS-03)."""
     _set_subscription_state(connection, one, SubscriptionState.STOPPED)
     return _store_state(connection, one, _STOPPED, one.subscription_id)
 
 
 def unenlist_orchestration(connection: Connection, one: DeployedOrchestration) -> DeployedOrchestration:
-    """Remove its activation subscription. Instances go on."""
+    """Remove its activation subscription. Instances continue."""
     if one.subscription_id is not None:
         connection.execute("SELECT remove_subscription(%s)", (one.subscription_id,))
     return _store_state(connection, one, _BOUND, None)

@@ -111,7 +111,7 @@ class StateOperations(Generic[T]):
 
     def stop(self, connection: Connection, name: str) -> StateChange:
         """Stop the subscription. New messages are suspended. Messages in the work queue are still delivered, and
-        instances of orchestrations go on (ORS-03)."""
+        instances of orchestrations continue (ORS-03)."""
         return self._change(connection, "stop", name, lambda c, one: (self._stop(c, one), Resumed()))
 
     def unenlist(self, connection: Connection, name: str) -> StateChange:

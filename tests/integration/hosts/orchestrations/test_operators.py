@@ -47,7 +47,7 @@ def test_an_exception_suspends_the_instance_and_a_resume_continues_it(
     assert check(box.connection) == []
 
 
-def test_a_stopped_orchestration_is_not_activated_and_its_instances_go_on(
+def test_a_stopped_orchestration_is_not_activated_and_its_instances_continue(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
     apply_orchestrations(box, tmp_path, COLLECT)

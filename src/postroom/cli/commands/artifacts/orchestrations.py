@@ -81,8 +81,8 @@ add_state_commands(
     enlist="Create the activation subscriptions of bound orchestrations. "
     "Messages that match are suspended until the start.",
     start="Start orchestrations. Messages that were suspended because they were stopped activate instances first.",
-    stop="Stop orchestrations. Messages that would activate an instance are suspended. Instances go on.",
-    unenlist="Remove the activation subscriptions of orchestrations. Instances go on.",
+    stop="Stop orchestrations. Messages that would activate an instance are suspended. Instances continue.",
+    unenlist="Remove the activation subscriptions of orchestrations. Instances continue.",
 )
 
 

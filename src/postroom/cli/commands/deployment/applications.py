@@ -142,7 +142,7 @@ def start(options: CommandOptions, name: str) -> None:
 
 @application.command()
 @click.argument("name")
-@click.option("--receiving-only", is_flag=True, help="Disable the receive locations, and let the rest go on.")
+@click.option("--receiving-only", is_flag=True, help="Disable the receive locations, and let the rest continue.")
 @click.option(
     "--unenlist", is_flag=True, help="Also remove the subscriptions of ports and orchestrations. Instances stay."
 )
@@ -154,7 +154,7 @@ def stop(options: CommandOptions, name: str, receiving_only: bool, unenlist: boo
     or nothing.
 
     Messages that still arrive for the ports, or would activate an orchestration, are suspended. Instances of
-    orchestrations go on, but what they send to stopped ports is suspended. Files stay in their folders.
+    orchestrations continue, but what they send to stopped ports is suspended. Files stay in their folders.
 
     \b
     Examples:

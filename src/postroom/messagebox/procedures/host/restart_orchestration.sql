@@ -1,4 +1,4 @@
--- A persistence point of a claimed instance that goes on with a fresh journal: its journal, its subscriptions and its
+-- A persistence point of a claimed instance that continues with a fresh journal: its journal, its subscriptions and its
 -- references to received messages are deleted, except the first message, which starts it again. Messages that it has
 -- not received stay, also those that a publish routes to its subscriptions at this moment. Returns false, and changes
 -- nothing, if the claim was taken over or the journal has another length.
