@@ -179,7 +179,7 @@ class Run:
         sends = point.sends
         if self._subscribed is not None:
             unroutable = {
-                one.number: "Nobody subscribes." for one in sends if (one.name or None) not in self._subscribed
+                one.number: "It has no subscriber." for one in sends if (one.name or None) not in self._subscribed
             }
             if unroutable:
                 return unroutable

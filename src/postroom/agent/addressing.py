@@ -61,7 +61,7 @@ class Addressees:
         addressee = _find(self._known, name)
         if addressee.is_two_way:
             raise StateError(
-                f"The send port {name!r} is two-way, so nobody can wait for its delivery.",
+                f"The send port {name!r} is two-way, so it does not acknowledge deliveries.",
                 hint="Wait for its response: request(message, to=...).",
             )
         return None if addressee.is_group else addressee.id

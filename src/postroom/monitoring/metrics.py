@@ -2,7 +2,7 @@
 
     Metric.counter("postroom_messages", "Messages by outcome.", {("Main", "completed"): 12}, labels=("host", "outcome"))
 
-A metric is built from counters that exist anyway, when it is asked for. A process that nobody asks does nothing.
+A metric is built from existing counters when it is scraped. Without a scrape it costs nothing.
 """
 
 from __future__ import annotations

@@ -139,9 +139,9 @@ async def listen(*branches: Awaitable[Any]) -> tuple[Any, ...]:
 async def continue_with(state: object) -> NoReturn:
     """Start the orchestration again with a fresh journal and the message that activated it.
 
-    ``carried_state`` returns ``state`` then. Call it now and then in a loop over many messages: a restart of the host
-    replays only the last journal. Messages that were not received stay. Correlation sets have to be initialised again.
-    ``state`` is data, as the results of steps."""
+    ``carried_state`` returns ``state`` then. Call it from time to time in a loop over many messages: a restart of the
+    host replays only the last journal. Messages that were not received stay. Correlation sets have to be initialised
+    again. ``state`` is data, as the results of steps."""
     limit = get_execution().orchestration.journal_limits.size
     if (size := measure_value(state)) > limit:
         raise BadValue(

@@ -1,7 +1,7 @@
 """The event loop of one instance: asyncio without threads, sockets and a clock.
 
-Callbacks run in the order in which they were scheduled, so a replay runs them in the same order. Time stands still
-between two events, and timers fire only when the instance gets an event for them. So ``asyncio.sleep``,
+Callbacks run in the order in which they were scheduled, so a replay runs them in the same order. The time changes only
+with an event, and timers fire only when the instance gets an event for them. So ``asyncio.sleep``,
 ``asyncio.timeout``, ``asyncio.gather`` and task groups work in an orchestration, and survive a restart.
 """
 

@@ -18,6 +18,6 @@ class JournalFull(StateError):
 
 
 class JournalMismatch(StateError):
-    """The code of an orchestration does not do what the journal of an instance says that it did."""
+    """The code of an orchestration does not issue the commands that are in the journal of an instance."""
 
     code = "JOURNAL"

@@ -36,8 +36,8 @@ def replay(
                 f"{orchestration.name}, version {orchestration.version}, does not fit the journal at turn {number}, "
                 f"{type(turn.event).__name__} of {turn.event.time.isoformat(timespec='seconds')}.",
                 why=why,
-                hint="Declare the changed code as a new version beside the old one, or restore the old code. If it has "
-                "not changed, it depends on something that is not in the journal: take the time from "
+                hint="Declare the changed code as a new version next to the old one, or restore the old code. If it "
+                "has not changed, it depends on something that is not in the journal: take the time from "
                 "orchestrations.now(), and everything else from a step. Then resume.",
             )
     return execution

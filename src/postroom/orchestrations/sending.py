@@ -32,17 +32,17 @@ class SendPort(Protocol):
 
 
 class RetryTransaction(Exception):
-    """Raised by an atomic function that wants to be run again."""
+    """Raised by an atomic function to be run again."""
 
 
 async def send(
     message: Message, *, to: SendPort | DirectPort | str | None = None, reply_to: SelfCorrelatingPort | None = None
 ) -> uuid.UUID:
-    """Publish a message: through the bound port ``to``, to those who receive from the direct port ``to``, or to
-    everybody who subscribes to it. Return its id. Answers that a receiver sends to ``reply_port(message)`` reach
+    """Publish a message: through the bound port ``to``, to the receivers of the direct port ``to``, or to all of its
+    subscribers. Return its id. Answers that a receiver sends to ``reply_port(message)`` reach
     ``reply_to``.
 
-    The message becomes visible at the next persistence point. Raise RoutingFailure if nobody subscribes to it."""
+    The message becomes visible at the next persistence point. Raise RoutingFailure if it has no subscriber."""
     message = _add_reply_port(message, reply_to)
     execution = get_execution()
     if isinstance(to, DirectPort):

@@ -21,7 +21,7 @@ def two_way_receive_problems(port: ReceivePort) -> Iterator[str]:
         yield from _one_way_problems(send_pipeline=port.send_pipeline, response_maps=port.response_maps)
         return
     if port.route_failures is True:
-        yield "route_failures cannot be used with two_way; a request that fails is suspended, and its caller is told."
+        yield "route_failures cannot be used with two_way; a failed request is suspended, and its caller gets an error."
     for location in port.locations:
         if isinstance(location.adapter, AdapterDefinition) and not location.adapter.can_be_two_way:
             yield (

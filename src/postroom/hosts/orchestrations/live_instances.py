@@ -11,7 +11,7 @@ from postroom.orchestrations.execution import Execution
 
 
 class LiveInstances:
-    """A bounded number of executions, each with the length of the journal that it stands at."""
+    """A bounded number of executions, each with the length of its journal."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -19,8 +19,8 @@ class LiveInstances:
         self._executions: OrderedDict[uuid.UUID, tuple[int, Execution]] = OrderedDict()
 
     def take(self, instance_id: uuid.UUID, orchestration: Orchestration, journal_length: int) -> Execution | None:
-        """Return the execution if it runs this code and stands at the end of the journal. Another host may have
-        continued it."""
+        """Return the execution if it runs this code and its journal has this length. Another host may have continued
+        it."""
         with self._lock:
             length, execution = self._executions.pop(instance_id, (0, None))
         if execution is not None and (length != journal_length or execution.orchestration is not orchestration):

@@ -112,9 +112,9 @@ def _advise_about_removed_service(instance: Instance, resume: str, terminate: st
     if instance.task in (QueueTask.RECEIVE, QueueTask.JOIN_INSTANCE):
         return f"{removed} Apply an application that has it again, then: {resume}\nOr: {terminate}"
     if instance.task not in DELIVERIES:
-        return f"{removed} Publish the message to the subscribers of today: {resume}\nOr: {terminate}"
+        return f"{removed} Publish the message to the current subscribers: {resume}\nOr: {terminate}"
     return (
-        f"{removed} Publish the message to the subscribers of today: postroom instance reroute {instance.instance_id}\n"
+        f"{removed} Publish the message to the current subscribers: postroom instance reroute {instance.instance_id}\n"
         f"Or apply the application with the port again, then: {resume}\n"
         f"Or: {terminate}"
     )

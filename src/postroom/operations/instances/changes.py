@@ -3,7 +3,7 @@
 resume(connection, instance_id)
 resume(connection, instance_id, body=b"...")                    # with a corrected body
 resume_all(connection, InstanceQuery(port="Europe"))
-reroute_all(connection, InstanceQuery(port="Europe"))           # to the subscribers of today
+reroute_all(connection, InstanceQuery(port="Europe"))           # to the current subscribers
 """
 
 from __future__ import annotations

@@ -77,8 +77,8 @@ def test_the_responses_of_a_two_way_send_port_pass_through_by_default() -> None:
         (
             {"port": {"two_way": True, "route_failures": True}},
             (
-                "receive port 'Quotes': route_failures cannot be used with two_way; a request that fails is suspended,"
-                " and its caller is told."
+                "receive port 'Quotes': route_failures cannot be used with two_way; a failed request is suspended,"
+                " and its caller gets an error."
             ),
         ),
         ({"port": {"two_way": 1}}, "receive port 'Quotes': two_way is 1, but must be True or False."),
