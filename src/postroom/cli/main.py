@@ -36,11 +36,11 @@ COMMANDS: dict[str, LazyCommand] = {
         "Deploy an application: all of it or nothing.",
     ),
     "publish": LazyCommand(
-        "postroom.cli.commands.routing.publish:publish",
+        "postroom.cli.commands.messages.publish:publish",
         "Publish each file as one message, all of them or none.",
     ),
     "explain": LazyCommand(
-        "postroom.cli.commands.routing.explain:explain",
+        "postroom.cli.commands.messages.explain:explain",
         "Show which subscribers receive a message, and why.",
     ),
     "host": LazyCommand("postroom.cli.commands.processes.hosts:host", "Run, start, stop and inspect hosts."),
@@ -73,11 +73,11 @@ COMMANDS: dict[str, LazyCommand] = {
         "List subscriptions and test messages against them.",
     ),
     "instance": LazyCommand(
-        "postroom.cli.commands.routing.instances:instance",
+        "postroom.cli.commands.messages.instances:instance",
         "List, resume, suspend, reroute and terminate service instances.",
     ),
-    "message": LazyCommand("postroom.cli.commands.routing.messages:message", "List, show and save stored messages."),
-    "queue": LazyCommand("postroom.cli.commands.routing.queues:queue", "Show the queues of the hosts."),
+    "message": LazyCommand("postroom.cli.commands.messages.messages:message", "List, show and save stored messages."),
+    "queue": LazyCommand("postroom.cli.commands.messages.queues:queue", "Show the queues of the hosts."),
     "jobs": LazyCommand("postroom.cli.commands.administration.jobs:jobs", "List and run the housekeeping jobs."),
     "database": LazyCommand(
         "postroom.cli.commands.processes.database:database", "Run the embedded PostgreSQL of a home folder alone."

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.command_groups import CommandGroup
-from postroom.cli.commands.routing.bad_rows import resume_rows, save_rows
-from postroom.cli.commands.routing.instance_conditions import build_query, condition_options
-from postroom.cli.commands.routing.instance_operations import operations, reroute, resume, suspend, terminate
-from postroom.cli.commands.routing.journals import save_journal
+from postroom.cli.commands.messages.bad_rows import resume_rows, save_rows
+from postroom.cli.commands.messages.instance_conditions import build_query, condition_options
+from postroom.cli.commands.messages.instance_operations import operations, reroute, resume, suspend, terminate
+from postroom.cli.commands.messages.journals import save_journal
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import ID, CommandOptions, common_options, limit_option, pass_options
 from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.cli.commands.routing.instance_conditions import build_query, condition_options
+from postroom.cli.commands.messages.instance_conditions import build_query, condition_options
 from postroom.cli.confirmation import confirm
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import ID, CommandOptions, common_options, limit_option, pass_options, reason_option
