@@ -120,7 +120,7 @@ _ERROR = "every error message"
 _SENDING = "the context for the adapter of a send port, written"
 _FILE_NAME = "a publisher or a pipeline component; a macro of [file names](adapters.md#file) uses it"
 _TO_ORCHESTRATION = (
-    "a message that is sent [to another orchestration](../how-to/orchestrations.md#send-to-another-orchestration)"
+    "a message that is sent [to another orchestration](../how-to/orchestrations.md#direct-ports)"
 )
 SET_BY = {
     "BTS.ReceivePortID": _RECEIVED,
