@@ -137,7 +137,7 @@ class HostInstance:
         self._instances = InstanceMetrics(partial(count_own_instances, open_connection, host.name))
         _log.info("host instance %d of %s has started", host_instance, host.name)
 
-    def _log_in(self) -> tuple[Host, Connect]:
+    def _log_in(self) -> tuple[Host, partial[Connection]]:
         """Return the host, and a function that opens connections with its login."""
         with connect(self._url, application_name="postroom host") as connection:
             host = find_host(connection, self._host_name)
