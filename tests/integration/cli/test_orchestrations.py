@@ -248,7 +248,7 @@ def test_a_saved_journal_is_replayed_against_new_code(
     assert "redacted: Shop.Customer." in shown
 
 
-def test_a_message_on_its_way_has_no_journal(shop: Run, tmp_path: Path) -> None:
+def test_a_messaging_instance_has_no_journal(shop: Run, tmp_path: Path) -> None:
     publish(shop, tmp_path, "order")
     [waiting] = shop("instance", "list", "-o", "json").json
     ran = shop("instance", "save-journal", waiting["instance_id"], tmp_path / "journal.json")

@@ -1,1 +1,1 @@
-"""Deploy orchestrations, change their states, and read the stories of their instances."""
+"""Deploy orchestrations, change their states, and read the stories and journals of their instances."""
