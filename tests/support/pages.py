@@ -119,9 +119,7 @@ _RECEIVED = "every received message, promoted"
 _ERROR = "every error message"
 _SENDING = "the context for the adapter of a send port, written"
 _FILE_NAME = "a publisher or a pipeline component; a macro of [file names](adapters.md#file) uses it"
-_TO_ORCHESTRATION = (
-    "a message that is sent [to another orchestration](../how-to/orchestrations.md#direct-ports)"
-)
+_TO_ORCHESTRATION = "a message that is sent [to another orchestration](../how-to/orchestrations.md#direct-ports)"
 SET_BY = {
     "BTS.ReceivePortID": _RECEIVED,
     "BTS.ReceivePortName": _RECEIVED,
