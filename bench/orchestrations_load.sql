@@ -2,15 +2,11 @@
 WITH m AS MATERIALIZED (
     SELECT gen_random_uuid() AS message_id, gen_random_uuid() AS part_id FROM generate_series(1, %(count)s)
 ), spooled AS (
-    INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context)
-    SELECT message_id, ARRAY[part_id], part_id, 'body', %(context)s::jsonb FROM m
+    INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context, only_reference)
+    SELECT message_id, ARRAY[part_id], part_id, 'body', %(context)s::jsonb, true FROM m
 ), stored AS (
-    INSERT INTO parts (part_id, name, content_type, size, body)
-    SELECT part_id, 'body', 'application/json', length(%(body)s::bytea), %(body)s::bytea FROM m
-), messages AS (
-    INSERT INTO message_ref_count_log_1 SELECT message_id, 1 FROM m
-), parts AS (
-    INSERT INTO part_ref_count_log_1 SELECT part_id, 1 FROM m
+    INSERT INTO parts (part_id, name, content_type, size, body, only_reference)
+    SELECT part_id, 'body', 'application/json', length(%(body)s::bytea), %(body)s::bytea, true FROM m
 )
 INSERT INTO default_q (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task)
 SELECT %(host_id)s, message_id, %(subscription_id)s, 1, %(service_id)s, gen_random_uuid(), 7, 1 FROM m
