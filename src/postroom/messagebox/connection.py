@@ -8,12 +8,13 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg.abc import RV, PQGen
+from psycopg.adapt import Transformer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, Format, TransactionStatus
@@ -217,6 +218,16 @@ class LazyConnection:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def read_blocking(
+    connection: Connection, command: bytes, make_row: Callable[[Sequence[Any]], T], *arguments: object
+) -> list[T]:
+    """Return the rows of a SELECT that ``call_blocking`` runs, each as ``make_row`` builds it."""
+    result = call_blocking(connection, command, *arguments)
+    rows = Transformer(connection)
+    rows.set_pgresult(result)
+    return rows.load_rows(0, result.ntuples, make_row)
 
 
 def call_blocking(connection: Connection, command: bytes, *arguments: object) -> PGresult:

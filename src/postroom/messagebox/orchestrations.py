@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
-from postroom.messagebox.connection import Connection, read_value
-from postroom.messagebox.queues import ClaimedMessage, to_storable_text
+from postroom.messagebox.connection import Connection, read_blocking, read_value
+from postroom.messagebox.queues import ClaimedMessage, format_array, to_storable_text
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import QueueTask
 
@@ -49,19 +49,19 @@ class DeployedOrchestration:
     subscription_id: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClaimedInstance:
-    """An instance that a host instance works on."""
+class ClaimedInstance(NamedTuple):
+    """An instance that a host instance works on. A tuple, as a claimed message is.
+
+    ``carried`` is what it has carried over from the last of its ``journals`` before, as JSON. Timers that were due at
+    ``timers_until`` may fire. None: a message that came before is not read yet."""
 
     claim_id: uuid.UUID
     instance_id: uuid.UUID
     service_id: uuid.UUID
     journal_length: int
     journals: int
-    carried: Any
-    """What it has carried over from the last of its ``journals`` before, as JSON values."""
+    carried: str | None
     timers_until: datetime | None
-    """Timers that were due at this time may fire. None: a message that came before is not read yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,22 +128,12 @@ class HostOrchestrations:
         now: datetime | None = None,
     ) -> list[ClaimedInstance]:
         """Claim up to ``limit`` instances of these orchestrations that are ready."""
-        rows = connection.execute(
-            f"SELECT * FROM claim_orchestrations_{self._host}(%s, %s, %s, %s, coalesce(%s, now()))",
-            (claim_id, host_instance, limit, list(services), now),
+        return read_blocking(
+            connection,
+            f"SELECT * FROM claim_orchestrations_{self._host}($1, $2, $3, $4, coalesce($5, now()))".encode(),
+            lambda row: ClaimedInstance(claim_id, *row),
+            *(claim_id, host_instance, limit, format_array(services), now),
         )
-        return [
-            ClaimedInstance(
-                claim_id=claim_id,
-                instance_id=instance_id,
-                service_id=service_id,
-                journal_length=length,
-                journals=journals,
-                carried=None if carried is None else json.loads(carried),
-                timers_until=timers_until,
-            )
-            for instance_id, service_id, length, journals, carried, timers_until in rows
-        ]
 
     def release(
         self, connection: Connection, claim_id: uuid.UUID, instance_ids: Sequence[uuid.UUID] | None = None
@@ -172,15 +162,12 @@ class HostOrchestrations:
         return self._read_messages(connection, claimed.claim_id, claimed.instance_id, True, 0, None)
 
     def _read_messages(self, connection: Connection, claim_id: uuid.UUID, *arguments: object) -> list[ClaimedMessage]:
-        rows = connection.execute(
-            f"SELECT * FROM read_orchestration_messages_{self._host}(%s, %s::uuid, %s, %s, %s::int)",
-            (claim_id, *arguments),
-            binary=True,
-        )
-        return [
-            ClaimedMessage(claim_id, 0, seq, message_id, service, instance, QueueTask.JOIN_INSTANCE, 0, *rest)
-            for seq, message_id, service, instance, *rest in rows
-        ]
+        def make_row(row: Sequence[Any]) -> ClaimedMessage:
+            seq, message_id, service, instance, *rest = row
+            return ClaimedMessage(claim_id, 0, seq, message_id, service, instance, QueueTask.JOIN_INSTANCE, 0, *rest)
+
+        command = f"SELECT * FROM read_orchestration_messages_{self._host}($1, $2, $3, $4, $5)"
+        return read_blocking(connection, command.encode(), make_row, claim_id, *arguments)
 
     def read_journal(self, connection: Connection, claimed: ClaimedInstance) -> list[dict[str, Any]]:
         """Return the stored turns of an instance."""

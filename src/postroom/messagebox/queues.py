@@ -20,11 +20,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from psycopg.adapt import Transformer
-
 from postroom.errors import PostroomError
 from postroom.message import Context
-from postroom.messagebox.connection import Connection, call_blocking, read_value
+from postroom.messagebox.connection import Connection, call_blocking, read_blocking, read_value
 from postroom.system_properties import BTS
 
 #: The maximum length of the description of a failure.
@@ -191,14 +189,14 @@ class HostQueues:
         """
         skipped = f"{{{','.join(service.hex() for service in excluded)}}}"
         arguments = (claim_id, host_instance, service_class, limit, now, skipped)
+
+        def make_row(row: Sequence[Any]) -> ClaimedMessage:
+            return ClaimedMessage(claim_id, *row)
+
         if in_order:
-            result = call_blocking(connection, self._in_order, *arguments)
-        else:
-            from_each = None if starts is None else _format_array(starts.get(priority, 0) for priority in PRIORITIES)
-            result = call_blocking(connection, self._dequeue, *arguments, ahead, from_each)
-        rows = Transformer(connection)
-        rows.set_pgresult(result)
-        return rows.load_rows(0, result.ntuples, lambda row: ClaimedMessage(claim_id, *row))
+            return read_blocking(connection, self._in_order, make_row, *arguments)
+        from_each = None if starts is None else format_array(starts.get(priority, 0) for priority in PRIORITIES)
+        return read_blocking(connection, self._dequeue, make_row, *arguments, ahead, from_each)
 
     def open_program_subscription(self, connection: Connection, name: str, expire_after: timedelta | None) -> uuid.UUID:
         """Create the subscription of a program, or find it, and note that it is used. Return its service id."""
@@ -227,7 +225,7 @@ class HostQueues:
         calls = (f"{self._complete}(${2 * n + 1}, ${2 * n + 2})" for n in range(len(claims)))
         arguments: list[object] = []
         for claim_id, seqs in claims.items():
-            arguments += (claim_id, None if seqs is None else _format_array(seqs))
+            arguments += (claim_id, None if seqs is None else format_array(seqs))
         result = call_blocking(connection, f"SELECT {' + '.join(calls)}".encode(), *arguments)
         return int.from_bytes(result.get_value(0, 0) or b"", "big")
 
@@ -245,7 +243,7 @@ class HostQueues:
             self._retry,
             (
                 claim_id,
-                _format_array(retries),
+                format_array(retries),
                 [retry.delay for retry in values],
                 [to_storable_text(retry.code) for retry in values],
                 [to_storable_text(retry.description) for retry in values],
@@ -265,7 +263,7 @@ class HostQueues:
         """Postpone rows, by sequence number. Return the number of rows that the claim still had."""
         delays = [postponement.delay for postponement in postponements.values()]
         paused = [postponement.paused for postponement in postponements.values()]
-        return _count(connection, self._postpone, (claim_id, _format_array(postponements), delays, paused, now))
+        return _count(connection, self._postpone, (claim_id, format_array(postponements), delays, paused, now))
 
     def suspend(
         self,
@@ -281,7 +279,7 @@ class HostQueues:
             self._suspend,
             (
                 claim_id,
-                _format_array(suspensions),
+                format_array(suspensions),
                 [to_storable_text(suspension.code) for suspension in values],
                 [to_storable_text(suspension.description) for suspension in values],
                 [suspension.adapter for suspension in values],
@@ -307,11 +305,11 @@ class HostQueues:
 
     def release(self, connection: Connection, claim_id: uuid.UUID, seqs: Sequence[int] | None = None) -> int:
         """Return these rows, or all rows of the claim, to the queue. Return the number that the claim still had."""
-        return _count(connection, self._release, (claim_id, None if seqs is None else _format_array(seqs)))
+        return _count(connection, self._release, (claim_id, None if seqs is None else format_array(seqs)))
 
     def release_claims(self, connection: Connection, host_instance: int, unfinished: Sequence[int] = ()) -> int:
         """Release all claims of the host instance, except its unfinished messages. Return the number of rows."""
-        return _count(connection, self._release_claims, (host_instance, _format_array(unfinished)))
+        return _count(connection, self._release_claims, (host_instance, format_array(unfinished)))
 
     def read_parts(self, connection: Connection, claimed: ClaimedMessage) -> list[StoredPart]:
         """Return all parts of a claimed message, in order."""
@@ -337,9 +335,9 @@ def _count(connection: Connection, call: str, arguments: tuple[object, ...]) -> 
     return int(read_value(connection, call, *arguments))
 
 
-def _format_array(seqs: Iterable[int]) -> str:
-    """Format an array as text, because the driver inspects every number of a list to choose its type."""
-    return f"{{{','.join(map(str, seqs))}}}"
+def format_array(values: Iterable[int | uuid.UUID]) -> str:
+    """Format an array as text, because the driver inspects every value of a list to choose its type."""
+    return f"{{{','.join(map(str, values))}}}"
 
 
 def _format_properties(outcomes: Iterable[ScheduledRetry | Suspension]) -> list[str | None]:

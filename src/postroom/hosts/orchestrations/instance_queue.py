@@ -36,7 +36,8 @@ class InstanceQueue:
         self.on_capacity: Callable[[], None] = lambda: None
         self._work: deque[Work] = deque()
         self._changed = threading.Condition()
-        self._threads = 0
+        #: The number of threads that wait for instances.
+        self.waiting_threads = 0
         self._threads_to_end = 0
 
     def __len__(self) -> int:
@@ -48,23 +49,24 @@ class InstanceQueue:
             self._work.extend(work)
             self._changed.notify(len(self._work) - before)
 
-    def add_threads(self, count: int) -> None:
-        """Count threads that will take instances. If ``count`` is negative, as many threads end after their batch."""
+    def end_threads(self, count: int) -> None:
+        """Let as many threads end after their batch."""
         with self._changed:
-            self._threads += count
-            self._threads_to_end -= min(0, count)
+            self._threads_to_end += count
             self._changed.notify_all()
 
     def take(self) -> list[Work]:
-        """Wait for instances, and take the share of a thread. A step may take long, so an instance that runs one next
-        is taken alone. Return an empty list if the thread has to end."""
+        """Wait for instances, and take the share of one of the threads that wait now. A step may take long, so an
+        instance that runs one next is taken alone. Return an empty list if the thread has to end."""
         with self._changed:
+            self.waiting_threads += 1
             while not self._work and not self._threads_to_end:
                 self._changed.wait()
+            waiting_threads, self.waiting_threads = self.waiting_threads, self.waiting_threads - 1
             if self._threads_to_end:
                 self._threads_to_end -= 1
                 return []
-            share = min(_MAX_BATCH, -(-len(self._work) // max(1, self._threads)))
+            share = min(_MAX_BATCH, -(-len(self._work) // waiting_threads))
             taken = [self._work.popleft()]
             while not _runs_step(taken[0]) and len(taken) < share and not _runs_step(self._work[0]):
                 taken.append(self._work.popleft())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import uuid
@@ -150,7 +151,7 @@ class InstanceWorker:
         execution = self._live.take(claimed.instance_id, orchestration, claimed.journal_length)
         watch = partial(self._watch.watch, claimed)
         if execution is None and claimed.journal_length:
-            carried = Continuation(journal=claimed.journals, state=from_recorded(claimed.carried))
+            carried = Continuation(journal=claimed.journals, state=from_recorded(json.loads(claimed.carried or "null")))
             execution = replay(orchestration, claimed.instance_id, store.read_journal(), carried, watch)
         elif execution is None:
             execution = Execution(orchestration, claimed.instance_id)

@@ -117,7 +117,7 @@ class OrchestrationRunner:
         self._stopping.set()
         self._poller.loop.stop()
         self._work.discard()
-        self._work.add_threads(-len(self._workers))
+        self._work.end_threads(len(self._workers))
         for worker in self._workers:
             if worker.thread not in self._watch.stuck_threads:
                 worker.thread.join(max(0.0, deadline - time.monotonic()))
@@ -129,7 +129,7 @@ class OrchestrationRunner:
         self._live.clear()
 
     def _change_workers(self, count: int) -> None:
-        self._work.add_threads(count)
+        self._work.end_threads(max(0, -count))
         self._workers = [worker for worker in self._workers if worker.thread.is_alive()]
         for _ in range(count):
             self._workers.append(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 from postroom.hosts.orchestrations.driven_instance import DrivenInstance
 from postroom.hosts.orchestrations.instance_queue import InstanceQueue, NewWork
 from postroom.orchestrations.driver import Driver
 from tests.support.claimed_instances import claim
+from tests.support.waiting import wait_until
 
 
 class IdleDriver:
@@ -26,18 +28,27 @@ def make_step() -> DrivenInstance:
     return instance
 
 
-def test_a_thread_takes_its_share_in_order() -> None:
+def test_the_threads_that_wait_divide_the_instances() -> None:
     queue = InstanceQueue(capacity=100)
-    queue.add_threads(3)
-    work = make_work(8)
+    with ThreadPoolExecutor(3) as threads:
+        taken = [threads.submit(queue.take) for _ in range(3)]
+        wait_until(lambda: queue.waiting_threads == 3)
+        work = make_work(7)
+        queue.put(work)
+        shares = [future.result() for future in taken]
+    assert sorted(map(len, shares)) == [2, 2, 3]
+    assert {id(one) for share in shares for one in share} == {id(one) for one in work}
+
+
+def test_a_thread_takes_all_instances_if_no_other_waits() -> None:
+    queue = InstanceQueue(capacity=200)
+    work = make_work(150)
     queue.put(work)
-    assert [queue.take(), queue.take(), queue.take()] == [work[:3], work[3:5], work[5:6]]
-    assert len(queue) == 2
+    assert [queue.take(), queue.take()] == [work[:100], work[100:]]
 
 
 def test_an_instance_that_runs_a_step_is_taken_alone() -> None:
     queue = InstanceQueue(capacity=100)
-    queue.add_threads(1)
     first, last, step = make_work(2), make_work(2), make_step()
     queue.put([*first, step, *last])
     assert [queue.take(), queue.take(), queue.take()] == [first, [step], last]
@@ -45,20 +56,18 @@ def test_an_instance_that_runs_a_step_is_taken_alone() -> None:
 
 def test_a_thread_that_is_too_many_ends() -> None:
     queue = InstanceQueue(capacity=100)
-    queue.add_threads(2)
     queue.put(make_work(1))
-    queue.add_threads(-1)
+    queue.end_threads(1)
     assert queue.take() == []
     assert len(queue.take()) == 1
 
 
 def test_the_queue_asks_for_more_when_half_of_it_is_free() -> None:
     asked: list[int] = []
-    queue = InstanceQueue(capacity=4)
+    queue = InstanceQueue(capacity=400)
     queue.on_capacity = lambda: asked.append(len(queue))
-    queue.add_threads(4)
-    queue.put(make_work(4))
+    queue.put(make_work(400))
     queue.take()
     assert asked == []
     queue.take()
-    assert asked == [2]
+    assert asked == [200]
