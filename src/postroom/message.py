@@ -187,11 +187,14 @@ class Context(Mapping[Property, Value]):
     def merge(self, other: Context) -> Context:
         """Return a context with the values of both, each written or promoted as before. The other one has precedence.
         Its predicates are added."""
-        promoted = {key: value for key, value in self._promoted.items() if key not in other._written}
-        written = {key: value for key, value in self._written.items() if key not in other._promoted}
-        return Context(
-            {**promoted, **other._promoted}, {**written, **other._written}, self._predicates | other._predicates
-        )
+        promoted, written = self._promoted | other._promoted, self._written | other._written
+        for key in other._written:
+            promoted.pop(key, None)
+        for key in other._promoted:
+            written.pop(key, None)
+        merged = self._replace(MappingProxyType(promoted), MappingProxyType(written))
+        merged._predicates |= other._predicates
+        return merged
 
     def demote_all(self) -> Context:
         """Return a context in which every property is written and none is promoted."""
@@ -201,6 +204,8 @@ class Context(Mapping[Property, Value]):
         return prop.key in self._promoted
 
     def _without(self, key: str) -> Context:
+        if key not in self._promoted and key not in self._written:
+            return self
         return self._replace(_remove(self._promoted, key), _remove(self._written, key))
 
     def _replace(self, promoted: MappingProxyType[str, Value], written: MappingProxyType[str, Value]) -> Context:

@@ -43,6 +43,7 @@ class Addressees:
 
     def __init__(self, known: Mapping[str, _Addressee]) -> None:
         self._known = known
+        self._addresses: dict[str, Context] = {}
 
     @classmethod
     def read(cls, connection: Connection) -> Addressees:
@@ -53,7 +54,10 @@ class Addressees:
 
     def direct(self, name: str, context: Context) -> Context:
         """Return the context with the properties that direct it, as ``direct_context`` does."""
-        return _direct(self._known, name, context)
+        address = self._addresses.get(name)
+        if address is None:
+            address = self._addresses[name] = _build_address(_find(self._known, name))
+        return _promote_address(context.merge(address))
 
     def find_acknowledging_port(self, name: str) -> uuid.UUID | None:
         """Return the send port that acknowledges messages that are directed to ``name``. Return None for a group: each
@@ -67,14 +71,12 @@ class Addressees:
         return None if addressee.is_group else addressee.id
 
 
-def _direct(known: Mapping[str, _Addressee], name: str, context: Context) -> Context:
-    addressee = _find(known, name)
+def _build_address(addressee: _Addressee) -> Context:
+    """Return the properties that direct a message to the port or group."""
     if addressee.is_group:
-        return _promote_address(context.promote(BTS.SPGroupID, str(addressee.id)))
-    context = context.promote(BTS.SPID, str(addressee.id))
-    if not addressee.is_dynamic:
-        context = context.promote(BTS.SPTransportID, str(addressee.transport_id))
-    return _promote_address(context)
+        return Context().promote(BTS.SPGroupID, str(addressee.id))
+    context = Context().promote(BTS.SPID, str(addressee.id))
+    return context if addressee.is_dynamic else context.promote(BTS.SPTransportID, str(addressee.transport_id))
 
 
 def _find(known: Mapping[str, _Addressee], name: str) -> _Addressee:

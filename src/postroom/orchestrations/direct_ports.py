@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from postroom.errors import DefinitionError, StateError
 from postroom.filters.expression import Filter, all_of
-from postroom.message import Context, Message
+from postroom.message import Message
 from postroom.orchestrations.correlation import CorrelationSet
 from postroom.orchestrations.execution import Execution, get_execution
 from postroom.properties import Property
@@ -45,7 +45,7 @@ class DirectPort:
 
     def address(self, message: Message) -> Message:
         """Return the message, addressed to the port."""
-        context = remove_address(message.context)
+        context = remove_address(message).context
         for prop, value in self.properties.items():
             context = context.promote(prop, value)
         return replace(message, context=context)
@@ -99,11 +99,12 @@ def reply_port(message: Message) -> DirectPort:
     )
 
 
-def remove_address(context: Context) -> Context:
-    """Return the context of a received message without what addressed it to its receiver."""
+def remove_address(message: Message) -> Message:
+    """Return a received message without what addressed it to its receiver."""
+    context = message.context
     for prop in _ADDRESS:
         context = context.promote(prop, None)
-    return context
+    return message if context is message.context else replace(message, context=context)
 
 
 def _make_reply_port(token: str) -> DirectPort:

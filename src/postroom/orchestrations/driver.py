@@ -24,7 +24,6 @@ from postroom.orchestrations.journal import (
     Command,
     Event,
     MessageReceived,
-    RecordedCommand,
     Resumed,
     RunStep,
     Send,
@@ -43,10 +42,9 @@ MAX_TURNS = 100
 
 @dataclass(frozen=True, kw_only=True)
 class PersistencePoint:
-    """What is stored together: turns, and the commands of these turns that change something outside of the instance."""
+    """What is stored together: events that the instance has handled, each with the commands that it issued."""
 
-    turns: tuple[Turn, ...]
-    commands: tuple[Command, ...]
+    handled: tuple[tuple[Event, tuple[Command, ...]], ...]
     consumed: tuple[int, ...]
     """The numbers of the messages that the instance has consumed."""
     has_ended: bool
@@ -60,6 +58,16 @@ class PersistencePoint:
     """Not None: the journal is deleted, and the instance starts again with its first message and this."""
     runs_step: bool = False
     """True if a step is run next, which may take long."""
+
+    @property
+    def turns(self) -> list[Turn]:
+        """The events and commands as the journal has them."""
+        return [Turn.of(event, commands) for event, commands in self.handled]
+
+    @property
+    def commands(self) -> list[Command]:
+        """The commands of all turns, in their order."""
+        return [command for _, commands in self.handled for command in commands]
 
     @property
     def sends(self) -> list[Send]:
@@ -105,8 +113,8 @@ class Driver:
         self.execution = execution
         self._store = store
         self._watch = watch
-        self._turns: list[Turn] = []
-        self._commands: list[Command] = []
+        #: What is not stored yet: the events that were handled, and the numbers of the messages among them.
+        self._handled: list[tuple[Event, tuple[Command, ...]]] = []
         self._taken: list[int] = []
 
     def run(self) -> Generator[PersistencePoint, Outcome, None]:
@@ -129,7 +137,7 @@ class Driver:
             has_failed = execution.error is not None
             step = None if self._has_stopped or has_failed else next(iter(execution.steps.values()), None)
             is_done = not has_more and step is None
-            if (self._turns or (is_done and not has_failed)) and not (
+            if (self._handled or (is_done and not has_failed)) and not (
                 yield from self._persist(is_waiting=is_done and not has_failed, runs_step=step is not None)
             ):
                 continue
@@ -155,7 +163,7 @@ class Driver:
     def _check_journal(self) -> None:
         execution = self.execution
         limits, name = execution.orchestration.journal_limits, execution.orchestration.name
-        if self._turns or (execution.journal_events < limits.events and execution.journal_size < limits.size):
+        if self._handled or (execution.journal_events < limits.events and execution.journal_size < limits.size):
             return
         if self._has_stopped or (not execution.steps and self._find_event() is None):
             return
@@ -171,7 +179,7 @@ class Driver:
         """Handle events until the instance waits, or a step is to be run. Return True if there may be more events."""
         execution = self.execution
         while not self._has_stopped and not execution.steps:
-            if len(self._turns) == MAX_TURNS:
+            if len(self._handled) == MAX_TURNS:
                 return True
             event = self._find_event()
             if event is None:
@@ -196,8 +204,7 @@ class Driver:
         with self._watch():
             commands = self.execution.handle(event)
         if self.execution.error is None:
-            self._turns.append(Turn(event=event, commands=tuple(map(RecordedCommand.of, commands))))
-            self._commands += commands
+            self._handled.append((event, commands))
             if isinstance(event, Started | MessageReceived):
                 self._taken.append(event.seq)
 
@@ -208,8 +215,7 @@ class Driver:
         suspension = execution.suspension
         timers = execution.list_timers()
         unroutable = yield PersistencePoint(
-            turns=tuple(self._turns),
-            commands=tuple(self._commands),
+            handled=tuple(self._handled),
             consumed=tuple(self._taken),
             has_ended=execution.has_ended and execution.error is None and continuation is None,
             is_waiting=is_waiting,
@@ -218,11 +224,9 @@ class Driver:
             continuation=continuation,
             runs_step=runs_step,
         )
-        turns = list(self._turns)
-        for pending in (self._turns, self._commands, self._taken):
-            pending.clear()
+        handled, self._handled, self._taken = self._handled, [], []
         if unroutable:
-            self._go_back(turns, unroutable)
+            self._go_back(handled, unroutable)
         return not unroutable
 
     def _continue(self) -> Generator[PersistencePoint, Outcome, None]:
@@ -232,21 +236,21 @@ class Driver:
             before.close()
             self.execution = Execution(before.orchestration, before.instance_id, before.continuation)
 
-    def _go_back(self, turns: Sequence[Turn], unroutable: Mapping[int, str]) -> None:
+    def _go_back(self, handled: Sequence[tuple[Event, tuple[Command, ...]]], unroutable: Mapping[int, str]) -> None:
         """Replay the journal, and handle the pending events again, up to the first send that nobody subscribes to.
 
         After it the orchestration may do something else, so the other sends are not checked yet."""
         failed = self.execution
         failed.close()
-        commands = [command for turn in turns for command in turn.commands if command.number in unroutable]
-        first = commands[0].number
+        numbers = [command.number for _, commands in handled for command in commands]
+        first = next(number for number in numbers if number in unroutable)
         self.execution = replay(
             failed.orchestration, failed.instance_id, self._store.read_journal(), failed.carried, self._watch
         )
         self.execution.unroutable |= failed.unroutable | {first: unroutable[first]}
-        for turn in turns:
-            self._handle(turn.event)
-            if commands[0] in turn.commands or self.execution.error is not None:
+        for event, commands in handled:
+            self._handle(event)
+            if self.execution.error is not None or any(command.number == first for command in commands):
                 return
 
 

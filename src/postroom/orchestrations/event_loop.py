@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from contextvars import Context, copy_context
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -45,10 +44,12 @@ class InstanceLoop(asyncio.AbstractEventLoop):
         try:
             while self._ready:
                 handle = self._ready.popleft()
-                if not handle.cancelled():
-                    # asyncio raises these two, after it has stored them in their task. They must not end the thread.
-                    with suppress(SystemExit, KeyboardInterrupt):
+                try:
+                    if not handle.cancelled():
                         handle._run()
+                except (SystemExit, KeyboardInterrupt):
+                    # asyncio raises these two, after it has stored them in their task. They must not end the thread.
+                    continue
         finally:
             asyncio._set_running_loop(before)
             self.tasks = [(task, context) for task, context in self.tasks if not task.done()]

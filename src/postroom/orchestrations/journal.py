@@ -9,7 +9,7 @@ changed, and to show what the instance did.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -237,6 +237,10 @@ class Turn:
             "event": _event_to_json(self.event),
             "commands": [command.to_json() for command in self.commands],
         }
+
+    @classmethod
+    def of(cls, event: Event, commands: Iterable[Command]) -> Turn:
+        return cls(event=event, commands=tuple(map(RecordedCommand.of, commands)))
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any], messages: Mapping[uuid.UUID, Message]) -> Turn:

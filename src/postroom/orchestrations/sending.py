@@ -13,7 +13,7 @@ from postroom.errors import DeliveryFailure, StateError
 from postroom.message import Message
 from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.direct_ports import DirectPort, SelfCorrelatingPort, remove_address
-from postroom.orchestrations.execution import get_execution
+from postroom.orchestrations.execution import Execution, get_execution
 from postroom.orchestrations.journal import Send
 from postroom.system_properties import BTS
 
@@ -48,9 +48,8 @@ async def send(
     if isinstance(to, DirectPort):
         command = execution.make_send(to.address(message), None, to.full_name)
     else:
-        context = remove_address(message.context)
-        command = execution.make_send(replace(message, context=context), None if to is None else _get_name(to))
-    _issue(command)
+        command = execution.make_send(remove_address(message), None if to is None else _get_name(to))
+    _issue(execution, command)
     return command.message.message_id
 
 
@@ -71,9 +70,9 @@ async def start(orchestration: Orchestration, message: Message, *, reply_to: Sel
         raise StateError(
             f"The orchestration {orchestration.name!r} cannot start itself.", hint="Use a loop, or continue_with()."
         )
-    context = remove_address(_add_reply_port(message, reply_to).context)
+    context = remove_address(_add_reply_port(message, reply_to)).context
     context = context.demote_all().promote(BTS.ActivationServiceID, orchestration.name)
-    _issue(execution.make_start(replace(message, context=context), orchestration.name))
+    _issue(execution, execution.make_start(replace(message, context=context), orchestration.name))
 
 
 async def request(message: Message, *, to: SendPort | str) -> Message:
@@ -103,10 +102,10 @@ async def deliver(message: Message, *, to: SendPort | str) -> None:
     Raise DeliveryFailure if the port has given up. If ``to`` is a group, the first of its ports decides."""
     refuse_in_atomic("wait for a delivery", "The message is not sent before the end of the function.")
     execution = get_execution()
-    context = remove_address(message.context).write(BTS.AckRequired, True)
+    context = remove_address(message).context.write(BTS.AckRequired, True)
     name = _get_name(to)
     command = execution.make_send(replace(message, context=context), name)
-    _issue(command)
+    _issue(execution, command)
     acknowledgement = await execution.receive_once(BTS.AckID == str(command.message.message_id), acknowledged_by=name)
     _check_nack(acknowledgement, name, "message")
 
@@ -157,9 +156,9 @@ def _get_name(port: SendPort | str) -> str:
     return port if isinstance(port, str) else port.name
 
 
-def _issue(command: Send) -> None:
+def _issue(execution: Execution, command: Send) -> None:
     """Issue a send, or add it to those of the atomic function."""
     if (buffered := _buffered.get()) is None:
-        get_execution().issue_sends([command])
+        execution.issue_sends([command])
     else:
         buffered.append(command)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from postroom.agent.addressing import Addressees
@@ -20,7 +19,7 @@ from postroom.messagebox.orchestrations import (
 )
 from postroom.messagebox.queues import ClaimedMessage
 from postroom.messagebox.storage.stored_messages import ClaimReader, build_message
-from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
+from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.orchestrations.driver import PersistencePoint
 from postroom.orchestrations.execution import Execution
 from postroom.orchestrations.journal import Correlate, Event, MessageReceived, Started, Turn
@@ -50,7 +49,13 @@ class InstanceConnection:
 
     def direct(self, message: Message, port: str) -> Message:
         """Return the message directed to a port. Raise NotFound if there is no such port."""
-        return replace(message, context=self._get_addressees(port).direct(port, message.context))
+        context = self._get_addressees(port).direct(port, message.context)
+        return Message(
+            context=context,
+            parts=message.parts,
+            body_part_name=message.body_part_name,
+            message_id=message.message_id,
+        )
 
     def _get_addressees(self, port: str) -> Addressees:
         if self._addressees is None or port not in self._addressees:
@@ -82,8 +87,7 @@ class MessageBoxStore:
         messages: Sequence[ClaimedMessage],
     ) -> None:
         self.thread = thread
-        self.service = SubscribingService(service_id=orchestration.service_id, name=orchestration.name)
-        self.is_ordered = orchestration.ordered
+        self.orchestration = orchestration
         self.journal_length = claimed.journal_length
         self._claimed = claimed
         self._messages: dict[int, Message] = {}
@@ -128,7 +132,7 @@ class MessageBoxStore:
 
     def move_past(self, point: PersistencePoint) -> None:
         """Update the state in memory after a persistence point was stored."""
-        self.journal_length += 1 if point.turns else 0
+        self.journal_length += 1 if point.handled else 0
         for seq in point.consumed:
             self._messages.pop(seq, None)
         if point.continuation is not None:
@@ -141,6 +145,7 @@ class MessageBoxStore:
         self._last_seq, self._has_more, self._has_dropped = 0, True, False
 
     def _add(self, messages: Sequence[ClaimedMessage]) -> None:
-        self._messages |= {message.seq: build_message(message, self.thread.reader) for message in messages}
+        for message in messages:
+            self._messages[message.seq] = build_message(message, self.thread.reader)
         self._has_more = len(messages) >= MESSAGES_AT_A_TIME
         self._last_seq = messages[-1].seq if messages else 0

@@ -18,6 +18,7 @@ from postroom.hosts.orchestrations.instance_store import InstanceConnection
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import JournalEntry
+from postroom.messagebox.subscriptions import SubscribingService
 from postroom.orchestrations.driver import Outcome
 from postroom.orchestrations.journal import Correlate, Forget
 from postroom.orchestrations.recorded_values import to_recorded
@@ -168,12 +169,13 @@ def _write_commands(thread: InstanceConnection, connection: Connection, instance
             if isinstance(command, Forget):
                 thread.subscriptions.stop_waiting(connection, instance_id, command.filter)
             elif isinstance(command, Correlate):
+                orchestration = instance.store.orchestration
                 thread.subscriptions.wait(
                     connection,
-                    instance.store.service,
+                    SubscribingService(service_id=orchestration.service_id, name=orchestration.name),
                     instance_id,
                     thread.build_filter(command),
-                    ordered=instance.store.is_ordered,
+                    ordered=orchestration.ordered,
                 )
         if point.suspension is not None:
             thread.procedures.suspend(
