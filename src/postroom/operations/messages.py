@@ -13,7 +13,7 @@ from pathlib import Path
 from psycopg.rows import class_row
 
 from postroom.errors import NotFound, StateError
-from postroom.message import Context
+from postroom.message import Body, Context, Message, Part
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_messages import set_originator
@@ -151,6 +151,37 @@ def read_part(connection: Connection, part: StoredPart) -> Iterator[bytes]:
         cursor.execute(statement("queries/read_part"), {"part_id": part.part_id}, binary=True)
         for (chunk,) in cursor:
             yield chunk
+
+
+def load_message(connection: Connection, message: StoredMessage) -> Message:
+    """Return the message with parts that read their content from the MessageBox on demand."""
+    parts = [
+        Part(
+            name=part.name,
+            body=_StoredBody(connection, part),
+            content_type=part.content_type,
+            charset=part.charset,
+            part_id=part.part_id,
+        )
+        for part in message.parts
+    ]
+    name = next((part.name for part in message.parts if part.is_body), None)
+    return Message(context=message.context, parts=tuple(parts), body_part_name=name, message_id=message.message_id)
+
+
+@dataclass(frozen=True)
+class _StoredBody(Body):
+    """A body that is read from the MessageBox in chunks."""
+
+    connection: Connection
+    part: StoredPart
+
+    @property
+    def size(self) -> int:
+        return self.part.size
+
+    def chunks(self) -> Iterator[bytes]:
+        return read_part(self.connection, self.part)
 
 
 def save_message(connection: Connection, message_id: uuid.UUID, folder: Path) -> list[Path]:

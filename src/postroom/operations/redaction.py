@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -25,7 +25,7 @@ _JDBC_LOGIN = re.compile(r"^(jdbc:\w+:\w+:)[^@/]+/[^@]*@")
 _URL_SETTING = re.compile(rf"([;&?][^;&?=]*(?:{_SECRET.pattern})[^;&?=]*=)[^;&]*", re.IGNORECASE)
 
 #: A value of each type that says nothing about the one that it replaces.
-_STAND_INS: Mapping[ValueType, Value] = {
+_PLACEHOLDERS: Mapping[ValueType, Value] = {
     ValueType.STR: HIDDEN,
     ValueType.INT: 0,
     ValueType.DECIMAL: Decimal(0),
@@ -74,26 +74,23 @@ def read_sensitive_keys(connection: Connection) -> frozenset[str]:
 
 def redact_context(context: Context, sensitive: Collection[str]) -> Context:
     """Return the context with the values of sensitive properties hidden."""
-    if not sensitive:
-        return context
-
-    def redact(values: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: HIDDEN if key in sensitive else value for key, value in values.items()}
-
-    predicates = redact_predicates(context.predicates, sensitive)
-    return Context(redact(context.promoted), redact(context.written), frozenset(predicates))
+    return _replace_values(context, sensitive, lambda _: HIDDEN) if sensitive else context
 
 
 def replace_sensitive_values(message: Message, sensitive: Collection[str]) -> Message:
     """Return the message with the values of sensitive properties replaced by others of their types, so that code which
     reads them still works."""
+    context = _replace_values(message.context, sensitive, lambda value: _PLACEHOLDERS[type_of(value)])
+    return replace(message, context=context)
 
-    def redact(values: Mapping[str, Value]) -> dict[str, Value]:
-        return {key: _STAND_INS[type_of(value)] if key in sensitive else value for key, value in values.items()}
 
-    context = message.context
-    predicates = [(key, _STAND_INS[type_of(value)] if key in sensitive else value) for key, value in context.predicates]
-    return replace(message, context=Context(redact(context.promoted), redact(context.written), predicates))
+def _replace_values(context: Context, sensitive: Collection[str], choose: Callable[[Value], Value]) -> Context:
+    promoted, written = (
+        {key: choose(value) if key in sensitive else value for key, value in values.items()}
+        for values in (context.promoted, context.written)
+    )
+    predicates = [(key, choose(value) if key in sensitive else value) for key, value in context.predicates]
+    return Context(promoted, written, frozenset(predicates))
 
 
 def redact_predicates(predicates: Iterable[MessagePredicate], sensitive: Collection[str]) -> list[MessagePredicate]:

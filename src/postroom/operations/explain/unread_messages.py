@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.suspended_documents import resume_interchange
 from postroom.errors import PipelineFailure
-from postroom.message import Body, Context, Message, Part
+from postroom.message import Context
 from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import QueueTask
-from postroom.operations.messages import StoredMessage, StoredPart, list_referring_instances, read_part
+from postroom.operations.messages import StoredMessage, list_referring_instances, load_message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +41,7 @@ def find_unread(connection: Connection, message: StoredMessage) -> UnreadMessage
                 for location in read_receive_locations(connection)
                 if location.location_id == instance.service_id
             )
-            interchange = resume_interchange(_load_message(connection, message), _stored_context(connection, message))
+            interchange = resume_interchange(load_message(connection, message), _stored_context(connection, message))
             return UnreadMessage(location=next(known, None), interchange=interchange)
     return None
 
@@ -51,34 +50,3 @@ def _stored_context(connection: Connection, message: StoredMessage) -> Context:
     """Return the context as it was stored, without the originator that the MessageBox adds."""
     row = connection.execute(statement("queries/read_message"), (message.message_id,)).fetchone()
     return message.context if row is None else Context.from_json(row[0])
-
-
-def _load_message(connection: Connection, message: StoredMessage) -> Message:
-    """Return the message with parts that read their content from the MessageBox on demand."""
-    parts = [
-        Part(
-            name=part.name,
-            body=_StoredBody(connection, part),
-            content_type=part.content_type,
-            charset=part.charset,
-            part_id=part.part_id,
-        )
-        for part in message.parts
-    ]
-    name = next((part.name for part in message.parts if part.is_body), None)
-    return Message(context=message.context, parts=tuple(parts), body_part_name=name, message_id=message.message_id)
-
-
-@dataclass(frozen=True)
-class _StoredBody(Body):
-    """A body that is read from the MessageBox in chunks."""
-
-    connection: Connection
-    part: StoredPart
-
-    @property
-    def size(self) -> int:
-        return self.part.size
-
-    def chunks(self) -> Iterator[bytes]:
-        return read_part(self.connection, self.part)

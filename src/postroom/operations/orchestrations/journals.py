@@ -13,10 +13,10 @@ from collections.abc import Collection
 from pathlib import Path
 
 from postroom.errors import StateError
-from postroom.message import Bytes, Message, Part
+from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.operations.messages import get_message, read_part
+from postroom.operations.messages import get_message, load_message
 from postroom.operations.redaction import read_sensitive_keys, replace_sensitive_values
 from postroom.orchestrations.execution import Continuation
 from postroom.orchestrations.recorded_values import from_recorded
@@ -54,7 +54,7 @@ def _read_journal(connection: Connection, instance_id: uuid.UUID) -> SavedJourna
     turns = [turn for entry in entries for turn in entry]
     sensitive = read_sensitive_keys(connection)
     received = [uuid.UUID(turn["event"]["message"]) for turn in turns if "message" in turn["event"]]
-    messages = [_read_message(connection, message_id) for message_id in received]
+    messages = [load_message(connection, get_message(connection, message_id)) for message_id in received]
     return SavedJournal(
         orchestration=orchestration,
         version=version,
@@ -63,25 +63,6 @@ def _read_journal(connection: Connection, instance_id: uuid.UUID) -> SavedJourna
         turns=turns,
         messages=[replace_sensitive_values(message, sensitive) for message in messages],
         redacted=_list_redacted(messages, sensitive),
-    )
-
-
-def _read_message(connection: Connection, message_id: uuid.UUID) -> Message:
-    stored = get_message(connection, message_id)
-    return Message(
-        message_id=message_id,
-        context=stored.context,
-        body_part_name=next((part.name for part in stored.parts if part.is_body), None),
-        parts=tuple(
-            Part(
-                part_id=part.part_id,
-                name=part.name,
-                content_type=part.content_type,
-                charset=part.charset,
-                body=Bytes(b"".join(read_part(connection, part))),
-            )
-            for part in stored.parts
-        ),
     )
 
 
