@@ -243,9 +243,9 @@ class Application(Declarations):
 
         app.dynamic_send_port("Anywhere", filter=Region == "EU", folders=["out"], urls=["https://example.com/orders"])
         """
-        port = DeclaredSendPort(
-            name=name,
-            adapter=Dynamic(folders=folders, urls=urls, timeout=timeout),
+        return self.send_port(
+            name,
+            Dynamic(folders=folders, urls=urls, timeout=timeout),
             filter=filter,
             retry=retry,
             priority=priority,
@@ -256,16 +256,11 @@ class Application(Declarations):
             maps=maps,
             pipeline=pipeline,
             service_window=service_window,
-            backup=None,
-            circuit_breaker=None,
             expire_after=expire_after,
             ordered=ordered,
             stop_on_failure=stop_on_failure,
             renamed_from=renamed_from,
-            position=get_caller_position(),
         )
-        self.send_ports.append(port)
-        return port
 
     def send_port_group(
         self,
