@@ -10,9 +10,11 @@ WITH own AS (
            concat_ws(' ', CASE r.relkind WHEN 'r' THEN 'table' WHEN 'p' THEN 'partitioned table' WHEN 'v' THEN 'view'
                                          WHEN 'S' THEN 'sequence' WHEN 'm' THEN 'materialized view' END,
                      r.name, CASE r.relpersistence WHEN 'u' THEN 'unlogged' END,
-                     CASE WHEN r.relispartition THEN 'partition of ' || (SELECT i.inhparent::regclass::text FROM pg_inherits i
-                                                                          WHERE i.inhrelid = r.oid) END,
-                     pg_get_expr(r.relpartbound, r.oid), pg_get_partkeydef(r.oid), array_to_string(r.reloptions, ', ')) AS text
+                     CASE WHEN r.relispartition
+                          THEN 'partition of ' || (SELECT i.inhparent::regclass::text FROM pg_inherits i
+                                                    WHERE i.inhrelid = r.oid) END,
+                     pg_get_expr(r.relpartbound, r.oid), pg_get_partkeydef(r.oid),
+                     array_to_string(r.reloptions, ', ')) AS text
       FROM relation r WHERE r.relkind IN ('r', 'p', 'v', 'm', 'S')
     UNION ALL
     SELECT 1, r.name, 'column ' || a.attname,
@@ -22,7 +24,8 @@ WITH own AS (
                      CASE a.attidentity WHEN 'a' THEN 'identity' WHEN 'd' THEN 'identity by default' END,
                      CASE a.attgenerated WHEN 's' THEN 'generated' END,
                      CASE WHEN a.attstorage <> t.typstorage THEN 'storage ' || a.attstorage::text END,
-                     CASE WHEN a.attcollation <> t.typcollation THEN 'collate ' || a.attcollation::regcollation::text END,
+                     CASE WHEN a.attcollation <> t.typcollation
+                          THEN 'collate ' || a.attcollation::regcollation::text END,
                      array_to_string(a.attoptions, ', '))
       FROM relation r
       JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -44,7 +47,8 @@ WITH own AS (
       FROM relation r WHERE r.relkind IN ('v', 'm')
     UNION ALL
     SELECT 1, r.name, 'grant ' || g.grantee::regrole::text, format('    grant %s to %s',
-           string_agg(lower(g.privilege_type), ', ' ORDER BY g.privilege_type), CASE g.grantee WHEN 0 THEN 'public' ELSE g.grantee::regrole::text END)
+           string_agg(lower(g.privilege_type), ', ' ORDER BY g.privilege_type),
+           CASE g.grantee WHEN 0 THEN 'public' ELSE g.grantee::regrole::text END)
       FROM relation r CROSS JOIN aclexplode(r.relacl) g WHERE g.grantee <> r.relowner GROUP BY r.name, g.grantee
     UNION ALL
     SELECT 1, r.name, 'grant ' || a.attname || g.grantee::regrole::text, format('    grant %s (%s) to %s',
@@ -53,8 +57,10 @@ WITH own AS (
      WHERE g.grantee <> r.relowner GROUP BY r.name, a.attname, g.grantee
     UNION ALL
     SELECT 2, own.nspname || '.' || t.typname, '',
-           concat_ws(' ', CASE t.typtype WHEN 'e' THEN 'enum' WHEN 'd' THEN 'domain' END, own.nspname || '.' || t.typname,
-                     (SELECT string_agg(e.enumlabel, ', ' ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.oid),
+           concat_ws(' ', CASE t.typtype WHEN 'e' THEN 'enum' WHEN 'd' THEN 'domain' END,
+                     own.nspname || '.' || t.typname,
+                     (SELECT string_agg(e.enumlabel, ', ' ORDER BY e.enumsortorder) FROM pg_enum e
+                       WHERE e.enumtypid = t.oid),
                      CASE t.typtype WHEN 'd' THEN format_type(t.typbasetype, t.typtypmod) END)
       FROM pg_type t JOIN own ON own.oid = t.typnamespace WHERE t.typtype IN ('e', 'd')
     UNION ALL
@@ -66,7 +72,8 @@ WITH own AS (
                      CASE WHEN p.proisstrict THEN 'strict' END, CASE WHEN p.prosecdef THEN 'security definer' END,
                      CASE p.proparallel WHEN 's' THEN 'parallel safe' END,
                      array_to_string(p.proconfig, ', '),
-                     'execute: ' || (SELECT string_agg(CASE g.grantee WHEN 0 THEN 'public' ELSE g.grantee::regrole::text END, ', '
+                     'execute: ' || (SELECT string_agg(CASE g.grantee WHEN 0 THEN 'public'
+                                                       ELSE g.grantee::regrole::text END, ', '
                                                        ORDER BY g.grantee::regrole::text)
                                        FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) g
                                       WHERE g.grantee <> p.proowner))

@@ -1,5 +1,6 @@
--- Triggers that record what was published and routed, when instances started, and which timeouts they had. They write in the transaction
--- of the publish, or of the persistence point. The records stay when messages and instances are deleted.
+-- Triggers that record what was published and routed, when instances started, and which timeouts they had. They write
+-- in the transaction of the publish, or of the persistence point. The records stay when messages and instances are
+-- deleted.
 CREATE SCHEMA account;
 CREATE TABLE account.documents (
     message_id  uuid NOT NULL,

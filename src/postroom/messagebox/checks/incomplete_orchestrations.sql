@@ -31,10 +31,12 @@ SELECT 'journal of instance ' || j.instance_id || ' has ' || count(*) || ' of it
  GROUP BY j.instance_id, i.journals
 HAVING count(*) <> max(j.number) - CASE WHEN i.journals = 0 THEN 0 ELSE min(j.number) - 1 END
 UNION ALL
-SELECT 'journal of instance ' || j.instance_id || ' refers to message ' || t.message || ', which the instance does not have'
+SELECT 'journal of instance ' || j.instance_id || ' refers to message ' || t.message
+           || ', which the instance does not have'
   FROM orchestration_journal j
  CROSS JOIN LATERAL (SELECT turn -> 'event' ->> 'message' AS message FROM json_array_elements(j.turns) turn) t
  WHERE t.message IS NOT NULL
    AND EXISTS (SELECT 1 FROM orchestration_instances i WHERE i.instance_id = j.instance_id)
    AND NOT EXISTS (SELECT 1 FROM orchestration_messages m
-                    WHERE m.instance_id = j.instance_id AND m.message_id = t.message::uuid AND m.consumed_in IS NOT NULL)
+                    WHERE m.instance_id = j.instance_id AND m.message_id = t.message::uuid
+                      AND m.consumed_in IS NOT NULL)

@@ -7,13 +7,14 @@ REVOKE ALL ON ALL SEQUENCES IN SCHEMA messagebox, management FROM __HOSTS_ROLE__
 GRANT USAGE ON SCHEMA messagebox, management TO __HOSTS_ROLE__;
 GRANT EXECUTE ON FUNCTION
     messagebox.lock_routing, messagebox.find_subscriptions, messagebox.predicate_holds, messagebox.route_message,
-    messagebox.insert_message, messagebox.addressees, messagebox.take_receipts, messagebox.read_receipts, messagebox.record_outcome, messagebox.record_digests,
-    messagebox.report_of, messagebox.serves_location, messagebox.runs_host, messagebox.own_hosts,
-    messagebox.own_locations, messagebox.current_load, messagebox.measure_tables, messagebox.is_trusted, messagebox.insert_part, messagebox.flip_ref_count_log,
+    messagebox.insert_message, messagebox.addressees, messagebox.take_receipts, messagebox.read_receipts,
+    messagebox.record_outcome, messagebox.record_digests, messagebox.report_of, messagebox.serves_location,
+    messagebox.runs_host, messagebox.own_hosts, messagebox.own_locations, messagebox.current_load,
+    messagebox.measure_tables, messagebox.is_trusted, messagebox.insert_part, messagebox.flip_ref_count_log,
     messagebox.fold_ref_count_log, messagebox.message_cleanup, messagebox.record_job_run, messagebox.parts_cleanup,
-    messagebox.purge_subscriptions, messagebox.expire_program_subscriptions, messagebox.dead_processes_cleanup, messagebox.operate_on_instances, messagebox.continue_operation,
-    messagebox.purge_receipts, messagebox.advance_receipt_clock, messagebox.find_stalled_sessions,
-    messagebox.terminate_stalled_session,
+    messagebox.purge_subscriptions, messagebox.expire_program_subscriptions, messagebox.dead_processes_cleanup,
+    messagebox.operate_on_instances, messagebox.continue_operation, messagebox.purge_receipts,
+    messagebox.advance_receipt_clock, messagebox.find_stalled_sessions, messagebox.terminate_stalled_session,
     messagebox.find_instance_subscriptions, messagebox.lock_instance_subscriptions, messagebox.locate_convoy_instances,
     messagebox.lock_ordered_instances,
     messagebox.start_split, messagebox.split_progress, messagebox.start_stream, messagebox.start_stream_batch
@@ -31,7 +32,8 @@ GRANT INSERT (message_id, delta) ON messagebox.message_ref_count_log_1, messageb
     TO __HOSTS_ROLE__;
 GRANT INSERT (part_id, delta) ON messagebox.part_ref_count_log_1, messagebox.part_ref_count_log_2 TO __HOSTS_ROLE__;
 GRANT SELECT, DELETE ON messagebox.message_properties, messagebox.message_predicates TO __HOSTS_ROLE__;
-GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.file_claim_number, messagebox.inbox_number TO __HOSTS_ROLE__;
+GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.file_claim_number, messagebox.inbox_number
+    TO __HOSTS_ROLE__;
 
 -- For the routing index in memory.
 GRANT SELECT ON messagebox.routing_version, messagebox.predicate_groups,
@@ -55,8 +57,9 @@ GRANT UPDATE (number, problem, size, attempts, attempts_since) ON messagebox.inb
 GRANT SELECT, INSERT ON messagebox.inbox_fragments TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT, UPDATE, DELETE ON messagebox.poll_attempts TO __HOSTS_ROLE__;
 GRANT SELECT ON management.message_box, management.schema_version, management.service_classes, management.hosts,
-    management.handlers, management.properties, management.receive_ports, management.receive_locations, management.send_ports,
-    management.removed_services, management.host_instances, management.job_runs, management.orchestrations TO __HOSTS_ROLE__;
+    management.handlers, management.properties, management.receive_ports, management.receive_locations,
+    management.send_ports, management.removed_services, management.host_instances, management.job_runs,
+    management.orchestrations TO __HOSTS_ROLE__;
 GRANT INSERT, UPDATE, DELETE ON management.host_instances TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT, UPDATE, DELETE ON management.running_locations TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT, UPDATE ON management.running_sinks, management.open_circuits TO __HOSTS_ROLE__;

@@ -11,19 +11,22 @@ GRANT USAGE ON SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__, __OPERA
 -- hosts and new versions of the schema are the owner's.
 GRANT SELECT ON ALL TABLES IN SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA messagebox TO __ADMINISTRATORS_ROLE__;
-GRANT INSERT, UPDATE, DELETE ON management.applications, management.orchestrations, management.properties, management.receive_ports,
-    management.receive_locations, management.send_ports, management.send_port_groups, management.send_port_group_members,
-    management.removed_services, management.handlers, messagebox.application_properties TO __ADMINISTRATORS_ROLE__;
+GRANT INSERT, UPDATE, DELETE ON management.applications, management.orchestrations, management.properties,
+    management.receive_ports, management.receive_locations, management.send_ports, management.send_port_groups,
+    management.send_port_group_members, management.removed_services, management.handlers,
+    messagebox.application_properties TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (throttling, throttling_overrides, stopped, isolated) ON management.hosts TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (polling_interval, dequeue_threads) ON management.service_classes TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (group_id, group_name) ON messagebox.subscriptions TO __ADMINISTRATORS_ROLE__;
 -- The audit is append-only. PostgreSQL fills the login, the time and the reason.
-GRANT INSERT (os_user, action, target, before, after) ON management.audit TO __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
+GRANT INSERT (os_user, action, target, before, after) ON management.audit
+    TO __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
 GRANT SELECT ON management.audit TO __OPERATORS_ROLE__;
 GRANT SELECT ON management.operations, messagebox.operation_instances TO __OPERATORS_ROLE__;
 GRANT UPDATE (reset_requested) ON messagebox.streams TO __ADMINISTRATORS_ROLE__;
 -- An administrator's process publishes and receives like a host, for every location, and may name the originator.
-GRANT INSERT (message_id, part_ids, body_part_id, body_part_name, context, originator_sid, originator_pid, only_reference)
+GRANT INSERT (message_id, part_ids, body_part_id, body_part_name, context, originator_sid, originator_pid,
+              only_reference)
     ON messagebox.spool TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT (part_id, name, content_type, charset, size, body, only_reference) ON messagebox.parts
     TO __ADMINISTRATORS_ROLE__;
@@ -45,9 +48,11 @@ GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.file_claim_number,
 -- correlation values, which are copied from contexts. They do not see definitions that may contain secrets: the
 -- configuration of adapters, and the definitions of applications.
 GRANT SELECT ON management.message_box, management.schema_version, management.service_classes, management.hosts,
-    management.handlers, management.properties, management.receive_ports, management.send_port_groups, management.send_port_group_members,
-    management.removed_services, management.host_instances, management.job_runs, management.running_locations, management.running_sinks, management.open_circuits, messagebox.routing_version, messagebox.correlation_types,
-    messagebox.convoy_sets, messagebox.predicate_groups, messagebox.predicates, messagebox.application_properties, messagebox.file_claims,
+    management.handlers, management.properties, management.receive_ports, management.send_port_groups,
+    management.send_port_group_members, management.removed_services, management.host_instances, management.job_runs,
+    management.running_locations, management.running_sinks, management.open_circuits, messagebox.routing_version,
+    messagebox.correlation_types, messagebox.convoy_sets, messagebox.predicate_groups, messagebox.predicates,
+    messagebox.application_properties, messagebox.file_claims,
     messagebox.work_queue, messagebox.scheduled_queue, messagebox.suspended_queue, messagebox.instances,
     messagebox.program_subscriptions, messagebox.leases, management.orchestrations, messagebox.orchestration_instances,
     messagebox.orchestration_messages
@@ -81,7 +86,8 @@ GRANT EXECUTE ON FUNCTION
     messagebox.reroute_instances, messagebox.terminate_instances, messagebox.is_of_interchange,
     messagebox.find_interchanges, messagebox.current_load
     TO __OPERATORS_ROLE__;
-GRANT UPDATE (state) ON management.send_ports, management.send_port_groups, management.orchestrations TO __OPERATORS_ROLE__;
+GRANT UPDATE (state) ON management.send_ports, management.send_port_groups, management.orchestrations
+    TO __OPERATORS_ROLE__;
 GRANT UPDATE (enabled, schedule) ON management.receive_locations TO __OPERATORS_ROLE__;
 GRANT UPDATE (stopped) ON management.hosts TO __OPERATORS_ROLE__;
 
@@ -91,7 +97,8 @@ DECLARE
 BEGIN
     ALTER TABLE management.send_port_groups ENABLE ROW LEVEL SECURITY;
     FOREACH protected IN ARRAY ARRAY['messagebox.file_claims', 'messagebox.inbox', 'messagebox.inbox_fragments',
-                                     'management.running_locations', 'management.running_sinks', 'management.open_circuits', 'management.host_instances',
+                                     'management.running_locations', 'management.running_sinks',
+                                     'management.open_circuits', 'management.host_instances',
                                      'management.send_ports', 'management.send_port_groups',
                                      'management.receive_locations', 'management.orchestrations'] LOOP
         EXECUTE format('DROP POLICY IF EXISTS administrators ON %s', protected);

@@ -1,5 +1,6 @@
 -- List every send port and send port group by name, with the ids that direct a message to it (CTX-21), and whether it
--- is enlisted and two-way. A host does not see the ports of other hosts, but every publisher may direct messages to them.
+-- is enlisted and two-way. A host does not see the ports of other hosts, but every publisher may direct messages to
+-- them.
 -- Reads the tables whole.
 CREATE OR REPLACE FUNCTION messagebox.addressees()
 RETURNS TABLE (

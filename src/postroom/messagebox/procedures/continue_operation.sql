@@ -75,16 +75,18 @@ BEGIN
            AND (NOT i.pending
                 OR i.instance_id NOT IN (SELECT w.instance_id FROM work_queue w WHERE w.claim_id IS NOT NULL
                                          UNION ALL
-                                         SELECT o.instance_id FROM orchestration_instances o WHERE o.claim_id IS NOT NULL));
+                                         SELECT o.instance_id FROM orchestration_instances o
+                                          WHERE o.claim_id IS NOT NULL));
         GET DIAGNOSTICS deleted = ROW_COUNT;
         finished := op.remaining = deleted;
     END IF;
     UPDATE operations o
        SET changed = o.changed + piece, remaining = o.remaining - deleted, continued_at = clock_timestamp(),
-           hosts = o.hosts || coalesce((SELECT jsonb_object_agg(m.name, coalesce((op.hosts ->> m.name)::bigint, 0) + m.count)
-                                          FROM (SELECT h.name, count(*) AS count
-                                                  FROM unnest(moved_hosts) AS u (host_id) JOIN hosts h ON h.id = u.host_id
-                                                 GROUP BY h.name) m), '{}'),
+           hosts = o.hosts || coalesce((
+               SELECT jsonb_object_agg(m.name, coalesce((op.hosts ->> m.name)::bigint, 0) + m.count)
+                 FROM (SELECT h.name, count(*) AS count
+                         FROM unnest(moved_hosts) AS u (host_id) JOIN hosts h ON h.id = u.host_id
+                        GROUP BY h.name) m), '{}'),
            finished_at = CASE WHEN finished THEN clock_timestamp() END
      WHERE o.id = op.id;
     IF piece > 0 AND op.kind <> 'start' THEN

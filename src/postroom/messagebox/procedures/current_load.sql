@@ -45,7 +45,8 @@ BEGIN
     END IF;
     known.queued := (SELECT coalesce(sum(greatest(pg_stat_get_live_tuples(t), 0)), 0) FROM unnest(counted) AS t);
     known.spooled := greatest(pg_stat_get_live_tuples('spool'::regclass), 0);
-    known.sessions := pg_stat_get_db_numbackends((SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
+    known.sessions := pg_stat_get_db_numbackends((
+        SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
     SELECT coalesce(sum(pg_stat_get_tuples_inserted(t)), 0), coalesce(sum(pg_stat_get_tuples_deleted(t)), 0)
       INTO inserted_now, deleted_now FROM unnest(counted) AS t;
     IF known.window_start NOT BETWEEN p_now - interval '15 seconds' AND p_now THEN

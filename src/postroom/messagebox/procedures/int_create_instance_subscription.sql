@@ -23,7 +23,8 @@ BEGIN
                                correlation_hash, first_seq, for_host_instance, kept_until)
     VALUES (p_host_id, p_service_class, p_service_id, p_service_name, '', p_priority, p_instance_id, 1,
             p_ordered, p_request_response, p_now, the_type, the_values, correlation_hash(the_type, the_values),
-            coalesce(pg_sequence_last_value('messagebox.queue_sequence'), 0) + 1, p_for_host_instance, p_now + p_kept_for)
+            coalesce(pg_sequence_last_value('messagebox.queue_sequence'), 0) + 1, p_for_host_instance,
+            p_now + p_kept_for)
     RETURNING id INTO the_subscription;
     RETURN the_subscription;
 END $$;

@@ -1,5 +1,5 @@
--- Release references of messages and of their parts. A message whose row counts its only reference is deleted, and so is
--- such a part. For the others, -1 is appended to the active ref-count logs, to the counts of the transactions that
+-- Release references of messages and of their parts. A message whose row counts its only reference is deleted, and so
+-- is such a part. For the others, -1 is appended to the active ref-count logs, to the counts of the transactions that
 -- counted the references. Called only with rows that the calling statement has just deleted from a queue (DELETE ...
 -- RETURNING), so that nothing is released twice.
 -- A transaction that adds a reference changes the row first, so that the logs count it (int_count_in_logs). The DELETE
@@ -25,7 +25,8 @@ BEGIN
         DELETE FROM spool s
          WHERE s.message_id = ANY (p_message_ids) AND s.only_reference
            AND (s.counted_in = only_count OR (s.message_id, s.counted_in) IN (
-                SELECT r.message_id, r.counted_in FROM unnest(p_message_ids, p_counted_in) AS r (message_id, counted_in)))
+                SELECT r.message_id, r.counted_in
+                  FROM unnest(p_message_ids, p_counted_in) AS r (message_id, counted_in)))
         RETURNING s.message_id, s.part_ids, s.counted_in
     )
     SELECT (SELECT array_agg(d.message_id) FROM done d), array_agg(p.part_id), array_agg(p.counted_in)

@@ -1,5 +1,6 @@
--- Remove instances: after this commit no message is routed to them, and the values of their convoys are free for the next
--- instances (ORC-25). Waits for publishes that have already found them. Rows are deleted later (purge_subscriptions).
+-- Remove instances: after this commit no message is routed to them, and the values of their convoys are free for the
+-- next instances (ORC-25). Waits for publishes that have already found them. Rows are deleted later
+-- (purge_subscriptions).
 -- Indexes: subscriptions_instance, convoy_set_instances_instance. Locks: the rows, FOR UPDATE, subscriptions first, as
 -- the streaming lane locks them. A publisher of the direct lane locks convoys before instance subscriptions. If one
 -- message goes to a convoy and to an instance subscription of the same instance, the two may deadlock (40P01), and

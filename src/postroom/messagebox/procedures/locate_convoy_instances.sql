@@ -15,7 +15,8 @@ DECLARE
     locked bigint;
 BEGIN
     PERFORM lock_routing();
-    SELECT array_agg(sha256(convert_to(jsonb_build_array(g.value_1, g.value_2, g.value_3)::text, 'UTF8')) ORDER BY g.number)
+    SELECT array_agg(sha256(convert_to(jsonb_build_array(g.value_1, g.value_2, g.value_3)::text, 'UTF8'))
+                     ORDER BY g.number)
       INTO digests
       FROM unnest(p_values_1, p_values_2, p_values_3) WITH ORDINALITY AS g (value_1, value_2, value_3, number);
     keys := (SELECT count(*) FROM (SELECT DISTINCT g.* FROM unnest(p_convoy_set_ids, digests) AS g) k);

@@ -5,9 +5,9 @@
 -- restored on a server with fewer transactions, where a host could wait for that number and lower the count.
 -- While queues refer to messages that are not in the spool, counts of parts are not lowered, because the parts of these
 -- messages are unknown.
--- Locks: SHARE ROW EXCLUSIVE on the spool and all logs, in the order in which publishers write them, so that it waits for
--- every transaction that has counted or released something. Every other transaction counts after this one. The caller
--- has locked the jobs.
+-- Locks: SHARE ROW EXCLUSIVE on the spool and all logs, in the order in which publishers write them, so that it waits
+-- for every transaction that has counted or released something. Every other transaction counts after this one. The
+-- caller has locked the jobs.
 -- The queues, the spool and the counts are read whole, and hashed.
 CREATE OR REPLACE FUNCTION messagebox.repair_ref_counts(p_examples integer DEFAULT 10)
 RETURNS TABLE (kind text, problem text, corrected bigint, examples text[])

@@ -6,6 +6,7 @@ SELECT o.id, count(*)
   JOIN management.applications a ON a.id = o.application_id
   JOIN (SELECT service_id, instance_id FROM orchestration_instances
         UNION SELECT service_id, instance_id FROM work_queue WHERE service_class = 1
-        UNION SELECT service_id, instance_id FROM suspended_queue WHERE service_class = 1 AND resumable) i ON i.service_id = o.id
+        UNION SELECT service_id, instance_id FROM suspended_queue WHERE service_class = 1 AND resumable) i
+       ON i.service_id = o.id
  WHERE a.name = %s
  GROUP BY o.id

@@ -11,4 +11,5 @@ SELECT 'queued message', count(*) FROM instances WHERE host_id = %(host)s
 UNION ALL
 SELECT 'running process', count(*) FROM host_instances
  WHERE host_id = %(host)s AND EXISTS (SELECT 1 FROM pg_locks l
-                                       WHERE l.locktype = 'advisory' AND l.classid = 7002 AND l.objid = host_instances.id)
+                                       WHERE l.locktype = 'advisory' AND l.classid = 7002
+                                         AND l.objid = host_instances.id)

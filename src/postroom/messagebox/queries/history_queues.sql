@@ -3,8 +3,9 @@
 -- Reads all rows of the three queues for each range of numbers.
 SELECT i.seq AS range_key, i.seq, i.instance_id, i.message_id, h.name AS host, c.name AS service_class,
        coalesce(p.name, l.name, v.name, s.service_name) AS service,
-       CASE i.state WHEN 1 THEN 'ready to run' WHEN 2 THEN 'active' WHEN 4 THEN 'suspended' WHEN 8 THEN 'waiting to retry'
-                    WHEN 256 THEN 'scheduled' ELSE 'suspended, not resumable' END AS state,
+       CASE i.state WHEN 1 THEN 'ready to run' WHEN 2 THEN 'active' WHEN 4 THEN 'suspended'
+                    WHEN 8 THEN 'waiting to retry' WHEN 256 THEN 'scheduled'
+                    ELSE 'suspended, not resumable' END AS state,
        CASE i.task WHEN 1 THEN 'deliver' WHEN 2 THEN 'receive' WHEN 3 THEN 'publish' WHEN 4 THEN 'join'
                    ELSE 'reroute' END AS task,
        i.attempt, i.priority::integer AS priority, i.enqueued_at, i.valid_from, i.suspended_at, i.error_code,

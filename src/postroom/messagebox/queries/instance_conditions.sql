@@ -1,8 +1,8 @@
--- The conditions of an InstanceQuery for the rows `i` of the view instances. Every condition is optional. `suspended` is
--- true if only suspended instances are wanted: then the other queues are not read. Names are resolved once, not for each
--- row.
--- Indexes: suspended_queue (instance_id) and scheduled_queue (instance_id) if ids are given. For the other messages of an
--- instance: these, work_queue_instance and work_queue_ordered.
+-- The conditions of an InstanceQuery for the rows `i` of the view instances. Every condition is optional. `suspended`
+-- is true if only suspended instances are wanted: then the other queues are not read. Names are resolved once, not for
+-- each row.
+-- Indexes: suspended_queue (instance_id) and scheduled_queue (instance_id) if ids are given. For the other messages of
+-- an instance: these, work_queue_instance and work_queue_ordered.
 (%(ids)s::uuid[] IS NULL OR i.instance_id = ANY (%(ids)s))
 AND (%(states)s::smallint[] IS NULL OR i.state = ANY (%(states)s))
 AND (NOT %(suspended)s OR i.suspended_at IS NOT NULL)
@@ -13,7 +13,8 @@ AND (%(port)s::text IS NULL
      OR i.service_id = ANY (ARRAY(
          SELECT p.id FROM send_ports p WHERE p.name = %(port)s
          UNION ALL
-         SELECT l.id FROM receive_locations l JOIN receive_ports r ON r.id = l.receive_port_id WHERE %(port)s IN (l.name, r.name)
+         SELECT l.id FROM receive_locations l JOIN receive_ports r ON r.id = l.receive_port_id
+          WHERE %(port)s IN (l.name, r.name)
          UNION ALL
          SELECT v.id FROM removed_services v WHERE %(port)s IN (v.name, v.port_name)
          UNION ALL

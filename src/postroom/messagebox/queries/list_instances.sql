@@ -1,11 +1,12 @@
 -- Service instances with the names of their hosts and services, by number: __DIRECTION__ is ASC for the lowest number
--- first and DESC for the highest number first. The conditions are in instance_conditions.sql. `after` excludes numbers up to
--- and including this one.
+-- first and DESC for the highest number first. The conditions are in instance_conditions.sql. `after` excludes numbers
+-- up to and including this one.
 -- Index: suspended_queue_number. The work queue and the scheduled queue are read whole: an index by number would cost
 -- every publish and every retry. Names are read only for the rows of the result.
-SELECT i.instance_id, i.state, h.name, i.service_class, i.service_id, coalesce(p.name, l.name, v.name, o.name, s.service_name),
-       coalesce(p.name, r.name, v.port_name, o.name, s.service_name), i.subscription_id, i.message_id, i.task, i.attempt,
-       i.priority, i.seq, i.enqueued_at, CASE WHEN i.service_class <> 1 THEN i.valid_from END,
+SELECT i.instance_id, i.state, h.name, i.service_class, i.service_id,
+       coalesce(p.name, l.name, v.name, o.name, s.service_name),
+       coalesce(p.name, r.name, v.port_name, o.name, s.service_name), i.subscription_id, i.message_id, i.task,
+       i.attempt, i.priority, i.seq, i.enqueued_at, CASE WHEN i.service_class <> 1 THEN i.valid_from END,
        CASE WHEN i.service_class = 1 THEN i.valid_from END, i.suspended_at, i.cause, i.error_code, i.error_description,
        i.adapter, i.uri, i.related_instance_id, i.last_related_instance_id,
        CASE i.task WHEN 4 THEN (SELECT count(*) FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 4)

@@ -6,15 +6,17 @@ SELECT l.name AS location, l.id AS location_id, p.name AS port, a.name AS applic
        coalesce(c.files, 0) + coalesce(i.interchanges, 0) AS waiting, least(c.oldest, i.oldest) AS oldest,
        coalesce(s.suspended, 0) AS suspended,
        coalesce(c.problems, '{}') || coalesce(i.problems, '{}') AS problems,
-       CASE WHEN l.response IS NOT NULL THEN 'receiving' ELSE coalesce(r.state, 'starting') END AS state, r.since, r.reason, coalesce(r.rows, 0) AS published,
-       coalesce(r.rate, 0) AS rate, r.remaining, r.remaining_unit, r.last_batch_at
+       CASE WHEN l.response IS NOT NULL THEN 'receiving' ELSE coalesce(r.state, 'starting') END AS state,
+       r.since, r.reason, coalesce(r.rows, 0) AS published, coalesce(r.rate, 0) AS rate,
+       r.remaining, r.remaining_unit, r.last_batch_at
   FROM receive_locations l
   JOIN receive_ports p ON p.id = l.receive_port_id
   JOIN applications a ON a.id = p.application_id
   JOIN hosts h ON h.id = l.host_id
   LEFT JOIN (SELECT location_id, count(*) FILTER (WHERE state IN (1, 2)) AS files,
                     min(claimed_at) FILTER (WHERE state IN (1, 2)) AS oldest,
-                    array_agg(name || ': ' || problem ORDER BY claimed_at) FILTER (WHERE problem IS NOT NULL) AS problems
+                    array_agg(name || ': ' || problem ORDER BY claimed_at)
+                        FILTER (WHERE problem IS NOT NULL) AS problems
                FROM file_claims GROUP BY 1) c ON c.location_id = l.id
   LEFT JOIN (SELECT location_id, count(*) AS interchanges, min(stored_at) AS oldest,
                     array_agg(problem ORDER BY stored_at) FILTER (WHERE problem IS NOT NULL) AS problems

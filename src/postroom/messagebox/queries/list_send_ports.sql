@@ -2,13 +2,14 @@
 -- name. A port that was moved may still have messages in the queues of its old host, so the queues of all hosts are
 -- counted.
 -- Reads all rows of the queues.
-SELECT p.id, a.name, h.name, coalesce(w.waiting, 0), coalesce(c.retrying, 0), coalesce(c.scheduled, 0), c.next_attempt_at,
-       coalesce(s.suspended, 0)
+SELECT p.id, a.name, h.name, coalesce(w.waiting, 0), coalesce(c.retrying, 0), coalesce(c.scheduled, 0), 
+       c.next_attempt_at, coalesce(s.suspended, 0)
   FROM send_ports p
   JOIN applications a ON a.id = p.application_id
   JOIN hosts h ON h.id = p.host_id
   LEFT JOIN (SELECT service_id, count(*) AS waiting FROM work_queue GROUP BY 1) w ON w.service_id = p.id
-  LEFT JOIN (SELECT service_id, count(*) FILTER (WHERE state = 8) AS retrying, count(*) FILTER (WHERE state = 256) AS scheduled,
+  LEFT JOIN (SELECT service_id, count(*) FILTER (WHERE state = 8) AS retrying,
+                    count(*) FILTER (WHERE state = 256) AS scheduled,
                     min(valid_from) FILTER (WHERE NOT paused) AS next_attempt_at
                FROM scheduled_queue GROUP BY 1) c ON c.service_id = p.id
   LEFT JOIN (SELECT service_id, count(*) AS suspended FROM suspended_queue GROUP BY 1) s ON s.service_id = p.id

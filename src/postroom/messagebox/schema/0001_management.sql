@@ -11,7 +11,8 @@ CREATE SCHEMA messagebox;
 CREATE TABLE management.schema_version (
     version     integer PRIMARY KEY,                                -- the number in the file name
     name        text NOT NULL,
-    procedures  text,                                               -- hash of procedures/ and grants/; the same in every row
+    -- Hash of procedures/ and grants/; the same in every row.
+    procedures  text,
     applied_at  timestamptz NOT NULL DEFAULT now()
 );
 
@@ -43,11 +44,14 @@ CREATE TABLE management.hosts (
     role_name                  text NOT NULL,
     is_default                 boolean NOT NULL DEFAULT false,
     created_at                 timestamptz NOT NULL DEFAULT now(),
-    trusted                    boolean NOT NULL DEFAULT false,      -- may publish on behalf of an originator; changed by set_trust
+    -- May publish on behalf of an originator; changed by set_trust.
+    trusted                    boolean NOT NULL DEFAULT false,
     isolated                   boolean NOT NULL DEFAULT false,      -- only receives, and not on Spark
-    stopped                    boolean NOT NULL DEFAULT false,      -- its instances neither receive nor send; messages wait in its queue
+    -- Its instances neither receive nor send; messages wait in its queue.
+    stopped                    boolean NOT NULL DEFAULT false,
     -- Throttling: the thresholds above which the host slows down, and the overrides of operators (THR-01 to THR-08).
-    throttling                 jsonb NOT NULL DEFAULT '{"messages": 50000, "spool_multiplier": 10, "longest_delay": 300}',
+    throttling                 jsonb NOT NULL
+                                   DEFAULT '{"messages": 50000, "spool_multiplier": 10, "longest_delay": 300}',
     throttling_overrides       jsonb NOT NULL DEFAULT '{}'
 );
 -- Queue tables are named after their host, in lower case.
@@ -77,9 +81,11 @@ CREATE TABLE management.host_instances (
     server           text NOT NULL,
     pid              integer NOT NULL,
     started_at       timestamptz NOT NULL DEFAULT now(),
-    routing_version  bigint NOT NULL DEFAULT 0,                      -- it uses the configuration of this version or a later one
+    -- It uses the configuration of this version or a later one.
+    routing_version  bigint NOT NULL DEFAULT 0,
     dead_since       timestamptz,                                    -- when a job first found that its lock is gone
-    throttles        jsonb NOT NULL DEFAULT '{}'                     -- how the process itself is throttled, by direction
+    -- How the process itself is throttled, by direction.
+    throttles        jsonb NOT NULL DEFAULT '{}'
 );
 
 -- The deployed applications with their definitions.
@@ -103,8 +109,10 @@ CREATE TABLE management.receive_ports (
     id              uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     application_id  uuid NOT NULL REFERENCES management.applications,
     name            text NOT NULL UNIQUE,
-    route_failures  boolean NOT NULL DEFAULT false,                 -- publish an error message instead of suspending (FMR-01)
-    authentication  text NOT NULL DEFAULT 'none'                    -- an unauthenticated message is dropped, or suspended (keep)
+    -- Publish an error message instead of suspending (FMR-01).
+    route_failures  boolean NOT NULL DEFAULT false,
+    -- An unauthenticated message is dropped, or suspended (keep).
+    authentication  text NOT NULL DEFAULT 'none'
                     CHECK (authentication IN ('none', 'drop', 'keep'))
 );
 
@@ -117,12 +125,15 @@ CREATE TABLE management.receive_locations (
     adapter          jsonb NOT NULL,
     adapter_kind     text GENERATED ALWAYS AS (adapter ->> 'kind') STORED,   -- for those who may not read the adapter
     pipeline         jsonb NOT NULL,
-    maps             jsonb NOT NULL DEFAULT '{"maps": [], "files": {}}',     -- maps of the receive port, with the files they need
-    response         jsonb,                                         -- null: one-way. The pipeline and the maps of responses
+    -- Maps of the receive port, with the files they need.
+    maps             jsonb NOT NULL DEFAULT '{"maps": [], "files": {}}',
+    -- Null: one-way. The pipeline and the maps of responses.
+    response         jsonb,
     uri              text NOT NULL,                                 -- BTS.InboundTransportLocation
     enabled          boolean NOT NULL DEFAULT true,
     schedule         jsonb,                                         -- when it receives messages; null: always
-    former_host_ids  smallint[] NOT NULL DEFAULT '{}'               -- hosts it was moved away from that still have messages of it
+    -- Hosts it was moved away from that still have messages of it.
+    former_host_ids  smallint[] NOT NULL DEFAULT '{}'
 );
 
 -- Send ports: where and how messages are sent. A host reads only its own send ports.
@@ -139,21 +150,28 @@ CREATE TABLE management.send_ports (
     filter           text,
     maps             jsonb NOT NULL DEFAULT '{"maps": [], "files": {}}',     -- with the files they need
     pipeline         jsonb NOT NULL DEFAULT '{"kind": "send"}',     -- with the files that its components need
-    response         jsonb,                                         -- null: one-way. The pipeline and the maps of responses
+    -- Null: one-way. The pipeline and the maps of responses.
+    response         jsonb,
     priority         smallint NOT NULL DEFAULT 5 CHECK (priority BETWEEN 1 AND 10),
     retry_count      integer NOT NULL DEFAULT 3 CHECK (retry_count BETWEEN 0 AND 1000),
     retry_interval   interval NOT NULL DEFAULT '5 min' CHECK (retry_interval >= '0'),
-    expire_after     interval CHECK (expire_after > '0'),           -- messages that wait longer are not sent; null: never
+    -- Messages that wait longer are not sent; null: never.
+    expire_after     interval CHECK (expire_after > '0'),
     circuit_breaker  jsonb,                                         -- when a dead receiver pauses the port; null: never
-    service_window   jsonb,                                         -- the schedule of the primary transport; null: always
-    backup           jsonb,                                         -- the backup transport without its adapter; null: none
+    -- The schedule of the primary transport; null: always.
+    service_window   jsonb,
+    -- The backup transport without its adapter; null: none.
+    backup           jsonb,
     backup_adapter   jsonb,                                         -- its adapter, which may contain secrets
-    route_failures   boolean NOT NULL DEFAULT false,                -- publish an error message instead of suspending (FMR-01)
+    -- Publish an error message instead of suspending (FMR-01).
+    route_failures   boolean NOT NULL DEFAULT false,
     ordered          boolean NOT NULL DEFAULT false,                -- deliver in the order of publishing (SND-11)
-    stop_on_failure  boolean NOT NULL DEFAULT false,                -- ordered: a failed message holds back the others (SND-13)
+    -- Ordered: a failed message holds back the others (SND-13).
+    stop_on_failure  boolean NOT NULL DEFAULT false,
     state            smallint NOT NULL DEFAULT 1 CHECK (state BETWEEN 1 AND 3),   -- 1 bound, 2 stopped, 3 started
     subscription_id  bigint,                                        -- of its own filter; null unless it is enlisted
-    former_host_ids  smallint[] NOT NULL DEFAULT '{}'               -- hosts it was moved away from that still have messages of it
+    -- Hosts it was moved away from that still have messages of it.
+    former_host_ids  smallint[] NOT NULL DEFAULT '{}'
 );
 
 -- The open circuit breakers of send ports: their receiver is dead, and their messages wait in the scheduled queue
@@ -201,8 +219,10 @@ CREATE TABLE management.removed_services (
     kind         text NOT NULL CHECK (kind IN ('send port', 'location')),
     application  text NOT NULL,
     name         text NOT NULL,
-    port_name    text NOT NULL,                                     -- the receive port of a location; the name of a send port
-    two_way      boolean NOT NULL DEFAULT false,                    -- of a send port: callers may wait for its responses
+    -- The receive port of a location; the name of a send port.
+    port_name    text NOT NULL,
+    -- Of a send port: callers may wait for its responses.
+    two_way      boolean NOT NULL DEFAULT false,
     removed_at   timestamptz NOT NULL DEFAULT now(),
     -- What is still to be done with its instances. A command that dies half-way leaves it, and the next one continues.
     backlog      text NOT NULL DEFAULT 'keep' CHECK (backlog IN ('keep', 'reroute', 'terminate'))
@@ -225,7 +245,8 @@ CREATE TABLE management.audit (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     recorded_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     login        text NOT NULL DEFAULT session_user,                -- not in the grants: PostgreSQL fills it
-    os_user      text,                                              -- the user of the command, as the command reports it
+    -- The user of the command, as the command reports it.
+    os_user      text,
     action       text NOT NULL,                                     -- such as port.start
     target       text NOT NULL,                                     -- a name or an id
     reason       text DEFAULT nullif(current_setting('postroom.reason', true), ''),

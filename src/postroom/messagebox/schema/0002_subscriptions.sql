@@ -4,7 +4,8 @@
 -- One row: the version of the routing. Every change of a subscription increases it.
 CREATE TABLE messagebox.routing_version (
     version        bigint NOT NULL DEFAULT 1,
-    rebuild_below  bigint NOT NULL DEFAULT 0,          -- an index in memory with an older version missed purged removals
+    -- An index in memory with an older version missed purged removals.
+    rebuild_below  bigint NOT NULL DEFAULT 0,
     one_row        boolean PRIMARY KEY DEFAULT true CHECK (one_row)
 );
 INSERT INTO messagebox.routing_version DEFAULT VALUES;
@@ -35,7 +36,8 @@ CREATE TABLE messagebox.convoy_sets (
 -- completes.
 CREATE TABLE messagebox.convoy_set_instances (
     convoy_set_id  integer NOT NULL REFERENCES messagebox.convoy_sets,
-    digest         bytea NOT NULL,                     -- of the values, because three long texts do not fit into an index
+    -- Of the values, because three long texts do not fit into an index.
+    digest         bytea NOT NULL,
     value_1        text COLLATE "C" NOT NULL,
     value_2        text COLLATE "C",
     value_3        text COLLATE "C",
@@ -70,11 +72,13 @@ CREATE TABLE messagebox.subscriptions (
     correlation_values   text[] COLLATE "C",           -- value keys, in the order of the type's property ids
     correlation_hash     bigint,
     convoy_set_id        integer REFERENCES messagebox.convoy_sets,
-    created_in           xid8,                         -- activation subscription: only this transaction may add predicates
+    -- Activation subscription: only this transaction may add predicates.
+    created_in           xid8,
     -- The next number of the queues when it was created, or when its predecessor with the same filter was. Messages
     -- with a lower number were not routed to it.
     first_seq            bigint NOT NULL DEFAULT 1,
-    group_id             uuid,                         -- the send port group whose filter it has; the service is the member
+    -- The send port group whose filter it has; the service is the member.
+    group_id             uuid,
     group_name           text,
     -- Of a request that waits for its response: the host instance that holds the caller. Only this one gets the
     -- response (RR-03).
@@ -132,8 +136,10 @@ CREATE TABLE messagebox.predicates (
     value_int        bigint,                           -- int; bool as 0 or 1; datetime in microseconds since 1970 UTC
     value_decimal    numeric,
     value_float      double precision,
-    value_key        text COLLATE "C" GENERATED ALWAYS AS (   -- equal values have the same text: one index for all types
-                         coalesce(value_text, value_int::text, trim_scale(value_decimal)::text, value_float::text)) STORED
+    -- Equal values have the same text: one index for all types.
+    value_key        text COLLATE "C" GENERATED ALWAYS AS (
+                         coalesce(value_text, value_int::text, trim_scale(value_decimal)::text, value_float::text)
+                     ) STORED
 ) PARTITION BY LIST (predicate_table);
 
 CREATE TABLE messagebox.bitwise_and_predicates             PARTITION OF messagebox.predicates FOR VALUES IN (1);

@@ -56,7 +56,8 @@ CREATE UNLOGGED TABLE messagebox.message_properties (
     value_decimal  numeric,
     value_float    double precision,
     value_key      text COLLATE "C" GENERATED ALWAYS AS (
-                       coalesce(value_text, value_int::text, trim_scale(value_decimal)::text, value_float::text)) STORED,
+                       coalesce(value_text, value_int::text, trim_scale(value_decimal)::text, value_float::text)
+                   ) STORED,
     PRIMARY KEY (batch_id, message_id, property_id)
 );
 

@@ -19,7 +19,8 @@ CREATE TABLE messagebox.work_queue (
     -- was routed, 6 deliver to an ordered send port, which is one instance for all its messages.
     task             smallint NOT NULL DEFAULT 1,
     attempt          integer NOT NULL DEFAULT 0,         -- attempts before, by both transports of a send port
-    primary_attempts integer,                            -- those of the primary transport, on the backup transport; else null
+    -- The attempts of the primary transport, if the backup transport makes the next one; otherwise null.
+    primary_attempts integer,
     properties       jsonb,                              -- context properties that the adapter has updated (SND-09)
     enqueued_at      timestamptz NOT NULL DEFAULT now(),
     counted_in       xid8 NOT NULL DEFAULT pg_current_xact_id(),  -- the transaction that counted the reference (0005)
@@ -70,8 +71,10 @@ CREATE TABLE messagebox.scheduled_queue (
     enqueued_at        timestamptz NOT NULL,
     counted_in         xid8 NOT NULL DEFAULT pg_current_xact_id(),
     valid_from         timestamptz NOT NULL,             -- when it is due
-    state              smallint NOT NULL DEFAULT 8 CHECK (state IN (8, 256)),  -- of the instance: 8 retry, 256 service window
-    paused             boolean NOT NULL DEFAULT false,   -- it waits until the circuit breaker is closed; valid_from: it expires
+    -- The state of the instance: 8 retry, 256 service window.
+    state              smallint NOT NULL DEFAULT 8 CHECK (state IN (8, 256)),
+    -- It waits until the circuit breaker is closed; valid_from: it expires.
+    paused             boolean NOT NULL DEFAULT false,
     error_code         text,                             -- of the last attempt
     error_description  text
 ) PARTITION BY LIST (host_id);
@@ -97,11 +100,14 @@ CREATE TABLE messagebox.suspended_queue (
     attempt              integer NOT NULL DEFAULT 0,
     properties           jsonb,
     enqueued_at          timestamptz NOT NULL DEFAULT now(),
-    counted_in           xid8 NOT NULL DEFAULT pg_current_xact_id(),  -- the transaction that counted the reference (0005)
+    -- The transaction that counted the reference (0005).
+    counted_in           xid8 NOT NULL DEFAULT pg_current_xact_id(),
     suspended_at         timestamptz NOT NULL DEFAULT now(),
     resumable            boolean NOT NULL DEFAULT true,
-    cause                smallint NOT NULL,             -- 1 stopped port, 2 failure, 3 routing failure report, 4 operator
-    valid_from           timestamptz,                   -- start of the service window, if it was suspended while scheduled
+    -- 1 stopped port, 2 failure, 3 routing failure report, 4 operator.
+    cause                smallint NOT NULL,
+    -- Start of the service window, if it was suspended while scheduled.
+    valid_from           timestamptz,
     error_code           text NOT NULL,
     error_description    text NOT NULL,
     adapter              text,
@@ -143,7 +149,8 @@ CREATE TABLE management.operations (
     total         bigint NOT NULL DEFAULT 0,         -- chosen instances; 0: start
     changed       bigint NOT NULL DEFAULT 0,
     remaining     bigint NOT NULL DEFAULT 0,         -- the rows in operation_instances, which may be a million
-    hosts         jsonb NOT NULL DEFAULT '{}',       -- the number of instances that hosts got to process, by the name of the host
+    -- The number of instances that hosts got to process, by the name of the host.
+    hosts         jsonb NOT NULL DEFAULT '{}',
     continued_at  timestamptz,                       -- the last piece
     finished_at   timestamptz
 );
@@ -163,10 +170,12 @@ CREATE UNIQUE INDEX operation_instances_pending ON messagebox.operation_instance
 
 -- The subscriptions of programs, by name. The filter is in messagebox.subscriptions, under the same service id.
 CREATE TABLE messagebox.program_subscriptions (
-    service_id    uuid PRIMARY KEY,                  -- derived from the name, so that a subscription that returns has its messages again
+    -- Derived from the name, so that a subscription that returns has its messages again.
+    service_id    uuid PRIMARY KEY,
     host_id       smallint NOT NULL REFERENCES management.hosts,
     name          text NOT NULL UNIQUE,
-    expire_after  interval,                          -- it is removed if no program has used it for this time; null: never
+    -- It is removed if no program has used it for this time; null: never.
+    expire_after  interval,
     last_used_at  timestamptz NOT NULL
 );
 

@@ -59,9 +59,9 @@ ALTER TABLE messagebox.message_zero_sum SET (
 ALTER TABLE messagebox.part_zero_sum SET (
     autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
--- The number of references to each message and each part, summed over rows, logs and totals. An id without a row was never
--- counted. Zero means that the cleanup has not deleted the message or part yet. For administrators, and for postroom
--- check.
+-- The number of references to each message and each part, summed over rows, logs and totals. An id without a row was
+-- never counted. Zero means that the cleanup has not deleted the message or part yet. For administrators, and for
+-- postroom check.
 CREATE VIEW messagebox.message_ref_counts AS
     SELECT message_id, sum(delta)::bigint AS total
       FROM (SELECT message_id, total AS delta FROM messagebox.message_ref_count_log_totals

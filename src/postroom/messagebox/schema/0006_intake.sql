@@ -3,11 +3,13 @@
 
 -- Receipts of published units of work, kept for days. A unit that is processed again finds its receipt and is skipped.
 CREATE TABLE messagebox.receipts (
-    unit          uuid NOT NULL,                             -- an interchange, a split of a bulk file, a partition of a stream
+    -- An interchange, a split of a bulk file, a partition of a stream.
+    unit          uuid NOT NULL,
     chunk         integer NOT NULL DEFAULT 0,                -- a large unit is published in chunks
     published_at  timestamptz NOT NULL DEFAULT now(),
     outcome       jsonb NOT NULL DEFAULT '{}',               -- the result of the publish
-    digest        bytea,                                     -- of the messages or the body that came with an idempotency key
+    -- Of the messages or the body that came with an idempotency key.
+    digest        bytea,
     PRIMARY KEY (unit, chunk)
 );
 -- The job that deletes old receipts.
@@ -38,13 +40,15 @@ INSERT INTO messagebox.receipt_clock VALUES (now());
 -- first, the file claim fails.
 CREATE TABLE messagebox.file_claims (
     interchange_id  uuid PRIMARY KEY,
-    number          bigint,                                  -- the stream's offset; assigned when the file claim is complete
+    -- The stream's offset; assigned when the file claim is complete.
+    number          bigint,
     location_id     uuid NOT NULL CONSTRAINT file_claims_location REFERENCES management.receive_locations,
     name            text NOT NULL,                           -- name of the received file
     path            text NOT NULL,                           -- current path of the file
     size            bigint,
     modified_ns     bigint,
-    inode           bigint,                                  -- the only inode a task reads; null: incomplete, or senders are trusted
+    -- The only inode a task reads; null: incomplete, or senders are trusted.
+    inode           bigint,
     state           smallint NOT NULL DEFAULT 1,             -- 1 claiming, 2 claimed, 3 published, 4 missing, 5 failed
     problem         text,                                    -- why it failed
     claimed_at      timestamptz NOT NULL DEFAULT now(),

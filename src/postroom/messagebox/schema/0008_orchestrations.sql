@@ -10,15 +10,19 @@ CREATE TABLE management.orchestrations (
     name             text NOT NULL,
     version          integer NOT NULL CHECK (version >= 1),
     file             text NOT NULL,                                 -- the file of the application, where its hosts run
-    code             text NOT NULL,                                 -- a digest of that file and of what it imports from its folder
-    filter           text,                                          -- of the activation subscription; null: other orchestrations start it
+    -- A digest of that file and of what it imports from its folder.
+    code             text NOT NULL,
+    -- Of the activation subscription; null: other orchestrations start it.
+    filter           text,
     convoy           text[] NOT NULL DEFAULT '{}',                  -- keys of the properties
     convoy_set_id    integer REFERENCES messagebox.convoy_sets,     -- all versions with the same properties share it
-    ordered          boolean NOT NULL DEFAULT false,                -- its instances get messages in the order of publishing
+    -- Its instances get messages in the order of publishing.
+    ordered          boolean NOT NULL DEFAULT false,
     correlations     jsonb NOT NULL DEFAULT '[]',                   -- the keys of each correlation
     priority         smallint NOT NULL DEFAULT 7 CHECK (priority BETWEEN 1 AND 10),     -- of activations (DEQ-12)
     is_newest        boolean NOT NULL,
-    state            smallint NOT NULL DEFAULT 2 CHECK (state BETWEEN 1 AND 4),  -- 1 unbound, 2 bound, 3 stopped, 4 started
+    -- 1 unbound, 2 bound, 3 stopped, 4 started.
+    state            smallint NOT NULL DEFAULT 2 CHECK (state BETWEEN 1 AND 4),
     subscription_id  bigint,                                        -- of its activation; null unless it is enlisted
     UNIQUE (name, version)
 );
@@ -32,7 +36,8 @@ CREATE TABLE messagebox.orchestration_instances (
     created_at         timestamptz NOT NULL,
     journal_length     integer NOT NULL DEFAULT 0,       -- a persistence point compares it, and increases it
     journals           integer NOT NULL DEFAULT 0,       -- how often it has started again with a fresh journal
-    carried            json,                             -- what it has carried over from its last journal, as it was written
+    -- What it has carried over from its last journal, as it was written.
+    carried            json,
     wake_at            timestamptz,                      -- when its next timer is due; null: it has none
     ready_seq          bigint,                           -- there is something to do since this number; null: it waits
     claim_id           uuid,                             -- null: not claimed
@@ -48,7 +53,8 @@ CREATE INDEX orchestration_instances_ready ON messagebox.orchestration_instances
 CREATE INDEX orchestration_instances_due ON messagebox.orchestration_instances (host_id, wake_at)
     WHERE wake_at IS NOT NULL AND ready_seq IS NULL AND claim_id IS NULL AND suspended_at IS NULL;
 -- Reading the messages of a claim, and releasing the claims of a dead host instance.
-CREATE INDEX orchestration_instances_claimed ON messagebox.orchestration_instances (claim_id) WHERE claim_id IS NOT NULL;
+CREATE INDEX orchestration_instances_claimed ON messagebox.orchestration_instances (claim_id)
+    WHERE claim_id IS NOT NULL;
 -- The instances of an orchestration.
 CREATE INDEX orchestration_instances_service ON messagebox.orchestration_instances (service_id);
 
@@ -87,9 +93,8 @@ CREATE VIEW messagebox.instances AS
       FROM messagebox.work_queue
     UNION ALL
     SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
-           state, enqueued_at, CASE WHEN NOT paused THEN valid_from END, NULL, NULL, error_code, error_description, NULL, NULL,
-           NULL, NULL,
-           counted_in, primary_attempts
+           state, enqueued_at, CASE WHEN NOT paused THEN valid_from END, NULL, NULL, error_code, error_description,
+           NULL, NULL, NULL, NULL, counted_in, primary_attempts
       FROM messagebox.scheduled_queue
     UNION ALL
     SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
@@ -98,8 +103,11 @@ CREATE VIEW messagebox.instances AS
            NULL::integer
       FROM messagebox.suspended_queue
     UNION ALL
-    SELECT m.instance_id, i.host_id, 1::smallint, i.service_id, m.subscription_id, m.message_id, 4::smallint, 0, i.priority, m.seq,
-           CASE WHEN i.suspended_at IS NOT NULL THEN 4 WHEN i.claim_id IS NOT NULL THEN 2 WHEN i.ready_seq IS NOT NULL THEN 1
-                ELSE 8 END::smallint, i.created_at, i.wake_at, i.suspended_at, CASE WHEN i.error_code = 'OPERATOR' THEN 4 WHEN i.suspended_at IS NOT NULL THEN 2 END::smallint,
+    SELECT m.instance_id, i.host_id, 1::smallint, i.service_id, m.subscription_id, m.message_id, 4::smallint, 0,
+           i.priority, m.seq,
+           CASE WHEN i.suspended_at IS NOT NULL THEN 4 WHEN i.claim_id IS NOT NULL THEN 2
+                WHEN i.ready_seq IS NOT NULL THEN 1 ELSE 8 END::smallint,
+           i.created_at, i.wake_at, i.suspended_at,
+           CASE WHEN i.error_code = 'OPERATOR' THEN 4 WHEN i.suspended_at IS NOT NULL THEN 2 END::smallint,
            i.error_code, i.error_description, NULL, NULL, NULL, NULL, m.counted_in, NULL::integer
       FROM messagebox.orchestration_instances i JOIN messagebox.orchestration_messages m USING (instance_id);

@@ -2,7 +2,8 @@
 -- claim instances that are ready, by priority and then by the number of their first message. The messages of an
 -- instance that is claimed or suspended are taken too: they wait at the instance. A first message creates its instance.
 -- Only the orchestrations in p_services are claimed, whose code the host instance has loaded: one that was just applied
--- may be activated before. Versions of an orchestration share their convoys: the first message decides about the version.
+-- may be activated before. Versions of an orchestration share their convoys: the first message decides about the
+-- version.
 -- An instance with a pending operation is left out: it is suspended or terminated now. `timers_until` says
 -- which timers may fire: those that are due now, or none if a message that came before the timer is still in the queue.
 -- Indexes: work_queue_unclaimed, work_queue_instance, orchestration_instances_due, orchestration_instances_ready,
@@ -10,7 +11,8 @@
 -- Locks: the taken rows; the instances, in the order of their ids, so that it waits for persistence points of these.
 CREATE OR REPLACE FUNCTION messagebox.claim_orchestrations___HOST__(
     p_claim_id uuid, p_host_instance integer, p_limit integer, p_services uuid[], p_now timestamptz DEFAULT now()
-) RETURNS TABLE (instance_id uuid, service_id uuid, journal_length integer, journals integer, carried text, timers_until timestamptz)
+) RETURNS TABLE (
+    instance_id uuid, service_id uuid, journal_length integer, journals integer, carried text, timers_until timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column

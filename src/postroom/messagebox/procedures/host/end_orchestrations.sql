@@ -1,7 +1,8 @@
--- The last persistence points of claimed instances: they have ended. Their subscriptions, convoys, journals and rows are
--- deleted, and the messages that they have received are released. The messages that they have not received are
--- suspended, and cannot be resumed (ORC-26). Returns the ids of the instances that have ended: not those whose claim was
--- taken over, or whose journal has another length. p_consumed are the numbers of the messages of all these instances.
+-- The last persistence points of claimed instances: they have ended. Their subscriptions, convoys, journals and rows
+-- are deleted, and the messages that they have received are released. The messages that they have not received are
+-- suspended, and cannot be resumed (ORC-26). Returns the ids of the instances that have ended: not those whose claim
+-- was taken over, or whose journal has another length. p_consumed are the numbers of the messages of all these
+-- instances.
 -- Indexes: the primary keys, work_queue_instance. Locks: the rows of the instances, in the order of the array, then see
 -- int_remove_instances.
 CREATE OR REPLACE FUNCTION messagebox.end_orchestrations___HOST__(

@@ -26,7 +26,8 @@ BEGIN
           LEFT JOIN operation_instances o ON o.instance_id = p.instance_id AND o.pending
          WHERE i.instance_id = p.instance_id AND i.host_id = __HOST_ID__ AND i.claim_id = p.claim_id
            AND i.journal_length = p.journal_length
-        RETURNING i.instance_id, i.journal_length, p.turns, NOT p.release AND o.instance_id IS NOT NULL AS is_interrupted
+        RETURNING i.instance_id, i.journal_length, p.turns,
+                  NOT p.release AND o.instance_id IS NOT NULL AS is_interrupted
     ), journal AS (
         INSERT INTO orchestration_journal (instance_id, number, turns)
         SELECT s.instance_id, s.journal_length, s.turns::json FROM persisted s WHERE s.turns IS NOT NULL

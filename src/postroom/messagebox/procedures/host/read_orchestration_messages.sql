@@ -1,5 +1,5 @@
--- Return messages of the instances of a claim, or of one of them, in order, at most p_limit of each instance: those that
--- they have not received, with numbers above p_after, or, with p_received, those that they have received.
+-- Return messages of the instances of a claim, or of one of them, in order, at most p_limit of each instance: those
+-- that they have not received, with numbers above p_after, or, with p_received, those that they have received.
 -- Indexes: orchestration_instances_claimed, the primary keys of orchestration_messages, spool and parts.
 CREATE OR REPLACE FUNCTION messagebox.read_orchestration_messages___HOST__(
     p_claim_id uuid, p_instance_id uuid, p_received boolean, p_after bigint, p_limit integer)

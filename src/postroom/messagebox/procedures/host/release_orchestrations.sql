@@ -2,7 +2,8 @@
 -- lost, or those whose work was interrupted. They are ready again, and continue from their last persistence points.
 -- Returns their number.
 -- Index: orchestration_instances_claimed. Locks: the rows, in the order of their ids.
-CREATE OR REPLACE FUNCTION messagebox.release_orchestrations___HOST__(p_claim_id uuid, p_instance_ids uuid[] DEFAULT NULL)
+CREATE OR REPLACE FUNCTION messagebox.release_orchestrations___HOST__(
+    p_claim_id uuid, p_instance_ids uuid[] DEFAULT NULL)
 RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$

@@ -3,7 +3,8 @@
 -- are suspected already, which are not recorded again. Raises PR410 if the batch was taken over. The commit does not
 -- wait for the disk.
 -- Index: primary key of sink_attempts. Locks: the rows, until commit.
-CREATE OR REPLACE FUNCTION messagebox.suspect_sink_messages___HOST__(p_batch_id uuid, p_attempt integer, p_seqs bigint[])
+CREATE OR REPLACE FUNCTION messagebox.suspect_sink_messages___HOST__(
+    p_batch_id uuid, p_attempt integer, p_seqs bigint[])
 RETURNS SETOF bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE

@@ -16,8 +16,8 @@ BEGIN
         DELETE FROM __HOST___q WHERE claim_id = p_claim_id AND seq = ANY (p_seqs) RETURNING *
     )
     INSERT INTO __HOST___q_suspended (seq, host_id, message_id, subscription_id, service_class, service_id,
-                                      instance_id, priority, task, attempt, properties, enqueued_at, counted_in, suspended_at,
-                                      resumable, cause, error_code, error_description, adapter, uri)
+                                      instance_id, priority, task, attempt, properties, enqueued_at, counted_in,
+                                      suspended_at, resumable, cause, error_code, error_description, adapter, uri)
     SELECT f.seq, f.host_id, f.message_id, f.subscription_id, f.service_class, f.service_id,
            coalesce(r.instance_id, f.instance_id), f.priority, CASE WHEN r.instance_id IS NULL THEN f.task ELSE 1 END,
            f.attempt,

@@ -5,11 +5,12 @@
 -- if the request does not wait any more, or a living host instance holds it.
 -- The subscription is replaced and not changed, so that a publish that has found it matches again.
 -- Indexes: primary keys of receipts and host_instances, subscriptions_instance, work_queue_instance. Locks: the receipt
--- (FOR NO KEY UPDATE: one caller takes over), the subscription (FOR UPDATE: waits for publishes that have found it), the
--- queue rows. The host instance that was declared dead may complete the response at the same time, and locks in the
+-- (FOR NO KEY UPDATE: one caller takes over), the subscription (FOR UPDATE: waits for publishes that have found it),
+-- the queue rows. The host instance that was declared dead may complete the response at the same time, and locks in the
 -- other order; transaction() repeats one of them after a deadlock (40P01).
 CREATE OR REPLACE FUNCTION messagebox.take_over_request___HOST__(
-    p_unit uuid, p_instance_id uuid, p_host_instance integer, p_kept_for interval, p_service_id uuid, p_service_name text
+    p_unit uuid, p_instance_id uuid, p_host_instance integer, p_kept_for interval, p_service_id uuid,
+    p_service_name text
 ) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
@@ -35,9 +36,10 @@ BEGIN
     INSERT INTO subscriptions (host_id, service_class, service_id, service_name, filter, priority, instance_id, state,
                                ordered, request_response, correlation_type_id, correlation_values, correlation_hash,
                                first_seq, for_host_instance, kept_until)
-    SELECT s.host_id, s.service_class, coalesce(p_service_id, s.service_id), coalesce(p_service_name, s.service_name), s.filter, s.priority, p_instance_id, s.state,
-           s.ordered, s.request_response, s.correlation_type_id, s.correlation_values, s.correlation_hash,
-           s.first_seq, p_host_instance, clock_timestamp() + p_kept_for
+    SELECT s.host_id, s.service_class, coalesce(p_service_id, s.service_id), coalesce(p_service_name, s.service_name),
+           s.filter, s.priority, p_instance_id, s.state, s.ordered, s.request_response,
+           s.correlation_type_id, s.correlation_values, s.correlation_hash, s.first_seq, p_host_instance,
+           clock_timestamp() + p_kept_for
       FROM subscriptions s WHERE s.id = the_subscription
     RETURNING id INTO the_new_subscription;
     UPDATE subscriptions SET removed_at = now() WHERE id = the_subscription;

@@ -3,7 +3,8 @@
 -- becomes older by the step. If it is set back, this clock is set back with it: a new receipt must not be old at once.
 -- A host cannot give another time than that of the server, because the owner deletes receipts by this clock, too.
 -- Locks: the row of receipt_clock, if its time changes.
-CREATE OR REPLACE FUNCTION messagebox.advance_receipt_clock(p_elapsed interval, p_now timestamptz DEFAULT clock_timestamp())
+CREATE OR REPLACE FUNCTION messagebox.advance_receipt_clock(
+    p_elapsed interval, p_now timestamptz DEFAULT clock_timestamp())
 RETURNS timestamptz
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE

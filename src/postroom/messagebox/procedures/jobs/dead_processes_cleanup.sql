@@ -73,9 +73,9 @@ BEGIN
                             WHERE s.instance_id = q.instance_id AND s.kept_until IS NOT NULL AND s.removed_at IS NULL)
         RETURNING *
     )
-    INSERT INTO suspended_queue (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority,
-                                 task, attempt, enqueued_at, counted_in, suspended_at, resumable, cause, error_code,
-                                 error_description)
+    INSERT INTO suspended_queue (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
+                                 priority, task, attempt, enqueued_at, counted_in, suspended_at, resumable, cause,
+                                 error_code, error_description)
     SELECT seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task, attempt,
            enqueued_at, counted_in, p_now, false, 2, 'CORRELATION',
            'The response could not be correlated to an existing request.' || chr(10)

@@ -2,7 +2,8 @@
 -- session. Two calls that return the same activity for a session show that its client did nothing in between: a frozen
 -- client in the middle of a COPY is not idle, so no timeout of PostgreSQL ends it.
 -- Locks: none. The owner has to be a member of pg_read_all_stats.
-CREATE OR REPLACE FUNCTION messagebox.find_stalled_sessions(OUT session integer, OUT application text, OUT activity text)
+CREATE OR REPLACE FUNCTION messagebox.find_stalled_sessions(
+    OUT session integer, OUT application text, OUT activity text)
 RETURNS SETOF record
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
     WITH blocking AS (
