@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from postroom.agent.idempotency import NUMBER_BITS, IdKind, derive_id, unit_for_chunk
 from postroom.agent.originator import PublisherLogin, resolve_originator, resolve_originator_columns
 from postroom.agent.receiving.interchange import Chunk, Interchange
-from postroom.filters.columns import Columns, build_columns
+from postroom.filters.columns import Columns, build_columns, to_arrow_type, to_plain_column, to_value_type
 from postroom.message import BODY_NAME, MAX_PARTS, Body, Bytes, Context, Part, predicates_to_json
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.storage.stored_values import format_decimal
@@ -29,7 +29,7 @@ from postroom.pipelines.documents.disassembled_batch import BadDocument
 from postroom.pipelines.documents.temporary_bodies import slice_body
 from postroom.properties import is_distinguished
 from postroom.system_properties import BTS, ENGINE_PROPERTIES
-from postroom.values import MAX_PROMOTED_LENGTH, Value, value_to_json
+from postroom.values import MAX_PROMOTED_LENGTH, Value, type_of, value_to_json
 
 #: The first number of parts other than the body, and how many numbers each document has. Lower numbers are those of
 #: body parts.
@@ -118,8 +118,13 @@ class Documents:
     @property
     def promoted(self) -> Columns:
         """All promoted values, for matching."""
-        own = {key: column for key, column in self.columns.items() if not is_distinguished(key)}
-        return {**self._shared_promoted, **own}
+        shared = self._shared_promoted
+        own = {
+            key: _fill_missing(column, shared[key]) if key in shared else column
+            for key, column in self.columns.items()
+            if not is_distinguished(key)
+        }
+        return {**shared, **own}
 
     @property
     def _shared_promoted(self) -> Columns:
@@ -234,6 +239,19 @@ class Documents:
             replace(part, part_id=derive_id(self.units[chunk], IdKind.PART, first + number))
             for number, part in enumerate(decoded.other_parts if decoded else ())
         )
+
+
+def _fill_missing(column: pa.Array, shared: pa.Array | Value) -> pa.Array | Value:
+    """Return a column whose missing values are those of the interchange, as in the stored contexts."""
+    if not column.null_count:
+        return column
+    if column.null_count == len(column):
+        return shared
+    values = shared if isinstance(shared, pa.Array) else pa.scalar(shared, to_arrow_type(type_of(shared)))
+    value_type = to_value_type(column.type)
+    if value_type is None or value_type is not to_value_type(values.type):
+        return column  # one of the two has not the type of the property
+    return pc.coalesce(to_plain_column(column, value_type), values)
 
 
 def get_value_columns(documents: pa.Table | None) -> dict[str, pa.Array]:

@@ -1,7 +1,8 @@
-"""The stored contexts of a batch equal the contexts of single messages."""
+"""The stored and the matched contexts of a batch equal the contexts of single messages."""
 
 from __future__ import annotations
 
+import uuid
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -9,8 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from postroom.agent.receiving.documents import build_context, encode_contexts
-from postroom.message import Context
+from postroom.adapters import HttpReceive
+from postroom.agent.originator import PublisherLogin
+from postroom.agent.receiving.documents import Documents, build_context, encode_contexts
+from postroom.agent.receiving.interchange import Chunk, Interchange
+from postroom.message import Bytes, Context
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.properties import DistinguishedField, Property
 from postroom.system_properties import BTS
 
@@ -70,3 +75,56 @@ def test_values_of_every_type_are_stored_as_for_a_single_message(column: pa.Arra
         Context({**context.promoted, Region.key: value} if value is not None else context.promoted)
         for context, value in zip(contexts, expected, strict=True)
     ]
+
+
+@pytest.mark.parametrize(
+    ("shared", "columns"),
+    [
+        (["EU"], [pa.array([None, "ASIA"])]),
+        (["EU"], [pa.array([None, "ASIA"]).dictionary_encode()]),
+        (["EU"], [pa.array([None, None], pa.string())]),
+        (["EU", "US"], [pa.array([None, "ASIA"]), pa.array([None, "AFRICA"])]),
+        ([Decimal("1.5")], [pa.array([None, Decimal("2")], pa.decimal128(38, 0))]),
+        ([Decimal("1.5"), Decimal("2.5")], [pa.array([None, Decimal("2")], pa.decimal128(38, 0))] * 2),
+        ([7, 8], [pa.array([None, 9], pa.int32())] * 2),
+    ],
+)
+def test_a_value_that_a_document_lacks_is_matched_with_the_value_of_its_interchange(
+    shared: list[Any], columns: list[pa.Array]
+) -> None:
+    chunks = [build_chunk(Context({Region.key: value}), column) for value, column in zip(shared, columns, strict=True)]
+    documents = Documents(LOCATION, "text/plain", chunks, PublisherLogin(account="main", trusted=False))
+    matched = documents.promoted[Region.key]
+    rows = sum(map(len, columns))
+    values = matched.to_pylist() if isinstance(matched, pa.Array) else [matched] * rows
+    assert values == [documents.build_context(row)[Region] for row in range(rows)]
+    assert values[0] == shared[0]
+
+
+LOCATION = ReceiveLocation(
+    name="web",
+    adapter_json=HttpReceive("/orders", port=8080).model_dump(mode="json"),
+    location_id=uuid.uuid4(),
+    port_id=uuid.uuid4(),
+    port_name="In",
+    host_id=1,
+    pipeline_json={},
+    uri="http://127.0.0.1:8080/orders",
+    enabled=True,
+)
+
+
+def build_chunk(context: Context, regions: pa.Array) -> Chunk:
+    rows = len(regions)
+    table = pa.table(
+        {
+            "number": pa.array(range(1, rows + 1), pa.int64()),
+            "body": pa.array([b"x"] * rows),
+            "message_type": pa.array([None] * rows, pa.string()),
+            Region.key: regions,
+        }
+    )
+    interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(b""), context=context)
+    return Chunk(
+        interchange=interchange, number=0, documents=table, recoverable=False, last_document=rows, is_last=True
+    )
