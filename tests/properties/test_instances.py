@@ -54,7 +54,7 @@ _CLEAN_UP = "SELECT dead_processes_cleanup('0', clock_timestamp() + %s * interva
 class State(Enum):
     READY = InstanceState.READY_TO_RUN
     ACTIVE = InstanceState.ACTIVE
-    RETRYING = InstanceState.DEHYDRATED
+    RETRYING = InstanceState.RETRYING
     SUSPENDED = InstanceState.SUSPENDED
 
 

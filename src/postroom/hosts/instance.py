@@ -45,7 +45,7 @@ from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.storage.stored_responses import StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.messagebox.throttling.process_load import find_process_limits
-from postroom.monitoring.instances import InstanceMetrics, count_own_instances
+from postroom.monitoring.instances import InstanceMetrics, count_instances
 from postroom.monitoring.load import LoadMetrics
 from postroom.monitoring.metrics import Metric
 from postroom.processes.background_loop import BackgroundLoop
@@ -134,7 +134,7 @@ class HostInstance:
         registration.on_configuration_change = self._configuration.loop.wake
         registration.on_declared_dead = self.callers.refuse_lost
         self._configuration.loop.start()
-        self._instances = InstanceMetrics(partial(count_own_instances, open_connection, host.name))
+        self._instances = InstanceMetrics(open_connection, partial(count_instances, host=host.name))
         _log.info("host instance %d of %s has started", host_instance, host.name)
 
     def _log_in(self) -> tuple[Host, partial[Connection]]:

@@ -1,4 +1,4 @@
-"""Metrics of service instances: how many there are by host and state, and the age of the oldest."""
+"""Metrics of service instances: how many there are by host and state, their messages, and the age of the oldest."""
 
 from __future__ import annotations
 
@@ -7,30 +7,32 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from postroom.errors import PostroomError
-from postroom.messagebox.connection import Connect
+from postroom.messagebox.connection import Connect, Connection
 from postroom.messagebox.instance_states import InstanceState
 from postroom.monitoring.metrics import Metric
 
 _COUNT_SECONDS = 10.0
-#: What count_instances_<host> calls the messages that orchestrations hold.
+#: The state of the row of count_instances_<host> with the messages that orchestrations hold.
 _STATE_REFERENCES = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceCount:
-    """The instances of a host in one state. Without a state it is the number of messages that orchestrations hold."""
+    """The instances of a host in one state. Without a state these are the messages that orchestrations hold."""
 
     host: str
     state: InstanceState | None
-    count: int
+    instances: int
+    messages: int
     age: float
-    """Of the oldest one, in seconds."""
+    """Of the oldest message, in seconds."""
 
 
 class InstanceMetrics:
     """Counts instances with ``count``. That reads all queues, so it may take 5 % of the time."""
 
-    def __init__(self, count: Callable[[], Iterable[InstanceCount]]) -> None:
+    def __init__(self, connect: Connect, count: Callable[[Connection], Iterable[InstanceCount]]) -> None:
+        self._connect = connect
         self._count = count
         self._counts: list[InstanceCount] = []
         self._next_count = 0.0
@@ -41,19 +43,25 @@ class InstanceMetrics:
         yield Metric.gauge(
             "postroom_instances",
             "Service instances by host and state.",
-            {labels: one.count for labels, one in by_state.items()},
+            {labels: one.instances for labels, one in by_state.items()},
+            labels=("host", "state"),
+        )
+        yield Metric.gauge(
+            "postroom_instance_messages",
+            "Messages of service instances by host and state.",
+            {labels: one.messages for labels, one in by_state.items()},
             labels=("host", "state"),
         )
         yield Metric.gauge(
             "postroom_oldest_instance_seconds",
-            "Age of the oldest service instance by host and state.",
+            "Age of the oldest message of service instances by host and state.",
             {labels: one.age for labels, one in by_state.items()},
             labels=("host", "state"),
         )
         yield Metric.gauge(
             "postroom_state_references",
             "Messages that the orchestrations of the host hold.",
-            {(one.host,): one.count for one in counts if one.state is None},
+            {(one.host,): one.messages for one in counts if one.state is None},
             labels=("host",),
         )
 
@@ -61,20 +69,20 @@ class InstanceMetrics:
         started = time.monotonic()
         if started >= self._next_count:
             try:
-                self._counts = list(self._count())
+                with self._connect() as connection:
+                    self._counts = list(self._count(connection))
             except PostroomError:
                 self._counts = []
             self._next_count = started + max(_COUNT_SECONDS, 20 * (time.monotonic() - started))
         return self._counts
 
 
-def count_own_instances(connect: Connect, host: str) -> list[InstanceCount]:
-    """Count the instances of a host with its own login. States without instances are included."""
-    with connect() as connection:
-        rows = connection.execute(f"SELECT state, instances, age FROM count_instances_{host.lower()}()").fetchall()
-    known = {state: (count, age or 0.0) for state, count, age in rows}
+def count_instances(connection: Connection, host: str) -> list[InstanceCount]:
+    """Count the instances of a host. States without instances are included."""
+    rows = connection.execute(f"SELECT state, instances, messages, age FROM count_instances_{host.lower()}()")
+    known = {state: (instances, messages, age or 0.0) for state, instances, messages, age in rows}
     counts = []
     for state in (*InstanceState, None):
-        count, age = known.get(_STATE_REFERENCES if state is None else int(state), (0, 0.0))
-        counts.append(InstanceCount(host=host, state=state, count=count, age=age))
+        instances, messages, age = known.get(_STATE_REFERENCES if state is None else int(state), (0, 0, 0.0))
+        counts.append(InstanceCount(host=host, state=state, instances=instances, messages=messages, age=age))
     return counts

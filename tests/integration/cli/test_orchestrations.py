@@ -12,7 +12,8 @@ from postroom import testing
 from postroom.application.loading.orchestrations import load_orchestrations
 from postroom.cli.exit_codes import ExitCode
 from postroom.hosts import HostInstance
-from postroom.messagebox.connection import connect
+from postroom.messagebox.connection import connect, read_value
+from postroom.monitoring.instances import count_instances
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, list_instances
 from postroom.orchestrations import JournalMismatch
 from tests.integration.cli.conftest import Run
@@ -126,8 +127,12 @@ def test_an_unenlisted_orchestration_gets_no_messages_and_its_instances_continue
     with connect(database) as connection:
         wait_until(lambda: list_instances(connection, query), what="the instance waits")
         assert [one.state_label for one in list_instances(connection, query)] == ["waiting for a message"]
+        counts = {count.state: count.instances for count in count_instances(connection, "Main")}
+        assert (counts[InstanceState.DEHYDRATED], counts[InstanceState.RETRYING]) == (1, 0)
     [counted] = shop("instance", "list", "--group-by", "port", "--port", "ship", "-o", "json").json
     assert (counted["port"], counted["state"], counted["count"]) == ("ship", "waiting", 1)
+    assert len(shop("instance", "list", "--state", "waiting", "-o", "json").json) == 1
+    assert shop("instance", "list", "--state", "retrying", "-o", "json").json == []
     assert shop("orchestration", "unenlist", "ship").code == ExitCode.OK
     [listed] = shop("orchestration", "list", "--application", "shop", "-o", "json").json
     assert (listed["state"], listed["instances"], listed["subscription_id"]) == ("bound", 1, None)
@@ -136,6 +141,19 @@ def test_an_unenlisted_orchestration_gets_no_messages_and_its_instances_continue
     assert unroutable.code != ExitCode.OK
     publish(shop, tmp_path, "payment")
     wait_until(lambda: sent(recorder) == [b"reserve", b"ship"], what="the end of the instance")
+
+
+def test_the_instances_of_an_orchestration_without_a_subscription_can_be_listed_by_its_name(
+    shop: Run, database: str
+) -> None:
+    assert shop("orchestration", "unenlist", "ship").code == ExitCode.OK
+    with connect(database) as connection:
+        connection.execute("SELECT purge_subscriptions('0')")
+        assert read_value(connection, "SELECT count(*) FROM subscriptions WHERE service_name = 'ship'") == 0
+    listed = shop("instance", "list", "--port", "ship")
+    assert (listed.code, listed.out.strip()) == (ExitCode.OK, "No instances.")
+    unknown = shop("instance", "list", "--port", "shop")
+    assert "There is no port, send port group, receive location or orchestration 'shop'." in unknown.err
 
 
 def test_an_enlisted_orchestration_is_stopped_and_has_its_subscription(shop: Run) -> None:

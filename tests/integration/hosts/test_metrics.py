@@ -15,7 +15,9 @@ from postroom.errors import DeliveryFailure
 from postroom.hosts.instance import HostInstance
 from postroom.hosts.settings import HostSettings
 from postroom.message import Message
+from postroom.messagebox.instance_states import InstanceState
 from postroom.messagebox.throttling.load import store_thresholds
+from postroom.monitoring.instances import count_instances
 from postroom.monitoring.logs import JsonFormatter
 from postroom.monitoring.metrics import format_metrics
 from postroom.system_properties import BTS
@@ -85,6 +87,41 @@ def test_the_instances_of_the_host_and_the_size_of_the_messagebox_are_measured(b
         "tracking",
     }
     assert all(sizes.values())
+
+
+def test_an_ordered_port_is_one_instance_with_many_messages_in_the_metrics(box: Box) -> None:
+    box.add_port("Ordered", "exists(Region)", ordered=True)
+    box.add_port("Unordered", "exists(Region)")
+    box.agent().publish([Message.of(b"x", promoted={Region: "EU"}) for _ in range(3)])
+    assert count_by_state(box)[InstanceState.READY_TO_RUN] == (1 + 3, 3 + 3)
+    box.connection.execute(
+        "UPDATE work_queue SET claim_id = gen_random_uuid()"
+        " WHERE task = 6 AND seq = (SELECT min(seq) FROM work_queue WHERE task = 6)"
+    )
+    counts = count_by_state(box)
+    assert counts[InstanceState.ACTIVE] == (1, 1)
+    assert counts[InstanceState.READY_TO_RUN] == (3, 2 + 3)
+
+
+def count_by_state(box: Box) -> dict[InstanceState | None, tuple[int, int]]:
+    """Return the numbers of instances and messages by state."""
+    return {count.state: (count.instances, count.messages) for count in count_instances(box.connection, "Default")}
+
+
+def test_the_attempts_of_polled_locations_are_measured_with_the_intake(box: Box) -> None:
+    location = add_inbox_location(box)
+    before = measure_tables(box)
+    box.connection.execute(
+        "INSERT INTO poll_attempts (interchange_id, location_id, attempts, attempts_since)"
+        " SELECT gen_random_uuid(), %s, 1, now() FROM generate_series(1, 1000)",
+        (location.location_id,),
+    )
+    after = measure_tables(box)
+    assert {content for content in before if after[content] != before[content]} == {"intake"}
+
+
+def measure_tables(box: Box) -> dict[str, int]:
+    return dict(box.connection.execute("SELECT content, bytes FROM measure_tables()").fetchall())
 
 
 def test_messages_are_counted_by_outcome(box: Box, start_host: StartHost, caplog: pytest.LogCaptureFixture) -> None:

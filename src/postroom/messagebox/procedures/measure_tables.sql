@@ -4,14 +4,18 @@ CREATE OR REPLACE FUNCTION messagebox.measure_tables() RETURNS TABLE (content te
 LANGUAGE sql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET lock_timeout = '200ms' AS $$
     SELECT CASE
-               WHEN t.name IN ('spool', 'parts', 'fragments') THEN 'messages'
-               WHEN t.name IN ('work_queue', 'scheduled_queue', 'suspended_queue', 'leases') THEN 'queues'
+               WHEN t.name IN ('spool', 'parts', 'fragments', 'message_properties', 'message_predicates')
+                   THEN 'messages'
+               WHEN t.name IN ('work_queue', 'scheduled_queue', 'suspended_queue', 'leases', 'operation_instances',
+                               'sink_batches', 'sink_attempts') THEN 'queues'
                WHEN t.name LIKE '%ref_count_log%' OR t.name LIKE '%zero_sum' THEN 'reference counts'
-               WHEN t.name IN ('subscriptions', 'predicate_groups', 'predicates', 'convoy_set_instances')
-                   THEN 'subscriptions'
-               WHEN t.name IN ('inbox', 'inbox_fragments', 'file_claims', 'splits') THEN 'intake'
+               WHEN t.name IN ('subscriptions', 'predicate_groups', 'predicates', 'convoy_sets', 'convoy_set_instances',
+                               'correlation_types', 'routing_version', 'program_subscriptions') THEN 'subscriptions'
+               WHEN t.name IN ('inbox', 'inbox_fragments', 'file_claims', 'splits', 'poll_attempts', 'streams',
+                               'stream_units') THEN 'intake'
                WHEN t.name LIKE 'orchestration\_%' THEN 'orchestrations'
-               WHEN t.name IN ('receipts', 'stored_responses', 'audit', 'job_runs') THEN 'tracking'
+               WHEN t.name IN ('receipts', 'receipt_clock', 'stored_responses', 'audit', 'operations', 'job_runs')
+                   THEN 'tracking'
                ELSE 'configuration'
            END,
            sum(pg_total_relation_size(t.oid))::bigint

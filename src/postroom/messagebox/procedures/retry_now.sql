@@ -7,7 +7,8 @@ DECLARE
     made_due bigint;
 BEGIN
     UPDATE open_circuits SET next_probe_at = p_now WHERE port_id = p_service_id AND closed_at IS NULL;
-    UPDATE scheduled_queue SET valid_from = p_now WHERE service_id = p_service_id AND state = 8 AND valid_from > p_now;
+    UPDATE scheduled_queue SET valid_from = p_now
+     WHERE service_id = p_service_id AND state = 1024 AND valid_from > p_now;
     GET DIAGNOSTICS made_due = ROW_COUNT;
     RETURN made_due;
 END $$;

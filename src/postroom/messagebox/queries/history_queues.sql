@@ -4,7 +4,7 @@
 SELECT i.seq AS range_key, i.seq, i.instance_id, i.message_id, h.name AS host, c.name AS service_class,
        coalesce(p.name, l.name, v.name, s.service_name) AS service,
        CASE i.state WHEN 1 THEN 'ready to run' WHEN 2 THEN 'active' WHEN 4 THEN 'suspended'
-                    WHEN 8 THEN 'waiting to retry' WHEN 256 THEN 'scheduled'
+                    WHEN 8 THEN 'waiting' WHEN 256 THEN 'scheduled' WHEN 1024 THEN 'waiting to retry'
                     ELSE 'suspended, not resumable' END AS state,
        CASE i.task WHEN 1 THEN 'deliver' WHEN 2 THEN 'receive' WHEN 3 THEN 'publish' WHEN 4 THEN 'join'
                    ELSE 'reroute' END AS task,

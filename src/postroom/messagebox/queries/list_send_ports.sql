@@ -8,7 +8,7 @@ SELECT p.id, a.name, h.name, coalesce(w.waiting, 0), coalesce(c.retrying, 0), co
   JOIN applications a ON a.id = p.application_id
   JOIN hosts h ON h.id = p.host_id
   LEFT JOIN (SELECT service_id, count(*) AS waiting FROM work_queue GROUP BY 1) w ON w.service_id = p.id
-  LEFT JOIN (SELECT service_id, count(*) FILTER (WHERE state = 8) AS retrying,
+  LEFT JOIN (SELECT service_id, count(*) FILTER (WHERE state = 1024) AS retrying,
                     count(*) FILTER (WHERE state = 256) AS scheduled,
                     min(valid_from) FILTER (WHERE NOT paused) AS next_attempt_at
                FROM scheduled_queue GROUP BY 1) c ON c.service_id = p.id

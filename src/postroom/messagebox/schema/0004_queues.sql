@@ -71,8 +71,8 @@ CREATE TABLE messagebox.scheduled_queue (
     enqueued_at        timestamptz NOT NULL,
     counted_in         xid8 NOT NULL DEFAULT pg_current_xact_id(),
     valid_from         timestamptz NOT NULL,             -- when it is due
-    -- The state of the instance: 8 retry, 256 service window.
-    state              smallint NOT NULL DEFAULT 8 CHECK (state IN (8, 256)),
+    -- The state of the instance: 256 service window or circuit breaker, 1024 retry.
+    state              smallint NOT NULL DEFAULT 1024 CHECK (state IN (256, 1024)),
     -- It waits until the circuit breaker is closed; valid_from: it expires.
     paused             boolean NOT NULL DEFAULT false,
     error_code         text,                             -- of the last attempt

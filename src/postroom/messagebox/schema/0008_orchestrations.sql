@@ -81,9 +81,9 @@ CREATE TABLE messagebox.orchestration_journal (
     PRIMARY KEY (instance_id, number)
 );
 
--- All service instances, with BizTalk's state codes: 1 ready to run, 2 active, 4 suspended (resumable),
--- 8 dehydrated (an orchestration that waits, or a send port that waits for its next attempt), 32 suspended (not
--- resumable), 256 scheduled (a send port that waits for its service window or its circuit breaker).
+-- All service instances, with BizTalk's state codes: 1 ready to run, 2 active, 4 suspended (resumable), 8 dehydrated
+-- (an orchestration that waits), 32 suspended (not resumable), 256 scheduled (a send port that waits for its service
+-- window or its circuit breaker). 1024 is a code of our own: a send port that waits for its next attempt.
 CREATE VIEW messagebox.instances AS
     SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
            CASE WHEN claim_id IS NULL THEN 1 ELSE 2 END::smallint AS state, enqueued_at,

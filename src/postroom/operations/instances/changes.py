@@ -40,7 +40,12 @@ from postroom.operations.instances.listing import (
 )
 
 _SUSPENDED = (InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE)
-_CAN_BE_SUSPENDED = (InstanceState.READY_TO_RUN, InstanceState.DEHYDRATED, InstanceState.SCHEDULED)
+_CAN_BE_SUSPENDED = (
+    InstanceState.READY_TO_RUN,
+    InstanceState.DEHYDRATED,
+    InstanceState.RETRYING,
+    InstanceState.SCHEDULED,
+)
 #: A message that a pipeline has to read first, or that joined an instance, cannot be rerouted.
 _CAN_BE_REROUTED = (*DELIVERIES, QueueTask.PUBLISH, QueueTask.REROUTE)
 

@@ -39,8 +39,6 @@ _READ_SIZE = 20_000
 
 
 _SUSPENDED = frozenset({InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE})
-#: The labels in counts, which do not distinguish send ports that retry and orchestrations that wait for messages.
-_COUNT_LABELS = {**{state: state.label for state in InstanceState}, InstanceState.DEHYDRATED: "waiting"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +89,8 @@ class Instance:
 
     @property
     def state_label(self) -> str:
-        """The state as users see it. An orchestration that is dehydrated does not wait for an attempt."""
-        if self.state is not InstanceState.DEHYDRATED or self.service_class is not ServiceClass.ORCHESTRATIONS:
+        """The state as users see it."""
+        if self.state is not InstanceState.DEHYDRATED:
             return self.state.label
         return "waiting for a message" if self.timer_at is None else "waiting for a message or timer"
 
@@ -111,7 +109,7 @@ class Instance:
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceQuery:
-    """Conditions for instances. ``port`` is the name of a send port, send port group, receive port or location.
+    """Conditions for instances. ``port`` is the name of a port, send port group, receive location or orchestration.
 
     Two services can have the same name if one of them was removed. ``services`` are ids, which are unique."""
 
@@ -154,14 +152,10 @@ class InstanceCount:
     oldest: datetime
     newest: datetime
 
-    @property
-    def state_label(self) -> str:
-        return _COUNT_LABELS[self.state]
-
 
 @dataclass(frozen=True, kw_only=True)
 class QueueCount:
-    """The number of instances of one host in one state, and how long the oldest has waited."""
+    """The number of messages of one host in one state, and how long the oldest has waited."""
 
     host: str
     state: InstanceState
@@ -207,12 +201,12 @@ def count_states(connection: Connection, query: InstanceQuery) -> dict[InstanceS
 def format_counts(counts: Mapping[InstanceState, int]) -> str:
     """Return a number of instances with their states: ``500 instances (498 suspended, 2 ready to run)``."""
     total = sum(counts.values())
-    states = ", ".join(f"{count:,} {_COUNT_LABELS[state]}" for state, count in sorted(counts.items()) if count)
+    states = ", ".join(f"{count:,} {state.label}" for state, count in sorted(counts.items()) if count)
     return f"{total:,} {'instance' if total == 1 else 'instances'}" + (f" ({states})" if total else "")
 
 
 def count_queues(connection: Connection) -> list[QueueCount]:
-    """Count the instances in every queue of every host. Empty queues are included."""
+    """Count the messages of every host by state. States without messages are included."""
     rows = connection.execute(statement("queries/count_queues"))
     return [
         QueueCount(host=host, state=InstanceState(state), count=count, oldest=oldest, age=age)
@@ -235,7 +229,7 @@ def check_names(connection: Connection, query: InstanceQuery) -> None:
     if query.port is not None:
         names = [name for (name,) in connection.execute(statement("queries/list_service_names"))]
         if query.port not in names:
-            what = f"There is no send port, send port group, receive port or receive location {query.port!r}."
+            what = f"There is no port, send port group, receive location or orchestration {query.port!r}."
             row = connection.execute(statement("queries/find_new_name"), {"name": query.port}).fetchone()
             if row is not None and row[0] in names:
                 raise NotFound(what, hint=f"It was renamed to {row[0]!r}.")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from postroom.messagebox.connection import connect
-from postroom.monitoring.instances import InstanceCount, InstanceMetrics
+from postroom.messagebox.connection import Connection, connect
+from postroom.monitoring.instances import InstanceCount, InstanceMetrics, count_instances
 from postroom.monitoring.metrics import Metric
 from postroom.monitoring.server import Target
-from postroom.operations.instances.listing import count_queues
+from postroom.operations.hosts import list_hosts
 from postroom.operations.running.supervisor import Supervisor
 
 
@@ -18,7 +18,7 @@ class SupervisorMetrics:
     def __init__(self, supervisor: Supervisor, listen: str) -> None:
         self._supervisor = supervisor
         self._listen = f"[{listen}]" if ":" in listen else listen
-        self._instances = InstanceMetrics(self._count_instances)
+        self._instances = InstanceMetrics(self._connect, _count_all_instances)
 
     def collect_metrics(self) -> Iterator[Metric]:
         processes = self._supervisor.processes
@@ -50,14 +50,9 @@ class SupervisorMetrics:
             if process.metrics_port is not None
         ]
 
-    def _count_instances(self) -> list[InstanceCount]:
-        with connect(self._supervisor.url, application_name="postroom up") as connection:
-            return [
-                InstanceCount(
-                    host=queue.host,
-                    state=queue.state,
-                    count=queue.count,
-                    age=0.0 if queue.age is None else queue.age.total_seconds(),
-                )
-                for queue in count_queues(connection)
-            ]
+    def _connect(self) -> Connection:
+        return connect(self._supervisor.url, application_name="postroom up")
+
+
+def _count_all_instances(connection: Connection) -> list[InstanceCount]:
+    return [count for host in list_hosts(connection) for count in count_instances(connection, host.name)]

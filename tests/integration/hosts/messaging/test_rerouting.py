@@ -64,7 +64,7 @@ def publish(connection: Connection, count: int, region: str = "EU") -> None:
 def run_host(connection: Connection, database: str, home: Path) -> RecordingAdapter:
     """Run a host until nothing is left that it can do. Return what its ports sent."""
     recorder = RecordingAdapter()
-    waiting = InstanceQuery(states=[InstanceState.READY_TO_RUN, InstanceState.ACTIVE, InstanceState.DEHYDRATED])
+    waiting = InstanceQuery(states=[InstanceState.READY_TO_RUN, InstanceState.ACTIVE, InstanceState.RETRYING])
     with HostInstance(database, "Main", home, settings=SETTINGS, as_role=True, build_adapter=recorder.build):
         wait_until(lambda: not count_states(connection, waiting), what="everything was processed")
     return recorder

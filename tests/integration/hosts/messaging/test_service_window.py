@@ -128,7 +128,7 @@ def test_a_scheduled_instance_that_is_suspended_and_resumed_is_dehydrated(box: B
     assert changes.suspend_all(box.connection, InstanceQuery()) == 1
     assert changes.resume_all(box.connection, InstanceQuery()) == 1
     (resumed,) = list_instances(box.connection, InstanceQuery())
-    assert (resumed.state, resumed.retry_at) == (InstanceState.DEHYDRATED, scheduled.retry_at)
+    assert (resumed.state, resumed.retry_at) == (InstanceState.RETRYING, scheduled.retry_at)
     assert check(box.connection) == []
 
 

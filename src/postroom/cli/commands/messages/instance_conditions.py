@@ -20,7 +20,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _STATES = {
     "ready": ("READY_TO_RUN",),
     "active": ("ACTIVE",),
-    "retrying": ("DEHYDRATED",),
+    "retrying": ("RETRYING",),
+    "waiting": ("DEHYDRATED",),
     "scheduled": ("SCHEDULED",),
     "suspended": ("SUSPENDED", "SUSPENDED_NOT_RESUMABLE"),
     "resumable": ("SUSPENDED",),

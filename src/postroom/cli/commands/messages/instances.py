@@ -62,7 +62,7 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
             counts = [
                 {
                     group_by: count.value,
-                    "state": count.state_label,
+                    "state": count.state.label,
                     "count": count.count,
                     "oldest": count.oldest,
                     "newest": count.newest,
