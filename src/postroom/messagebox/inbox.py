@@ -16,7 +16,7 @@ from datetime import datetime
 from itertools import chain, islice
 from typing import Any
 
-from postroom.errors import KeyReused, Unavailable
+from postroom.errors import KeyReused, PostroomError, Unavailable
 from postroom.message import FRAGMENTS_AT_A_TIME, Body, Bytes, Context
 from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.fragments import split_into_fragments
@@ -36,11 +36,13 @@ class InboxRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewInterchange:
-    """A small interchange without an idempotency key. ``body`` has at most ``FRAGMENT_SIZE`` bytes."""
+    """A small interchange. ``body`` has at most ``FRAGMENT_SIZE`` bytes. ``digest`` is that of one with an idempotency
+    key."""
 
     interchange_id: uuid.UUID
     context: Context
     body: bytes
+    digest: bytes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,17 +96,42 @@ def store_in_inbox(
     return True
 
 
-def store_together(connection: Connection, location_id: uuid.UUID, interchanges: Sequence[NewInterchange]) -> None:
-    """Store interchanges for the stream of their location in one transaction. Return after the commit."""
-    connection.execute(
+def store_together(
+    connection: Connection, location_id: uuid.UUID, interchanges: Sequence[NewInterchange]
+) -> list[PostroomError | None]:
+    """Store interchanges for the stream of their location in one transaction. Return after the commit.
+
+    An interchange whose idempotency key is known is not stored again. Return None for each interchange that is stored,
+    and KeyReused for one whose key came with another body."""
+    rows = connection.execute(
         statement("queries/insert_many_into_inbox"),
         (
             location_id,
             [interchange.interchange_id for interchange in interchanges],
             [interchange.context.to_json() for interchange in interchanges],
+            [interchange.digest for interchange in interchanges],
             [interchange.body for interchange in interchanges],
         ),
+        binary=True,
     )
+    new_ids = {interchange_id for (interchange_id,) in rows}
+    return [_find_key_error(connection, interchange, new_ids) for interchange in interchanges]
+
+
+def _find_key_error(
+    connection: Connection, interchange: NewInterchange, new_ids: set[uuid.UUID]
+) -> PostroomError | None:
+    """Return the error of an interchange whose key was known. ``new_ids`` loses the id of one whose key was not."""
+    if interchange.digest is None:
+        return None
+    if interchange.interchange_id in new_ids:
+        new_ids.remove(interchange.interchange_id)  # the next one with this id is a repeated request
+        return None
+    try:
+        check_if_known(connection, interchange.interchange_id, digest=interchange.digest)
+    except PostroomError as error:
+        return error  # of this interchange alone: the others are committed
+    return None
 
 
 def check_if_known(connection: Connection, interchange_id: uuid.UUID, *, digest: bytes | None = None) -> bool:

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Sequence
 
 from postroom.adapters.http.event_loop import WorkerPool, build_capacity_error
+from postroom.errors import PostroomError
 from postroom.hosts.http.shared_connections import CONNECTION_TIMEOUT, SharedConnections
 from postroom.messagebox import inbox
 from postroom.messagebox.inbox import NewInterchange
@@ -35,7 +36,7 @@ class GroupCommit:
             raise build_capacity_error()
 
     async def store(self, location_id: uuid.UUID, interchange: NewInterchange) -> None:
-        """Return after the commit. Raise the error of the transaction."""
+        """Return after the commit. Raise the error of the transaction, or KeyReused."""
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[None] = loop.create_future()
         if location_id in self._waiting:
@@ -51,8 +52,8 @@ class GroupCommit:
         """Run transactions until no request of this location waits."""
         while waiting := self._waiting[location_id]:
             group, self._waiting[location_id] = waiting[:_MAX_GROUP], waiting[_MAX_GROUP:]
-            error = await self._store_group(location_id, [interchange for interchange, _ in group])
-            for _, outcome in group:
+            errors = await self._store_group(location_id, [interchange for interchange, _ in group])
+            for (_, outcome), error in zip(group, errors, strict=True):
                 if outcome.done():
                     continue  # its connection was closed
                 if error is None:
@@ -61,15 +62,16 @@ class GroupCommit:
                     outcome.set_exception(error)
         del self._waiting[location_id]
 
-    async def _store_group(self, location_id: uuid.UUID, interchanges: Sequence[NewInterchange]) -> Exception | None:
-        """Return the error of the transaction. It is the same for all of its requests, because every property of an
-        interchange was checked before."""
+    async def _store_group(
+        self, location_id: uuid.UUID, interchanges: Sequence[NewInterchange]
+    ) -> Sequence[Exception | None]:
+        """Return the error of each request. An error of the transaction is the same for all, because every property of
+        an interchange was checked before."""
         try:
-            await self._workers.run(self._store, location_id, interchanges)
+            return await self._workers.run(self._store, location_id, interchanges)
         except Exception as error:
-            return error
-        return None
+            return [error] * len(interchanges)
 
-    def _store(self, location_id: uuid.UUID, interchanges: Sequence[NewInterchange]) -> None:
+    def _store(self, location_id: uuid.UUID, interchanges: Sequence[NewInterchange]) -> Sequence[PostroomError | None]:
         with self._connections.borrow(CONNECTION_TIMEOUT) as connection:
-            inbox.store_together(connection, location_id, interchanges)
+            return inbox.store_together(connection, location_id, interchanges)

@@ -204,8 +204,8 @@ class HttpRequests:
             publish = self._two_way.publish
             caller = await self._workers.run(publish, location, interchange_id, context, body, key_digest)
             return self._two_way.wait(caller)
-        if isinstance(body, Bytes) and body.size <= FRAGMENT_SIZE and key_digest is None:
-            new = NewInterchange(interchange_id=interchange_id, context=context, body=body.data)
+        if isinstance(body, Bytes) and body.size <= FRAGMENT_SIZE:
+            new = NewInterchange(interchange_id=interchange_id, context=context, body=body.data, digest=key_digest)
             await self._group_commit.store(location.location_id, new)
         else:
             await self._workers.run(self._store, location, interchange_id, context, body, key_digest)

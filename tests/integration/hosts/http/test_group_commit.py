@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 
 from postroom.adapters.http.event_loop import WorkerPool
 from postroom.adapters.http.messages import RequestFailed
-from postroom.errors import NotAllowed
+from postroom.errors import KeyReused, NotAllowed
 from postroom.hosts.http import group_commit
 from postroom.hosts.http.group_commit import GroupCommit
 from postroom.hosts.http.shared_connections import SharedConnections
 from postroom.message import Context
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import connect
-from postroom.messagebox.inbox import NewInterchange
+from postroom.messagebox.inbox import NewInterchange, store_together
 from tests.support.box import Box
 from tests.support.inbox_location import add_inbox_location
 from tests.support.waiting import wait_until
@@ -100,6 +101,53 @@ def test_every_request_of_a_failed_transaction_fails(box: Box, location: Receive
 
     assert [type(error) for error in asyncio.run(store_all())] == [NotAllowed] * 3
     assert box.count("inbox") == 0
+
+
+def test_requests_with_keys_share_a_transaction_with_others(
+    box: Box, location: ReceiveLocation, groups: GroupCommit
+) -> None:
+    known, fresh, repeated = uuid.uuid4(), uuid.uuid4(), uuid.uuid4()
+    new = [
+        keyed_interchange(known, b"other"),
+        new_interchange(),
+        keyed_interchange(fresh),
+        keyed_interchange(known),
+        keyed_interchange(repeated),
+        keyed_interchange(repeated),
+        keyed_interchange(repeated, b"other"),
+    ]
+
+    async def store_all() -> list[BaseException | None]:
+        await groups.store(location.location_id, keyed_interchange(known))
+        stored = (groups.store(location.location_id, one) for one in new)
+        return await asyncio.gather(*stored, return_exceptions=True)
+
+    errors = asyncio.run(store_all())
+    assert [type(error) for error in errors if error is not None] == [KeyReused, KeyReused]
+    assert [number for number, error in enumerate(errors) if error is not None] == [0, 6]
+    rows = box.connection.execute("SELECT interchange_id, body FROM inbox").fetchall()
+    assert sorted(rows) == sorted((one_id, b"{}") for one_id in (known, new[1].interchange_id, fresh, repeated))
+    sizes = box.connection.execute("SELECT count(*) FROM inbox GROUP BY xmin::text ORDER BY 1").fetchall()
+    assert sizes == [(1,), (3,)]
+
+
+def keyed_interchange(interchange_id: uuid.UUID, body: bytes = b"{}") -> NewInterchange:
+    return NewInterchange(interchange_id=interchange_id, context=Context(), body=body, digest=body)
+
+
+def test_groups_of_two_hosts_with_the_same_keys_do_not_wait_for_each_other(box: Box, location: ReceiveLocation) -> None:
+    """The second group inserts the keys in the order of the first, and waits for its first row."""
+    ids = sorted(uuid.uuid4() for _ in range(2))
+    with connect(box.url, user=box.host().role_name) as other, ThreadPoolExecutor(1) as thread:
+        with box.connection.transaction():
+            store_together(box.connection, location.location_id, [keyed_interchange(one) for one in ids[:1]])
+            waiting = thread.submit(
+                store_together, other, location.location_id, [keyed_interchange(one) for one in reversed(ids)]
+            )
+            wait_until(lambda: box.one(BLOCKED) == 1, what="the second group to wait")
+            store_together(box.connection, location.location_id, [keyed_interchange(one) for one in ids])
+        assert waiting.result() == [None, None]
+    assert box.count("inbox") == 2
 
 
 def test_requests_are_rejected_while_too_many_wait(

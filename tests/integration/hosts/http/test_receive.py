@@ -229,24 +229,25 @@ def test_an_idempotency_key_with_another_body_is_rejected(
     assert (box.count("inbox"), box.queued()) == (0, {"Everything": 1})
 
 
-@pytest.mark.parametrize("size", [10, 3 * FRAGMENT_SIZE])
+@pytest.mark.parametrize(
+    ("size", "interrupted"), [(10, "store_together"), (3 * FRAGMENT_SIZE, "store_in_inbox")], ids=["small", "large"]
+)
 def test_a_request_is_rejected_if_another_with_its_key_is_published_before_it_is_stored(
-    box: Box, location: ReceiveLocation, monkeypatch: pytest.MonkeyPatch, size: int
+    box: Box, location: ReceiveLocation, monkeypatch: pytest.MonkeyPatch, size: int, interrupted: str
 ) -> None:
-    """The host may be frozen between the check of the key and the insert."""
+    """The host may be frozen before the insert, after it has checked the key of a large request."""
     box.add_port("Everything", "exists(Region)")
     first = b'{"region": "EU", "note": "%s"}' % (b"x" * size)
-    check_if_known = inbox.check_if_known
-    with serve(box, location) as http:
+    store = getattr(inbox, interrupted)
+    with serve(box, location) as http, serve(box, location) as other:
 
-        def publish_another(*arguments: Any, **named: Any) -> bool:
+        def publish_another(*arguments: Any, **named: Any) -> Any:
             monkeypatch.undo()
-            found = check_if_known(*arguments, **named)
-            send_request(http, first, Idempotency_Key="order-1")
+            send_request(other, first, Idempotency_Key="order-1")
             publish(box, location)
-            return found
+            return store(*arguments, **named)
 
-        monkeypatch.setattr(inbox, "check_if_known", publish_another)
+        monkeypatch.setattr(inbox, interrupted, publish_another)
         answer, _ = send_request(http, first.replace(b"EU", b"US"), Idempotency_Key="order-1")
         assert answer.status == 422
         assert send_request(http, first, Idempotency_Key="order-1")[0].status == 202
