@@ -34,11 +34,11 @@ from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingS
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """A request that a caller waits for. ``instance_id`` is the instance that its response is routed to. ``digest`` is
-    that of a request with an idempotency key, which waits for ``timeout`` even if its host instance ends."""
+    that of a request with an idempotency key, which waits for ``kept_for`` even if its host instance ends."""
 
     interchange: Interchange
     instance_id: uuid.UUID
-    timeout: timedelta
+    kept_for: timedelta
     digest: bytes | None = None
 
 
@@ -83,7 +83,7 @@ class RequestPublisher:
                 SubscribingService(service_id=location.location_id, name=location.port_name),
                 request.instance_id,
                 for_host_instance=self._host_instance,
-                kept_for=None if request.digest is None else request.timeout,
+                kept_for=None if request.digest is None else request.kept_for,
             )
 
         def make_batch(matcher: Matcher) -> RequestBatch:

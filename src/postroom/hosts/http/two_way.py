@@ -15,12 +15,16 @@ from postroom.hosts.messaging.requests import RequestReceiver
 from postroom.message import Body, Bytes, Context
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 
+_LOST = "Look for a suspended response by the interchange id, or send the request with a new key."
 _MISSING = {
     NoResponse.EXPIRED: (504, "The request was received, but its response did not come in time."),
     NoResponse.REFUSED: (502, "The request was received, but it could not be answered."),
     NoResponse.STOPPING: (503, "The request was received, but the host stops before its response has come."),
-    NoResponse.LOST: (409, "A request with this key was received before, and its response is not available."),
+    NoResponse.LOST: (409, f"A request with this key was received before, and its response is not available. {_LOST}"),
 }
+#: What a client with an idempotency key can do after these answers.
+_REPEATABLE = {NoResponse.EXPIRED, NoResponse.STOPPING}
+_HINT = " Repeat the request with its key to wait again."
 
 
 class TwoWayRequests:
@@ -56,7 +60,9 @@ class TwoWayRequests:
 def _build_response(caller: Caller, answer: Answer) -> Response:
     headers = _build_headers(caller.interchange_id)
     if answer.missing is not None:
-        return build_error_response(*_MISSING[answer.missing], headers)
+        status, text = _MISSING[answer.missing]
+        can_repeat = caller.digest is not None and answer.missing in _REPEATABLE
+        return build_error_response(status, text + _HINT if can_repeat else text, headers)
     if is_header_value(answer.content_type) and answer.content_type:
         headers["Content-Type"] = answer.content_type
     return Response(status=200, body=answer.body or Bytes(b""), headers=headers)

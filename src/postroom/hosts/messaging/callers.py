@@ -7,7 +7,8 @@
 
 A waiting caller holds no thread and no connection to the MessageBox. After a timeout or a cancellation a loop removes
 the subscription of the request, so that a late response is suspended (RR-05, RR-09). A request with an idempotency key
-keeps waiting after its client has disconnected, so that the response is stored for the repeated request.
+keeps waiting after its client has disconnected, and for some time after the timeout, so that the response is stored for
+the repeated request.
 
 A repeated request whose first caller waits at another host instance follows that one: the loop reads the stored
 response of the first caller. If that host instance has ended, the repeated request takes over from it, together with a
@@ -23,7 +24,7 @@ from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
 
@@ -70,7 +71,9 @@ class Caller:
     interchange_id: uuid.UUID
     location: ReceiveLocation
     deadline: float
-    """When it stops waiting, by the monotonic clock."""
+    """When its connections are told that the time is over, by the monotonic clock."""
+    kept_until: float
+    """When it stops waiting. Later than the deadline if the request has an idempotency key."""
     digest: bytes | None = None
     """Of a request with an idempotency key. Its response is stored."""
     connections: int = 0
@@ -124,6 +127,10 @@ class Callers:
                 raise KeyReused()
             self._by_interchange[caller.interchange_id] = waiting
             self._waiting[waiting.instance_id] = waiting
+            if not waiting.connections:
+                # Its clients have disconnected, or their time is over. This one has its own time.
+                waiting.deadline = caller.deadline
+                waiting.kept_until = max(waiting.kept_until, caller.kept_until)
             waiting.connections += 1
         if is_first:
             self.loop.wake()
@@ -202,7 +209,8 @@ class Callers:
         now = time.monotonic()
         with self._lock:
             expired = [instance_id for instance_id, caller in self._waiting.items() if caller.deadline <= now]
-        self._end(expired, Answer(missing=NoResponse.EXPIRED))
+        for instance_id in expired:
+            self._expire(instance_id, now)
         if self._following:
             self._answer_followers()
         self._remove_subscriptions()
@@ -210,6 +218,24 @@ class Callers:
             deadlines = [caller.deadline for caller in self._waiting.values()]
             longest = _FOLLOW_SECONDS if self._following else _MAX_SECONDS
         return max(0.0, min(longest, min(deadlines) - time.monotonic())) if deadlines else _IDLE_SECONDS
+
+    def _expire(self, instance_id: uuid.UUID, now: float) -> None:
+        """Answer a caller whose time is over. One with an idempotency key is kept without its connections, so that its
+        late response is stored."""
+        answer = Answer(missing=NoResponse.EXPIRED)
+        with self._lock:
+            caller = self._waiting.get(instance_id)
+            if caller is None or caller.deadline > now:
+                return  # it was answered, or a repeated request has joined it
+            # A caller that follows another one has no subscription of its own.
+            is_kept = caller.kept_until > now and instance_id not in self._following
+            if is_kept:
+                kept = replace(caller, deadline=caller.kept_until, connections=0, future=Future())
+                self._waiting[instance_id] = self._by_interchange[caller.interchange_id] = kept
+        if is_kept:
+            caller.answer(answer)
+        else:
+            self._end([instance_id], answer)
 
     def _remove_subscriptions(self) -> None:
         while self._to_remove:
@@ -241,8 +267,8 @@ class Callers:
             caller = self._waiting.get(instance_id)
         if caller is None:
             return
-        kept_for = timedelta(seconds=max(0.0, caller.deadline - time.monotonic()))
-        transaction(
+        kept_for = timedelta(seconds=max(0.0, caller.kept_until - time.monotonic()))
+        is_taken_over = transaction(
             self._connection.get(),
             lambda connection: self._stored.take_over_caller(
                 connection,
@@ -252,5 +278,8 @@ class Callers:
                 kept_for=kept_for,
             ),
         )
+        if is_taken_over:
+            with self._lock:
+                self._following.discard(instance_id)
         if not self.is_waiting(caller):
             self.forget(instance_id)

@@ -16,6 +16,9 @@ from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.coordination.notifications import OwnHost
 
+#: How late the response to a request with an idempotency key may come. It is stored for the repeated request.
+LATE_RESPONSE_SECONDS = 3600.0
+
 
 class RequestReceiver:
     """Publishes requests from many threads. The responses come to this host instance."""
@@ -38,11 +41,14 @@ class RequestReceiver:
         A request whose idempotency key is in use joins the caller that waits, here or at another host instance, takes
         over from a host instance that has ended, or gets the stored response. Raise MessageFailure if the request
         fails, and KeyReused if its key came with another body."""
+        now = time.monotonic()
+        kept_for = timeout if digest is None else timeout + LATE_RESPONSE_SECONDS
         caller = Caller(
             instance_id=uuid.uuid4(),
             interchange_id=interchange.interchange_id,
             location=location,
-            deadline=time.monotonic() + timeout,
+            deadline=now + timeout,
+            kept_until=now + kept_for,
             digest=digest,
         )
         # Before the publish: the response may come before its commit is confirmed.
@@ -52,7 +58,7 @@ class RequestReceiver:
         request = Request(
             interchange=interchange,
             instance_id=caller.instance_id,
-            timeout=timedelta(seconds=timeout),
+            kept_for=timedelta(seconds=kept_for),
             digest=digest,
         )
         try:
@@ -62,11 +68,11 @@ class RequestReceiver:
             if result.is_repeated:
                 self.callers.follow(caller)
         except BaseException as error:
-            if self.callers.take(caller.instance_id) is not None:
+            if (taken := self.callers.take(caller.instance_id)) is not None:
                 # After a lost connection the request may have been published nevertheless.
                 self.callers.forget(caller.instance_id)
                 with suppress(InvalidStateError):
-                    caller.future.set_exception(error)
+                    taken.future.set_exception(error)
             raise
         if not self.callers.is_waiting(caller):
             # It was cancelled, or its time was over, before the commit: the subscription was not there to be removed.

@@ -98,6 +98,16 @@ def test_a_client_whose_response_is_late_gets_504(box: Box, serve: Serve) -> Non
     wait_until(lambda: box.suspended() == [("CORRELATION", False)])
 
 
+def test_a_client_with_a_key_can_wait_again_after_a_504(box: Box, serve: Serve) -> None:
+    instance = serve(AnsweringAdapter(lambda body: b"5"), timeout=0.1, port_state="stopped")
+    status, text = read_error(ask(instance, Idempotency_Key="quote-1"))
+    assert status == 504
+    assert text.endswith("Repeat the request with its key to wait again.")
+    send_ports.start(box.connection, "Pricing")
+    wait_until(lambda: len(instance.callers) == 0, what="the late response")
+    wait_until(lambda: ask(instance, Idempotency_Key="quote-1")[::2] == (200, b"5"), what="the stored response")
+
+
 def test_a_client_whose_request_fails_gets_502(box: Box, serve: Serve) -> None:
     def fail(message: Message, attempt: Attempt) -> None:
         raise DeliveryFailure("http://internal responded with 500.")

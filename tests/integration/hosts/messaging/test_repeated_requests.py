@@ -9,6 +9,7 @@ import pytest
 from postroom import pipelines
 from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure, KeyReused
+from postroom.hosts.messaging import requests
 from postroom.hosts.messaging.callers import NoResponse
 from postroom.message import Message
 from postroom.messagebox.maintenance.check import check
@@ -78,8 +79,9 @@ def test_a_repeated_key_at_another_host_instance_joins_the_waiting_call(box: Box
 
 
 def test_a_call_that_has_joined_another_host_instance_is_told_when_the_first_one_waits_no_longer(
-    quotes: Quotes,
+    quotes: Quotes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(requests, "LATE_RESPONSE_SECONDS", 0.0)
     quotes.start(state="stopped")
     quotes.start_host()
     key = uuid.uuid4()
@@ -113,7 +115,57 @@ def test_a_client_that_has_disconnected_gets_the_response_when_it_repeats_its_ke
     assert len(adapter.sent) == 1
 
 
-def test_a_repeated_key_whose_response_was_lost_is_told(quotes: Quotes) -> None:
+@pytest.mark.parametrize("is_repeated", [False, True], ids=["stored", "awaited"])
+def test_a_repeated_key_gets_the_response_that_came_after_the_timeout(
+    box: Box, quotes: Quotes, is_repeated: bool
+) -> None:
+    adapter = AnsweringAdapter(lambda body: b"5")
+    instance = quotes.start(adapter, pipelines.PassThrough(), state="stopped")
+    key = uuid.uuid4()
+    for _ in range(2):
+        assert read_reason(quotes.ask(key=key, timeout=0.05)) is NoResponse.EXPIRED
+    repeated = quotes.ask(key=key) if is_repeated else None
+    assert (quotes.count_waiting(), len(instance.callers)) == (1, 1)
+    send_ports.start(box.connection, "Pricing")
+    if repeated is not None:
+        assert read(repeated) == b"5"
+    wait_until(lambda: len(instance.callers) == 0, what="the late response")
+    assert read(quotes.ask(key=key)) == b"5"
+    assert (len(adapter.sent), box.suspended()) == (1, [])
+    wait_until(lambda: quotes.count_waiting() == 0)
+
+
+def test_a_repeated_key_gets_the_late_response_at_another_host_instance(box: Box, quotes: Quotes) -> None:
+    adapter = AnsweringAdapter(lambda body: b"5")
+    quotes.start(adapter, pipelines.PassThrough(), state="stopped")
+    quotes.start_host(adapter)
+    key = uuid.uuid4()
+    assert read_reason(quotes.ask(key=key, timeout=0.05)) is NoResponse.EXPIRED
+    repeated = quotes.ask(key=key, at=1)
+    send_ports.start(box.connection, "Pricing")
+    assert read(repeated) == b"5"
+    assert (len(adapter.sent), box.suspended()) == (1, [])
+
+
+def test_a_repeated_key_that_has_taken_over_a_request_waits_for_its_late_response(box: Box, quotes: Quotes) -> None:
+    adapter = AnsweringAdapter(lambda body: b"5")
+    first_instance = quotes.start(adapter, pipelines.PassThrough(), state="stopped")
+    key = uuid.uuid4()
+    quotes.ask(key=key)
+    first_instance.stop()
+    instance = quotes.start_host(adapter)
+    repeated = quotes.ask(key=key, at=1)
+    wait_until(lambda: get_holders(box) == [repeated.instance_id], what="the new holder")
+    repeated.deadline = 0.0
+    assert read_reason(repeated) is NoResponse.EXPIRED
+    send_ports.start(box.connection, "Pricing")
+    wait_until(lambda: len(instance.callers) == 0, what="the late response")
+    assert read(quotes.ask(key=key, at=1)) == b"5"
+    assert box.suspended() == []
+
+
+def test_a_repeated_key_whose_response_was_lost_is_told(quotes: Quotes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "LATE_RESPONSE_SECONDS", 0.0)
     quotes.start(state="stopped")
     key = uuid.uuid4()
     assert read_reason(quotes.ask(key=key, timeout=0.05)) is NoResponse.EXPIRED
