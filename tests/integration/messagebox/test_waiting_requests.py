@@ -85,6 +85,15 @@ def test_the_responses_of_a_dead_host_instance_are_suspended(box: Box, publisher
     assert check(box.connection) == []
 
 
+def test_the_correlation_type_of_responses_exists_before_any_request(box: Box) -> None:
+    """RR-02. A new type would change the routing."""
+    [(keys,)] = box.connection.execute(
+        "SELECT array_agg(p.key ORDER BY p.key)"
+        "  FROM correlation_types t JOIN properties p ON p.id = ANY (t.property_ids) GROUP BY t.id"
+    )
+    assert keys == [BTS.EpmRRCorrelationToken.key, BTS.RouteDirectToTP.key]
+
+
 def test_waiting_for_a_response_does_not_change_the_routing(box: Box) -> None:
     version = box.one("SELECT version FROM routing_version")
     ServiceSubscriptions(box.host(), MESSAGING).wait(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Iterator
@@ -22,11 +23,12 @@ from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.messagebox.throttling.pace import Pace
+from postroom.monitoring.logs import JsonFormatter
 from postroom.spark import worker
 from postroom.spark.intake.inbox_rows import Inbox, InboxNumbering
 from postroom.spark.intake.intake_once import receive_all
 from postroom.spark.receive.stream_source import NumberedReader, StreamSettings
-from postroom.spark.receive.task import ReceiveTask
+from postroom.spark.receive.task import MILLISECONDS, ReceiveTask, make_tally
 from postroom.system_properties import BTS
 from tests.integration.messagebox.inbox.conftest import Connect, StoreInterchange, rows_of, waiting
 from tests.support.box import PROMOTE, Box
@@ -342,3 +344,23 @@ def test_a_throttled_interchange_continues_where_it_was_left(
     set_load(box, queued=0)
     assert sum(interchange.published for interchange in task.receive(rows_of(*ids))) == 20
     assert box.count("inbox") == 0
+
+
+def test_a_line_of_the_log_about_an_interchange_has_its_id(
+    store_interchange: StoreInterchange, task: ReceiveTask, caplog: pytest.LogCaptureFixture
+) -> None:
+    interchange_id = store_interchange(b"no JSON")
+    task.receive(rows_of(interchange_id))
+    [record] = [one for one in caplog.records if "suspended instance" in one.message]
+    entry = json.loads(JsonFormatter().format(record))
+    assert entry["interchange_id"] == str(interchange_id)
+
+
+def test_the_time_from_the_arrival_of_interchanges_to_their_publication_is_measured(
+    box: Box, store_interchange: StoreInterchange, task: ReceiveTask
+) -> None:
+    ids = [store_interchange() for _ in range(2)]
+    box.connection.execute("UPDATE inbox SET stored_at = stored_at - interval '1 hour'")
+    [tally] = make_tally(task.receive(rows_of(*ids))).to_pylist()
+    assert (tally["files"], tally["published"]) == (2, 2)
+    assert tally[MILLISECONDS] >= 2 * 3_600_000

@@ -22,6 +22,7 @@ from postroom.messagebox.connection import Login
 from postroom.messagebox.coordination.notifications import receive_notifications
 from postroom.messagebox.coordination.running_processes import read_routing_version
 from postroom.messagebox.streams.location_progress import LocationReport
+from postroom.monitoring.metrics import format_metrics
 from postroom.operations.ports.receive_locations import LocationListing, list_locations
 from postroom.operations.ports.sinks import list_sinks
 from postroom.spark import pipeline_once, pipeline_process
@@ -30,12 +31,13 @@ from postroom.spark.bulk.progress import BulkProgress
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.file_claims import FileClaim, FileClaimState
+from postroom.spark.metrics import collect_pipeline_metrics
 from postroom.spark.once_report import OnceReport
 from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.receive import running_location
 from postroom.spark.receive.running_location import RunningLocation
-from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC
+from postroom.spark.receive.task import MILLISECONDS, TALLY_COLUMNS, TALLY_METRIC
 from postroom.spark.worker import close_worker, get_worker
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
@@ -184,6 +186,22 @@ def test_a_batch_that_has_published_everything_is_counted_even_if_it_ends_late(
     running._stop_query()
     assert query.stopped
     assert running.counts["files"] == counted
+
+
+def test_the_inbound_latency_is_a_metric_of_the_pipeline_process(box: Box, login: Login, tmp_path: Path) -> None:
+    running = RunningLocation(NO_SESSION, add_file_location(box, tmp_path / "in"), login=login, home=tmp_path)
+    query: Any = Finishing(looks=0)
+    query.done = SimpleNamespace(
+        timestamp="now",
+        batchId=0,
+        observedMetrics={TALLY_METRIC: {**dict.fromkeys(TALLY_COLUMNS, 0), "files": 2, MILLISECONDS: 1_500}},
+    )
+    running._query = query
+    running._stop_query()
+    sinks: Any = SimpleNamespace(batches=Counter(), written=Counter())
+    metrics, _ = format_metrics(collect_pipeline_metrics("Default", [running], sinks), "")
+    assert b'postroom_receive_seconds_count{host="Default",location="drop"} 2.0' in metrics
+    assert b'postroom_receive_seconds_sum{host="Default",location="drop"} 1.5' in metrics
 
 
 class SlowLocation:
