@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Protocol, TypeVar, cast, overload
 
 from postroom.errors import BadValue
 from postroom.files.safe_files import open_regular_file
-from postroom.filters.authorisation import MessagePredicate
+from postroom.filters.authorisation import MessagePredicate, predicates_from_json, predicates_to_json
 from postroom.properties import Property
 from postroom.values import Value, ValueType, check_value, type_of, value_from_json, value_to_json
 
@@ -282,16 +282,6 @@ class Context(Mapping[Property, Value]):
             {key: value_from_json(value) for key, value in decoded.get("written", {}).items()},
             predicates_from_json(decoded.get("predicates", ())),
         )
-
-
-def predicates_to_json(predicates: Iterable[MessagePredicate]) -> list[list[object]]:
-    """Return the stored form of message predicates, sorted."""
-    return sorted(([key, value_to_json(value)] for key, value in predicates), key=str)
-
-
-def predicates_from_json(stored: Iterable[Any]) -> frozenset[MessagePredicate]:
-    """The inverse of ``predicates_to_json``."""
-    return frozenset((key, value_from_json(value)) for key, value in stored)
 
 
 def _must_be_property(prop: object) -> None:

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
-from postroom.values import Value
+from postroom.values import Value, value_from_json, value_to_json
 
 #: The key of a property, and the value that a host must have for it.
 MessagePredicate = tuple[str, Value]
@@ -50,3 +51,13 @@ def comparable_text(value: Value) -> str:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="microseconds")
     return repr(value + 0.0)
+
+
+def predicates_to_json(predicates: Iterable[MessagePredicate]) -> list[list[object]]:
+    """Return the stored form of message predicates, sorted."""
+    return sorted(([key, value_to_json(value)] for key, value in predicates), key=str)
+
+
+def predicates_from_json(stored: Iterable[Any]) -> frozenset[MessagePredicate]:
+    """The inverse of ``predicates_to_json``."""
+    return frozenset((key, value_from_json(value)) for key, value in stored)

@@ -12,21 +12,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
-import traceback
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property, lru_cache
-from pathlib import Path
+from functools import cached_property
 from typing import Any, NoReturn
 
 from postroom.errors import RoutingFailure, StateError
 from postroom.filters.evaluate import matches
 from postroom.filters.expression import Filter
 from postroom.message import Message, Part
+from postroom.orchestrations.code_places import find_place, format_traceback
 from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.event_loop import InstanceLoop
 from postroom.orchestrations.failures import JournalMismatch, StepFailed
@@ -186,10 +184,7 @@ class Execution:
         """Return the traceback of ``error``, from the first line of the orchestration on."""
         error = self.error
         assert error is not None
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in frames if not _is_internal(frame.filename)]
-        lines = ["Traceback (most recent call last):\n", *traceback.format_list(own)] if own else []
-        return "".join([*lines, *traceback.format_exception_only(error)]).strip()
+        return format_traceback(error)
 
     def find_receive(self, message: Message) -> int | None:
         """Return the number of the correlation set whose receive waits for the message."""
@@ -243,7 +238,7 @@ class Execution:
     def make_send(self, message: Message, port: str | None, direct_port: str | None = None) -> Send:
         number = self._next_number()
         message = _with_derived_ids(message, uuid.uuid5(self._namespace, f"send {number}"))
-        return Send(number=number, place=_find_place(), message=message, port=port, direct_port=direct_port)
+        return Send(number=number, place=find_place(), message=message, port=port, direct_port=direct_port)
 
     def make_start(self, message: Message, orchestration: str) -> Start:
         send = self.make_send(message, None)
@@ -264,7 +259,7 @@ class Execution:
 
     def correlate(self, filter: Filter, *, acknowledged_by: str | None = None) -> int:
         number = self._next_number()
-        self.issue(Correlate(number=number, place=_find_place(), filter=filter, acknowledged_by=acknowledged_by))
+        self.issue(Correlate(number=number, place=find_place(), filter=filter, acknowledged_by=acknowledged_by))
         self._filters[number] = filter
         return number
 
@@ -277,7 +272,7 @@ class Execution:
             for known in (self._receives, self._returned, self._filters):
                 known.pop(correlation, None)
             number = self._next_number()
-            self.issue(Forget(number=number, place=_find_place(), filter=filter, acknowledged_by=acknowledged_by))
+            self.issue(Forget(number=number, place=find_place(), filter=filter, acknowledged_by=acknowledged_by))
 
     async def receive(self, correlation: int) -> Message:
         if returned := self._returned.get(correlation):
@@ -299,7 +294,7 @@ class Execution:
         key = uuid.uuid5(self._namespace, f"step {number}")
         step = RunStep(
             number=number,
-            place=_find_place(),
+            place=find_place(),
             step_name=name,
             call=lambda: call(key),
             timeout=timeout,
@@ -312,7 +307,7 @@ class Execution:
         return await future
 
     async def suspend(self, reason: str) -> None:
-        command = Suspend(number=self._next_number(), place=_find_place(), reason=reason)
+        command = Suspend(number=self._next_number(), place=find_place(), reason=reason)
         self.issue(command)
         future: asyncio.Future[None] = self.loop.create_future()
         self._suspensions.append((command, future))
@@ -335,7 +330,7 @@ class Execution:
 
     def _start_timer(self, due: datetime) -> int:
         number = self._next_number()
-        self.issue(StartTimer(number=number, place=_find_place(), due=due))
+        self.issue(StartTimer(number=number, place=find_place(), due=due))
         return number
 
     def _next_number(self) -> int:
@@ -390,24 +385,3 @@ def _with_derived_ids(message: Message, message_id: uuid.UUID) -> Message:
     return Message(
         context=message.context, parts=tuple(parts), body_part_name=message.body_part_name, message_id=message_id
     )
-
-
-_PACKAGE = str(Path(__file__).parent)
-_ASYNCIO = str(Path(asyncio.__file__).parent)
-
-
-@lru_cache(maxsize=256)
-def _get_file_name(path: str) -> str:
-    return Path(path).name
-
-
-def _is_internal(file: str) -> bool:
-    return file.startswith((_PACKAGE, _ASYNCIO))
-
-
-def _find_place() -> str:
-    """Return the file and the line of the orchestration that issues a command."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and _is_internal(frame.f_code.co_filename):
-        frame = frame.f_back
-    return f"{_get_file_name(frame.f_code.co_filename)}:{frame.f_lineno}"

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from postroom.errors import MessageGone
+from postroom.filters.authorisation import predicates_from_json
 from postroom.message import (
     FRAGMENTS_AT_A_TIME,
     Body,
@@ -18,7 +19,6 @@ from postroom.message import (
     Context,
     Message,
     Part,
-    predicates_from_json,
 )
 from postroom.messagebox.queues import ClaimedMessage, StoredPart
 from postroom.system_properties import BTS

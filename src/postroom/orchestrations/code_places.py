@@ -1,0 +1,37 @@
+"""Places in the code of an orchestration: the line that issues a command, and the lines that raised an error."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import traceback
+from functools import lru_cache
+from pathlib import Path
+
+_PACKAGE = str(Path(__file__).parent)
+_ASYNCIO = str(Path(asyncio.__file__).parent)
+
+
+def find_place() -> str:
+    """Return the file and the line of the orchestration that calls Postroom now."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _is_internal(frame.f_code.co_filename):
+        frame = frame.f_back
+    return f"{_get_file_name(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def format_traceback(error: BaseException) -> str:
+    """Return the traceback of an error without the lines of Postroom and asyncio."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not _is_internal(frame.filename)]
+    lines = ["Traceback (most recent call last):\n", *traceback.format_list(own)] if own else []
+    return "".join([*lines, *traceback.format_exception_only(error)]).strip()
+
+
+def _is_internal(file: str) -> bool:
+    return file.startswith((_PACKAGE, _ASYNCIO))
+
+
+@lru_cache(maxsize=256)
+def _get_file_name(path: str) -> str:
+    return Path(path).name
