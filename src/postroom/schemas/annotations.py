@@ -19,7 +19,7 @@ from postroom.errors import BadValue, Problem
 from postroom.properties import Property, dotted_name, property_key
 from postroom.schemas.path import PathStep, parse_path
 from postroom.schemas.registry import PromotedField, Schema, WrittenField
-from postroom.schemas.xsd import Declaration, XsdFile, XsdSet, xs
+from postroom.schemas.xsd import Declaration, UnknownType, XsdFile, XsdSet, xs
 from postroom.schemas.xsd_types import describe_unsupported_type, to_value_type
 from postroom.system_properties import SYSTEM_PROPERTIES
 from postroom.values import ValueType
@@ -63,11 +63,10 @@ def _read_property(
     problems: list[Problem],
 ) -> None:
     name = node.get("name", "")
-    form = known.simple_type(Declaration(file=file, node=node, namespace=file.namespace))
-    value_type = None if form is None else to_value_type(form)
-    if form is None or value_type is None:
-        reason = "it has child elements" if form is None else describe_unsupported_type(form)
-        problems.append(file.problem(f"{name!r} cannot be a property: {reason}.", node))
+    try:
+        form, value_type = _read_type(known, Declaration(file=file, node=node, namespace=file.namespace))
+    except _UnusableType as error:
+        problems.append(file.problem(f"{name!r} cannot be a property: {error}.", node))
         return
     try:
         prop = Property(name, value_type.python_type, namespace=file.namespace)
@@ -164,11 +163,10 @@ class _Root:
         declared = self._find_field(node, path, prop.dotted_name)
         if declared is None:
             return None
-        field_type = self._known.simple_type(declared)
-        value_type = None if field_type is None else to_value_type(field_type)
-        if field_type is None or value_type is None:
-            reason = "it has child elements" if field_type is None else describe_unsupported_type(field_type)
-            self._report(f"{prop.dotted_name} cannot be promoted from {declared.name!r}: {reason}.", node)
+        try:
+            field_type, value_type = _read_type(self._known, declared)
+        except _UnusableType as error:
+            self._report(f"{prop.dotted_name} cannot be promoted from {declared.name!r}: {error}.", node)
             return None
         if value_type is not prop.value_type and prop.value_type is not ValueType.STR:
             self._report(
@@ -207,11 +205,30 @@ class _Root:
             return None
         declared = self._known.find_field(self._root, steps)
         if declared is None:
-            self._report(f"{what}: the schema has no field at {_format_steps(steps)}.", node)
+            missing = self._known.describe_missing_files(self._root.file)
+            self._report(f"{what}: the schema has no field at {_format_steps(steps)}{missing}.", node)
         return declared
 
     def _report(self, text: str, node: etree._Element | None = None) -> None:
         self._problems.append(self._root.file.problem(text, self._root.node if node is None else node))
+
+
+class _UnusableType(Exception):
+    """The values of a field cannot be values of a property. The text is the reason."""
+
+
+def _read_type(known: XsdSet, declared: Declaration) -> tuple[str, ValueType]:
+    """Return the built-in type of a field, and the type of a property for it."""
+    try:
+        form = known.simple_type(declared)
+    except UnknownType as error:
+        raise _UnusableType(str(error)) from None
+    if form is None:
+        raise _UnusableType("it has child elements")
+    value_type = to_value_type(form)
+    if value_type is None:
+        raise _UnusableType(describe_unsupported_type(form))
+    return form, value_type
 
 
 def _read_schema_info(file: XsdFile) -> etree._Attrib | dict[str, str]:

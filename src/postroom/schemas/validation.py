@@ -141,7 +141,7 @@ def _find_missing_files(contents: Mapping[str, bytes], name: str) -> Iterator[st
                 continue
             else:
                 reason = "and there is no such file"
-            yield str(parsed.problem(f"it {reference.verb} {reference.location!r}, {reason}.", reference.node))
+            yield str(parsed.problem(f"it {reference.verb} '{reference.location}', {reason}.", reference.node))
 
 
 def _to_url(name: str) -> str:

@@ -118,6 +118,10 @@ class Declaration:
         return self.node.get("default", self.node.get("fixed"))
 
 
+class UnknownType(Exception):
+    """No file declares the type of a field. The text is the reason."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class XsdSet:
     """Files that may refer to each other."""
@@ -143,8 +147,15 @@ class XsdSet:
             )
         return found
 
+    def describe_missing_files(self, file: XsdFile) -> str:
+        """Return the end of a sentence that names the files which a file refers to and which are not in the set."""
+        known = {posixpath.normpath(each.path.as_posix()) for each in self.files}
+        missing = [reference for reference in file.find_references() if reference.name not in known]
+        return "".join(f"; the file {each.verb} '{each.location}', which is not one of the files" for each in missing)
+
     def simple_type(self, declared: Declaration) -> str | None:
-        """Return the built-in type that a field is derived from, or None if it has child elements."""
+        """Return the built-in type that a field is derived from, or None if it has child elements. Raises UnknownType
+        if no file declares its type."""
         return self._find_built_in(declared.file, declared.node, _MAX_DEPTH)
 
     def _find_built_in(self, file: XsdFile, node: etree._Element, depth: int) -> str | None:
@@ -159,7 +170,7 @@ class XsdSet:
                 other = self._find(kind, namespace, name, file)
                 if other is not None:
                     return self._find_built_in(*other, depth - 1)
-            return None
+            raise UnknownType(f"no file declares its type '{named}'" + self.describe_missing_files(file))
         if node.tag in (xs("element"), xs("attribute")) and not _children(node, "simpleType", "complexType"):
             return "string"
         if _children(node, "list", "union"):

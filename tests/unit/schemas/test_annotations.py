@@ -224,6 +224,42 @@ def test_a_missing_property_schema_is_reported(load) -> None:  # type: ignore[no
     ]
 
 
+IMPORT = '<xs:import namespace="urn:common" schemaLocation=".\\Common.xsd"/><xs:annotation>'
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "problem"),
+    [
+        (
+            ("Order", "Region"),
+            '<xs:element name="Region" type="c:Region" xmlns:c="urn:common"/>',
+            "cannot be promoted from 'Region': no file declares its type 'c:Region'",
+        ),
+        (
+            ("Order", "Header", "Region"),
+            '<xs:element name="Header" type="c:Header" xmlns:c="urn:common"/>',
+            "the schema has no field at /Order/Header/Region",
+        ),
+    ],
+)
+def test_a_missing_import_is_named(load, path, fields, problem) -> None:  # type: ignore[no-untyped-def]
+    order = document_schema(promote("Region", *path), fields)
+    files = {"Properties": property_schema(("Region", "string")), "Order": order}
+    [text] = texts(load(**files))
+    assert text.endswith(f"{problem}.")
+    [text] = texts(load(**files | {"Order": order.replace("<xs:annotation>", IMPORT, 1)}))
+    assert text.endswith(f"{problem}; the file imports '.\\Common.xsd', which is not one of the files.")
+
+
+def test_an_import_of_one_of_the_files_is_followed(load) -> None:  # type: ignore[no-untyped-def]
+    fields = '<xs:element name="Region" type="c:Region" xmlns:c="urn:common"/>'
+    common = """<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" targetNamespace="urn:common">
+<xs:simpleType name="Region"><xs:restriction base="xs:string"/></xs:simpleType></xs:schema>"""
+    order = document_schema(promote("Region", "Order", "Region"), fields).replace("<xs:annotation>", IMPORT, 1)
+    loaded = load(Properties=property_schema(("Region", "string")), Order=order, Common=common)
+    assert [field.form for field in only(loaded).promoted] == ["string"]
+
+
 def test_one_message_type_in_two_files_is_a_problem(load) -> None:  # type: ignore[no-untyped-def]
     (problem,) = load(A=document_schema("", ""), B=document_schema("", "")).problems
     assert "the message type 'urn:orders#Order' is also in" in problem.text
