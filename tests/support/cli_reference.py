@@ -40,6 +40,8 @@ A command uses the MessageBox that `--database` names. Without `--database` it u
 the embedded MessageBox in the home folder. If the embedded server is not running, the command starts it and stops it
 again.
 
+A table leaves out columns that do not fit the terminal. JSON has all fields.
+
 With `-o json` standard output contains only JSON, and an error is a JSON object on standard error:
 `{{"error": {{"code": …, "what": …, "why": …, "hint": …}}}}`. [Error codes](errors.md) lists the codes.
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +45,30 @@ def test_several_instances_are_changed_all_or_none(applied: Run, tmp_path: Path)
     unknown = "01985c1e-7f0a-8c8e-b5d1-4a2f3c800000"
     assert applied("instance", "terminate", one["instance_id"], unknown).code == ExitCode.NOT_FOUND
     assert len(applied("instance", "list", "-o", "json").json) == 1
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("noun", ["port", "location", "subscription", "message", "instance"])
+def test_a_narrow_terminal_shows_fewer_columns_with_whole_names(
+    applied: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noun: str
+) -> None:
+    applied("port", "stop", "Europe")
+    applied("publish", _order(tmp_path), "-p", "Region=EU")
+    all_columns = re.split(" {2,}", applied(noun, "list").out.splitlines()[0])
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "dumb")
+    applied(noun, "list")
+    lines = terminal.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    columns = re.split(" {2,}", lines[0].strip())
+    assert len(columns) > 2
+    assert set(columns) < set(all_columns), "a name is not continued in the next line"
 
 
 def test_a_host_is_shown_with_trust_and_application_properties(run: Run, app: Path) -> None:

@@ -186,9 +186,9 @@ def _choose_columns(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], o
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     kept = [*columns]
     widths = {column: max(len(column), *(len(to_text(row.get(column))) for row in rows)) for column in columns if rows}
-    widths[columns[-1]] = width // 3
     for column in optional:
-        if sum(widths[name] + 2 for name in kept) > width and column in kept:
+        needed = sum(widths[name] + 2 for name in kept[:-1]) + min(widths[kept[-1]], width // 3)
+        if needed > width and column in kept:
             kept.remove(column)
     return kept
 

@@ -65,6 +65,16 @@ def test_a_table_fits_the_terminal_without_breaking_ids(monkeypatch: pytest.Monk
     assert ("attempt" in lines[0], "since" in lines[0]) == (width == 200, width == 200)
 
 
+def test_a_column_that_is_last_after_others_are_left_out_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "dumb")
+    row = {"name": "Europe", "host": "Main", "filter": "Orders.Region == 'EU' or " * 4, "uri": "file:///" + "x" * 60}
+    show_rows([row], list(row), Format.TABLE, optional=["uri", "host"])
+    assert terminal.getvalue().split()[:3] == ["name", "host", "filter"]
+
+
 @pytest.mark.parametrize(
     ("state", "colour"),
     [

@@ -49,7 +49,13 @@ def list_(options: CommandOptions) -> None:
     rows = [{**location.as_dict(), "opens": location.opens_at(system_clock())} for location in listed]
     columns = ["location", "port", "application", "host", "enabled", "schedule", "opens"]
     columns += ["waiting", "suspended", "pipeline", "uri"]
-    show_rows(rows, columns, options.output, empty="No receive locations. Apply an application: postroom apply APP")
+    show_rows(
+        rows,
+        columns,
+        options.output,
+        empty="No receive locations. Apply an application: postroom apply APP",
+        optional=["pipeline", "application", "opens", "schedule", "host", "port"],
+    )
     show_paragraphs(
         [(location.location, problem) for location in listed for problem in location.problems], options.output
     )

@@ -47,7 +47,13 @@ def list_(options: CommandOptions, application: str | None) -> None:
     columns = ["name", "state", "application", "host", "waiting", "retrying", "scheduled", "suspended", "filter", "uri"]
     if any(row["paused_since"] for row in rows):
         columns[2:2] = ["paused_since", "paused_because"]
-    show_rows(rows, columns, options.output, empty="No send ports. Apply an application: postroom apply APP")
+    show_rows(
+        rows,
+        columns,
+        options.output,
+        empty="No send ports. Apply an application: postroom apply APP",
+        optional=["uri", "application", "paused_since", "scheduled", "retrying", "host"],
+    )
 
 
 @port.command()

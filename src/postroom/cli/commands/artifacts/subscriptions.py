@@ -60,7 +60,11 @@ def list_(
     if any(subscription.instance_id is not None for subscription in found[:limit]):
         columns.insert(4, "instance_id")
     show_rows(
-        [_to_row(subscription) for subscription in found[:limit]], columns, options.output, empty="No subscriptions."
+        [_to_row(subscription) for subscription in found[:limit]],
+        columns,
+        options.output,
+        empty="No subscriptions.",
+        optional=["priority", "group", "host", "type"],
     )
     report_truncation(len(found), limit, options.output)
 

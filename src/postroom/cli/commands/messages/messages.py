@@ -50,7 +50,8 @@ def list_(options: CommandOptions, message_type: str | None, limit: int) -> None
         rows = [asdict(message) for message in list_messages(connection, message_type=message_type, limit=limit + 1)]
     columns = ["message_id", "published_at", "message_type", "failed_at", "parts", "size", "published_by"]
     empty = "The spool is empty." if message_type is None else f"No message in the spool has the type {message_type!r}."
-    show_rows(rows[:limit], columns, options.output, empty=empty)
+    optional = ["published_by", "parts", "failed_at", "published_at"]
+    show_rows(rows[:limit], columns, options.output, empty=empty, optional=optional)
     report_truncation(len(rows), limit, options.output)
 
 
