@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import select
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -51,8 +52,17 @@ def _get_working(lazy: LazyConnection) -> Connection:
     """Return the connection. Open it again if the server has closed it since its last use."""
     try:
         connection = lazy.get()
-        connection.execute("SELECT 1")
+        if _has_input(connection):
+            connection.execute("SELECT 1")
         return connection
     except Unavailable:
         lazy.close()
         return lazy.get()
+
+
+def _has_input(connection: Connection) -> bool:
+    """Return True if the server has sent something since the last statement. It does so before it closes a
+    connection. A statement to find that out would cost each request a round trip."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
