@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from postroom.application.definition import ApplicationDefinition
     from postroom.errors import Problem
     from postroom.messagebox.connection import Connection
-    from postroom.operations.deployment.application_states import Change
+    from postroom.operations.deployment.applications import Change
     from postroom.operations.deployment.backlog import Backlog
     from postroom.operations.deployment.plan import Difference, Plan, PlanStep
 
@@ -134,10 +134,10 @@ def start(options: CommandOptions, name: str) -> None:
     Example:
       postroom application start orders
     """
-    from postroom.operations.deployment import application_states
+    from postroom.operations.deployment import applications
 
     with open_messagebox(options) as connection:
-        _show_changes(application_states.start(connection, name), name, "started", options.output)
+        _show_changes(applications.start(connection, name), name, "started", options.output)
 
 
 @application.command()
@@ -161,12 +161,12 @@ def stop(options: CommandOptions, name: str, receiving_only: bool, unenlist: boo
       postroom application stop orders
       postroom application stop orders --receiving-only
     """
-    from postroom.operations.deployment import application_states
+    from postroom.operations.deployment import applications
 
     if receiving_only and unenlist:
         raise click.UsageError("--receiving-only and --unenlist exclude each other.")
     with open_messagebox(options) as connection:
-        changes = application_states.stop(connection, name, receiving_only=receiving_only, unenlist=unenlist)
+        changes = applications.stop(connection, name, receiving_only=receiving_only, unenlist=unenlist)
         _show_changes(changes, name, "stopped", options.output)
 
 

@@ -10,7 +10,7 @@ from postroom import Application, Message, Property, adapters, pipelines
 from postroom.client import Client
 from postroom.errors import NotFound
 from postroom.messagebox.connection import Connection, read_value
-from postroom.operations.deployment import application_states
+from postroom.operations.deployment import applications
 from postroom.operations.deployment.applications import list_applications
 from postroom.operations.deployment.apply import apply
 from postroom.operations.orchestrations.states import list_orchestrations
@@ -70,14 +70,14 @@ def test_an_application_is_stopped_and_started_as_a_whole(
     running = (["STARTED"], ["STARTED"], ["STARTED"], [True])
     deploy(connection, tmp_path, "A")
     deploy(connection, tmp_path, "B")
-    stopped = application_states.stop(connection, "A", **options)
+    stopped = applications.stop(connection, "A", **options)
     assert read_states(connection, "A") == states
     assert read_states(connection, "B") == running
-    assert application_states.stop(connection, "A", **options) == []
-    started = application_states.start(connection, "A")
+    assert applications.stop(connection, "A", **options) == []
+    started = applications.start(connection, "A")
     assert read_states(connection, "A") == running
     assert {(change.kind, change.name) for change in started} == {(change.kind, change.name) for change in stopped}
-    assert application_states.start(connection, "A") == []
+    assert applications.start(connection, "A") == []
 
 
 @pytest.mark.parametrize(("value", "kind"), [("A", "send port"), ("A start", "orchestration")])
@@ -85,20 +85,20 @@ def test_messages_that_arrive_while_it_is_stopped_are_resumed_by_the_start(
     connection: Connection, database: str, tmp_path: Path, value: str, kind: str
 ) -> None:
     deploy(connection, tmp_path, "A")
-    application_states.stop(connection, "A")
+    applications.stop(connection, "A")
     with Client(database) as client:
         client.publish(b"", promoted={Region: value})
     assert read_value(connection, "SELECT count(*) FROM suspended_queue") == 1
-    changes = application_states.start(connection, "A")
+    changes = applications.start(connection, "A")
     assert [change.resumed for change in changes if change.kind == kind] == [1]
     assert read_value(connection, "SELECT count(*) FROM work_queue") == 1
 
 
 def test_orchestrations_start_after_the_ports_and_stop_before_them(connection: Connection, tmp_path: Path) -> None:
     deploy(connection, tmp_path, "A")
-    stopped = application_states.stop(connection, "A")
+    stopped = applications.stop(connection, "A")
     assert [change.kind for change in stopped] == ["location", "orchestration", "send port group", "send port"]
-    started = application_states.start(connection, "A")
+    started = applications.start(connection, "A")
     assert [change.kind for change in started] == ["send port", "send port group", "orchestration", "location"]
 
 
@@ -110,4 +110,4 @@ def test_an_application_is_listed_with_the_number_of_its_orchestrations(connecti
 def test_an_unknown_application_is_refused(connection: Connection, tmp_path: Path) -> None:
     deploy(connection, tmp_path, "A")
     with pytest.raises(NotFound, match="no application 'B'"):
-        application_states.stop(connection, "B")
+        applications.stop(connection, "B")
