@@ -294,7 +294,7 @@ def _announce(connection: Connection, query: InstanceQuery, operation: Operation
 
 
 def _warn_about_removed_services(connection: Connection, query: InstanceQuery) -> None:
-    from postroom.operations.instances.removed_services import describe_removed_services
+    from postroom.operations.instances.advice import describe_removed_services
 
     for warning in describe_removed_services(connection, query):
         click.echo(warning, err=True)
