@@ -12,10 +12,11 @@ import pytest
 from postroom.errors import MessageBoxUnavailable
 from postroom.hosts.orchestrations import instance_worker, shared_persistence
 from postroom.hosts.orchestrations.driven_instance import DrivenInstance
-from postroom.hosts.orchestrations.instance_store import InstanceConnection
+from postroom.hosts.orchestrations.instance_store import InstanceConnection, MessageBoxStore
 from postroom.hosts.orchestrations.shared_persistence import Outcomes
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.orchestrations import MESSAGES_AT_A_TIME
+from postroom.messagebox.queues import ClaimedMessage
 from postroom.operations.instances.changes import resume
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box
@@ -242,9 +243,16 @@ def test_instances_in_the_batch_of_an_endless_one_continue_in_another_thread(
 
 
 def test_a_receive_finds_its_message_behind_hundreds_of_others(
-    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only some messages of an instance are in memory at a time."""
+    """Only some messages of an instance are in memory at a time (THR-10)."""
+    add, in_memory = MessageBoxStore._add, []
+
+    def add_and_count(store: MessageBoxStore, messages: Sequence[ClaimedMessage]) -> None:
+        add(store, messages)
+        in_memory.append(len(store._messages))
+
+    monkeypatch.setattr(MessageBoxStore, "_add", add_and_count)
     count = 3 * MESSAGES_AT_A_TIME
     apply_orchestrations(
         box,
@@ -266,5 +274,6 @@ def test_a_receive_finds_its_message_behind_hundreds_of_others(
     publish(box, "reply", "reply", key="k")
     expected = b" ".join([b"0", b"reply", *(b"%d" % n for n in range(1, count))])
     wait_until(lambda: sent(recorder) == [expected], what="all messages in order")
+    assert max(in_memory) <= 2 * MESSAGES_AT_A_TIME
     wait_until(lambda: box.count("orchestration_instances") == 0, what="the end of the instance")
     assert check(box.connection) == []
