@@ -132,7 +132,7 @@ def test_a_caller_without_an_answer_in_time_gets_a_fault_and_the_late_response_i
         assert "cannot be resumed" in shown
 
 
-def test_a_caller_is_told_when_the_receiver_fails(installation: Installation) -> None:
+def test_a_caller_gets_a_502_when_the_receiver_fails(installation: Installation) -> None:
     with run_quotes(installation) as (quotes, receiver):
         receiver.behave = lambda handler: handler.answer(500, b"no price")
         assert quotes.ask()[0] == 502

@@ -12,7 +12,7 @@ from tests.support.delivery_chaos.run import run
 from tests.support.folders import open_folder
 
 
-def test_every_message_is_delivered_in_order_and_every_caller_is_told() -> None:
+def test_every_message_is_delivered_in_order_and_every_caller_is_answered() -> None:
     with open_folder(in_memory=True) as folder:
         assert run(folder, seed=2, seconds=120) == []
 

@@ -71,7 +71,7 @@ def test_a_publish_raises_after_the_longest_wait_and_publishes_nothing(url: str,
         assert connection.execute("SELECT count(*) FROM spool").fetchone() == (0,)
 
 
-def test_a_publish_goes_on_when_the_load_is_lower(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_publish_continues_when_the_load_is_lower(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with postroom.connect(url) as client:
         set_queued(url, 20)
         monkeypatch.setattr("postroom.messagebox.throttling.load.CHECK_INTERVAL", 0)

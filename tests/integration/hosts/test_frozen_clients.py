@@ -105,7 +105,7 @@ def test_a_client_that_is_frozen_with_locked_rows_is_ended_when_another_session_
         wait_for_end(box, session)
 
 
-def test_a_client_that_blocks_nobody_is_not_ended(box: Box, watchdog: SessionWatchdog) -> None:
+def test_a_client_that_blocks_no_other_session_is_not_ended(box: Box, watchdog: SessionWatchdog) -> None:
     with open_session(box) as idle, open_session(box) as frozen:
         idle.execute("BEGIN")
         idle.execute("SELECT 1")

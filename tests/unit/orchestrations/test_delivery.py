@@ -47,7 +47,7 @@ def test_a_delivery_is_limited_by_a_timeout(crashes: bool) -> None:
     assert bodies(run) == [b"order", b"unknown"]
 
 
-def test_a_delivery_that_nobody_subscribes_to_raises(crashes: bool) -> None:
+def test_a_delivery_without_subscriber_raises(crashes: bool) -> None:
     run = testing.start(declare(ship), Message.of(b"order"), subscribed=["Buyer"], crashes=crashes)
     assert bodies(run) == [b"nobody"]
 

@@ -85,7 +85,7 @@ def test_an_instance_receives_from_a_partner_port_by_correlation(crashes: bool) 
     assert bodies(run) == [b"sent to the port"]
 
 
-def test_nobody_receives_from_a_partner_port(crashes: bool) -> None:
+def test_a_send_to_a_partner_port_without_receivers_raises(crashes: bool) -> None:
     async def sell(order: Message) -> None:
         try:
             await orchestrations.send(order, to=Requests)

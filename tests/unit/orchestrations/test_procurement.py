@@ -56,7 +56,7 @@ def test_a_refusal_releases_the_budget(run: testing.Run) -> None:
     assert run.has_ended
 
 
-def test_without_offers_the_buyer_is_told(run: testing.Run) -> None:
+def test_without_offers_the_buyer_gets_a_failure(run: testing.Run) -> None:
     run.advance(timedelta(minutes=1))
     assert list_sent(run)[2:] == [("buyer", "failed")]
     assert run.has_ended

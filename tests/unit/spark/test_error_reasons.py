@@ -69,7 +69,7 @@ def test_a_reason_is_not_endless() -> None:
     assert format_reason(Exception("x" * 10_000)) == "x" * 499 + "…"
 
 
-def test_what_postroom_raises_is_told_without_its_hint() -> None:
+def test_the_reason_of_a_postroom_error_has_no_hint() -> None:
     assert format_reason(StateError("It is stopped.", why="Somebody did.", hint="Start it.")) == (
         "It is stopped. Somebody did."
     )

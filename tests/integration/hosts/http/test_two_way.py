@@ -197,7 +197,7 @@ def test_a_thousand_clients_wait_with_the_threads_and_connections_of_a_hundred(b
     assert count_waiting(box) == 0
 
 
-def test_waiting_clients_are_told_when_the_host_stops(box: Box, serve: Serve) -> None:
+def test_waiting_clients_get_a_503_when_the_host_stops(box: Box, serve: Serve) -> None:
     instance = serve(AnsweringAdapter(), port_state="stopped")
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(ask, instance)
@@ -207,7 +207,7 @@ def test_waiting_clients_are_told_when_the_host_stops(box: Box, serve: Serve) ->
     assert count_waiting(box) == 0
 
 
-def test_waiting_clients_are_told_when_an_operator_stops_the_host(box: Box, serve: Serve) -> None:
+def test_waiting_clients_get_a_503_when_an_operator_stops_the_host(box: Box, serve: Serve) -> None:
     instance = serve(AnsweringAdapter(), port_state="stopped")
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(ask, instance)

@@ -200,7 +200,7 @@ def test_a_message_whose_service_window_never_opens_again_has_a_nack(box: Box, s
 
 
 @pytest.mark.parametrize("two_way", [False, True])
-def test_the_caller_of_a_removed_port_is_told_if_the_port_was_two_way(
+def test_the_caller_of_a_removed_port_gets_an_error_if_the_port_was_two_way(
     box: Box, start_host: StartHost, two_way: bool
 ) -> None:
     """A port that only gets a copy of the request does not answer the caller, and cannot fail for it either."""

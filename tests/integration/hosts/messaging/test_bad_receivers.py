@@ -109,7 +109,7 @@ def test_the_backup_transport_delivers_while_the_receiver_hangs(box: Box, tmp_pa
     ],
     ids=["hangs", "closes half-way", "answers garbage", "answers half-way"],
 )
-def test_the_caller_of_a_two_way_port_is_told(
+def test_the_caller_of_a_two_way_port_gets_an_error(
     box: Box, tmp_path: Path, behave: Callable[[Handler], None], timeout: float, text: str
 ) -> None:
     with http_receiver() as server, Client(box.url) as client:

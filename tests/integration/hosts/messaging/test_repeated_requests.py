@@ -78,7 +78,7 @@ def test_a_repeated_key_at_another_host_instance_joins_the_waiting_call(box: Box
     assert len(other.callers) == 0
 
 
-def test_a_call_that_has_joined_another_host_instance_is_told_when_the_first_one_waits_no_longer(
+def test_a_call_that_has_joined_another_host_instance_fails_when_the_first_one_waits_no_longer(
     quotes: Quotes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "LATE_RESPONSE_SECONDS", 0.0)
@@ -164,7 +164,7 @@ def test_a_repeated_key_that_has_taken_over_a_request_waits_for_its_late_respons
     assert box.suspended() == []
 
 
-def test_a_repeated_key_whose_response_was_lost_is_told(quotes: Quotes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_key_whose_response_was_lost_fails(quotes: Quotes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "LATE_RESPONSE_SECONDS", 0.0)
     quotes.start(state="stopped")
     key = uuid.uuid4()
@@ -192,7 +192,7 @@ def test_an_empty_response_is_stored_for_a_repeated_key(quotes: Quotes) -> None:
     assert len(adapter.sent) == 1
 
 
-def test_a_repeated_key_whose_first_request_could_not_be_answered_is_told_the_same(quotes: Quotes) -> None:
+def test_a_repeated_key_whose_first_request_could_not_be_answered_gets_the_same_answer(quotes: Quotes) -> None:
     def fail(message: Message, attempt: Attempt) -> None:
         raise DeliveryFailure("The receiver is down.")
 
@@ -259,7 +259,7 @@ def test_a_request_with_a_key_stops_waiting_for_a_repeat_when_its_time_is_over(b
     wait_until(lambda: box.suspended() == [("CORRELATION", False)])
 
 
-def test_a_call_with_a_key_waits_on_when_its_host_instance_was_declared_dead(box: Box, quotes: Quotes) -> None:
+def test_a_call_with_a_key_keeps_waiting_when_its_host_instance_was_declared_dead(box: Box, quotes: Quotes) -> None:
     adapter = AnsweringAdapter(lambda body: b"5")
     instance = quotes.start(adapter, pipelines.PassThrough(), state="stopped")
     first = quotes.ask(key=uuid.uuid4())

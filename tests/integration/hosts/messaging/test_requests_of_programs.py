@@ -231,7 +231,7 @@ def test_a_client_whose_queue_has_expired_requests_again(box: Box, client: Clien
         box.connection.execute("SELECT expire_program_subscriptions(now() + interval '10 minutes')")
 
 
-def test_a_request_that_waits_is_told_when_its_client_is_closed(box: Box, client: Client, answers: Answers) -> None:
+def test_a_waiting_request_fails_when_its_client_is_closed(box: Box, client: Client, answers: Answers) -> None:
     response = client.start_request(b"price?", promoted=EU)
     answers.receive()
     client.close()

@@ -113,7 +113,7 @@ def test_an_instance_that_fails_leaves_the_others_of_its_batch_alone(
     assert check(box.connection) == []
 
 
-def test_a_delivery_is_awaited_beside_an_unroutable_send(
+def test_a_delivery_is_awaited_together_with_an_unroutable_send(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter, persistence: Persistence
 ) -> None:
     apply_orchestrations(box, tmp_path, ECHO)

@@ -111,7 +111,7 @@ def test_the_subscriptions_of_an_ordered_orchestration_are_ordered(
     assert rows == [("collect", False, False), ("collect", True, True), ("count", False, True)]
 
 
-def test_a_long_convoy_goes_on_with_fresh_journals(
+def test_a_long_convoy_continues_with_fresh_journals(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
     """Another host instance continues it in the middle, with what the first one has carried over."""
