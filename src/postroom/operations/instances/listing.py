@@ -143,7 +143,7 @@ class InstanceQuery:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InstanceCount:
+class InstanceGroup:
     """The number of instances in one state with one value of the field that they are grouped by."""
 
     state: InstanceState
@@ -181,11 +181,11 @@ def get_instance(connection: Connection, instance_id: uuid.UUID) -> Instance:
     return found[0]
 
 
-def count_instances(connection: Connection, query: InstanceQuery, by: GroupBy) -> list[InstanceCount]:
+def count_instances(connection: Connection, query: InstanceQuery, by: GroupBy) -> list[InstanceGroup]:
     """Count the instances that match the query, the largest group first."""
     rows = connection.execute(_with_conditions("queries/count_instances"), query.parameters() | {"by": by})
     return [
-        InstanceCount(state=InstanceState(state), value=value, count=count, oldest=oldest, newest=newest)
+        InstanceGroup(state=InstanceState(state), value=value, count=count, oldest=oldest, newest=newest)
         for state, value, count, oldest, newest in rows
     ]
 
