@@ -2,9 +2,9 @@
 -- are deleted, and the messages that they have received are released. The messages that they have not received are
 -- suspended, and cannot be resumed (ORC-26). Returns the ids of the instances that have ended: not those whose claim
 -- was taken over, or whose journal has another length. p_consumed are the numbers of the messages of all these
--- instances.
+-- instances. Raises 40001 if a claim takes one of these messages at this moment.
 -- Indexes: the primary keys, work_queue_instance. Locks: the rows of the instances, in the order of the array, then see
--- int_remove_instances.
+-- int_remove_instances, then their messages in the queue, without waiting. claim_orchestrations locks in another order.
 CREATE OR REPLACE FUNCTION messagebox.end_orchestrations___HOST__(
     p_instance_ids uuid[], p_claim_ids uuid[], p_journal_lengths integer[], p_consumed bigint[],
     p_now timestamptz DEFAULT now()
@@ -18,6 +18,8 @@ DECLARE
     priorities smallint[];
     released uuid[];
     counts xid8[];
+    queued_count integer;
+    locked_count integer;
 BEGIN
     WITH deleted AS (
         DELETE FROM orchestration_instances i
@@ -42,7 +44,17 @@ BEGIN
     IF released IS NOT NULL THEN
         PERFORM int_release(released, counts);
     END IF;
-    -- A statement of its own, which sees what publishers committed while int_remove_instances waited for them.
+    -- Statements of their own, which see what publishers committed while int_remove_instances waited for them.
+    SELECT count(*) INTO queued_count FROM __HOST___q WHERE instance_id = ANY (ended) AND task = 4;
+    IF queued_count > 0 THEN
+        -- A claim that takes such a message at this moment waits for the row of the instance, and this function must not
+        -- wait for the claim: the caller repeats the transaction.
+        SELECT count(*) INTO locked_count FROM (
+               SELECT 1 FROM __HOST___q WHERE instance_id = ANY (ended) AND task = 4 FOR UPDATE SKIP LOCKED) q;
+        IF locked_count < queued_count THEN
+            RAISE EXCEPTION 'a message of an instance that ends is being claimed' USING ERRCODE = '40001';
+        END IF;
+    END IF;
     WITH delivered AS (
         DELETE FROM orchestration_messages WHERE instance_id = ANY (ended) RETURNING *
     ), queued AS (

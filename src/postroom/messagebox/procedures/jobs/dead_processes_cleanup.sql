@@ -4,8 +4,9 @@
 -- responses are suspended: no process can deliver them (RR-06). A request with an idempotency key keeps waiting until
 -- its time is over, because a repeated request can take it over. Messages of a sink's batch stay in the batch: the next
 -- process that serves the sink writes the same batch. Claims of programs are released when their lease expires.
--- Locks: tries the advisory lock (7002, id) of each instance for a moment. Index: work_queue_claimed, from one claim to
--- the next, so that the rows of a large batch are not read.
+-- Locks: tries the advisory lock (7002, id) of each instance for a moment; orchestration instances in the order of their
+-- ids, as those that store them do. Indexes: orchestration_instances_claimed; work_queue_claimed, from one claim to the
+-- next, so that the rows of a large batch are not read.
 CREATE OR REPLACE FUNCTION messagebox.dead_processes_cleanup(
     p_grace interval DEFAULT '1 second', p_now timestamptz DEFAULT clock_timestamp()
 ) RETURNS bigint
@@ -54,7 +55,10 @@ BEGIN
     released := released + n;
     UPDATE orchestration_instances o
        SET claim_id = NULL, claimed_by = NULL, ready_seq = coalesce(o.ready_seq, nextval('messagebox.queue_sequence'))
-     WHERE o.claim_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM host_instances i WHERE i.id = o.claimed_by);
+     WHERE o.instance_id = ANY (ARRAY(
+           SELECT c.instance_id FROM orchestration_instances c
+            WHERE c.claim_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM host_instances i WHERE i.id = c.claimed_by)
+            ORDER BY c.instance_id FOR UPDATE));
     GET DIAGNOSTICS n = ROW_COUNT;
     released := released + n;
     IF released > 0 THEN

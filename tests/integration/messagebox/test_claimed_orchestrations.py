@@ -1,0 +1,90 @@
+"""Claims of orchestration instances: transactions that end and release them do not wait for each other in a circle."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from postroom.errors import TransactionConflict
+from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations, JournalEntry, read_orchestrations
+from tests.support.box import Box
+from tests.support.orchestrations import apply_orchestrations, publish
+from tests.support.waiting import PATIENCE, wait_until
+
+CONVOY = """
+@app.orchestration(activate=Kind == "order", convoy=[Key], host="Default")
+async def collect(order: Message) -> None:
+    await orchestrations.receive()
+"""
+PROCEDURES = HostOrchestrations("Default")
+
+
+@pytest.fixture
+def other(box: Box) -> Iterator[Connection]:
+    """A session of another process. No statement of it waits for a lock for long."""
+    with connect(box.url) as connection:
+        connection.execute("SET lock_timeout = '10s'")
+        yield connection
+
+
+def claim(box: Box, *, claim_id: uuid.UUID | None = None, limit: int = 10) -> list[ClaimedInstance]:
+    """Claim instances for a host instance that is not registered."""
+    services = [one.service_id for one in read_orchestrations(box.connection)]
+    return PROCEDURES.claim(
+        box.connection, claim_id=claim_id or uuid.uuid4(), host_instance=4711, limit=limit, services=services
+    )
+
+
+def test_an_instance_whose_message_is_being_claimed_ends_in_a_repeated_transaction(
+    box: Box, tmp_path: Path, other: Connection
+) -> None:
+    """The claim waits for the row of the instance, so the end must not wait for the claim."""
+    apply_orchestrations(box, tmp_path, CONVOY)
+    publish(box, "order", "1")
+    [claimed] = claim(box)
+    [first] = PROCEDURES.read_messages(box.connection, claimed.claim_id)
+    publish(box, "order", "2")
+    entry = JournalEntry(claimed=claimed, journal_length=0, consumed=[first.seq])
+    with box.connection.transaction():
+        box.connection.execute("SELECT 1 FROM work_queue FOR UPDATE")
+        with pytest.raises(TransactionConflict):
+            PROCEDURES.end(other, [entry])
+    assert PROCEDURES.end(other, [entry]) == {claimed.instance_id}
+    assert box.suspended() == [("0xC0C01B4C", False)]
+
+
+def test_the_claims_of_a_dead_host_are_released_in_the_order_of_the_ids(
+    box: Box, tmp_path: Path, other: Connection
+) -> None:
+    """A persistence point of several instances locks them in this order."""
+    apply_orchestrations(box, tmp_path, CONVOY)
+    for number in range(2):
+        publish(box, "order", "", key=str(number))
+    claim(box)
+    low, high = sorted(id for (id,) in box.connection.execute("SELECT instance_id FROM orchestration_instances"))
+    # The table and the index on claims have the instances in the other order.
+    for claim_id, instance_id in ((1, high), (2, low)):
+        box.connection.execute(
+            "UPDATE orchestration_instances SET claim_id = %s WHERE instance_id = %s",
+            (uuid.UUID(int=claim_id), instance_id),
+        )
+    lock = "SELECT 1 FROM orchestration_instances WHERE instance_id = %s FOR UPDATE"
+    waiting = "pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%%dead_processes_cleanup%%'"
+    with other.transaction():
+        other.execute(lock, (low,))
+        cleanup = threading.Thread(target=_clean_up, args=(box.url,))
+        cleanup.start()
+        wait_until(lambda: box.count(waiting) == 1, what="the job waits")
+        other.execute(f"{lock} NOWAIT", (high,))
+    cleanup.join(PATIENCE)
+    assert box.count("orchestration_instances WHERE claim_id IS NULL AND ready_seq IS NOT NULL") == 2
+
+
+def _clean_up(url: str) -> None:
+    with connect(url) as connection:
+        connection.execute("SELECT dead_processes_cleanup()")
