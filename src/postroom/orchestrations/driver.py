@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from postroom.errors import BadValue
-from postroom.orchestrations.execution import Continuation, Execution
+from postroom.orchestrations.execution import Execution
 from postroom.orchestrations.failures import JournalFull
 from postroom.orchestrations.journal import (
     Command,
+    Continuation,
     Event,
     MessageReceived,
     Resumed,
@@ -101,18 +101,11 @@ class InstanceStore(Protocol):
 
 
 class Driver:
-    """Drives one instance. ``execution`` is the live instance, which is replaced when it goes back. The code of the
-    orchestration runs inside ``watch``."""
+    """Drives one instance. ``execution`` is the live instance, which is replaced when it goes back."""
 
-    def __init__(
-        self,
-        execution: Execution,
-        store: InstanceStore,
-        watch: Callable[[], AbstractContextManager[None]] = nullcontext,
-    ) -> None:
+    def __init__(self, execution: Execution, store: InstanceStore) -> None:
         self.execution = execution
         self._store = store
-        self._watch = watch
         #: What is not stored yet: the events that were handled, and the numbers of the messages among them.
         self._handled: list[tuple[Event, tuple[Command, ...]]] = []
         self._taken: list[int] = []
@@ -201,8 +194,7 @@ class Driver:
         return None
 
     def _handle(self, event: Event) -> None:
-        with self._watch():
-            commands = self.execution.handle(event)
+        commands = self.execution.handle(event)
         if self.execution.error is None:
             self._handled.append((event, commands))
             if isinstance(event, Started | MessageReceived):
@@ -234,7 +226,7 @@ class Driver:
         before = self.execution
         if (yield from self._persist(is_waiting=False)):
             before.close()
-            self.execution = Execution(before.orchestration, before.instance_id, before.continuation)
+            self.execution = Execution(before.orchestration, before.instance_id, before.continuation, before.watch)
 
     def _go_back(self, handled: Sequence[tuple[Event, tuple[Command, ...]]], unroutable: Mapping[int, str]) -> None:
         """Replay the journal, and handle the pending events again, up to the first send that nobody subscribes to.
@@ -245,7 +237,7 @@ class Driver:
         numbers = [command.number for _, commands in handled for command in commands]
         first = next(number for number in numbers if number in unroutable)
         self.execution = replay(
-            failed.orchestration, failed.instance_id, self._store.read_journal(), failed.carried, self._watch
+            failed.orchestration, failed.instance_id, self._store.read_journal(), failed.carried, failed.watch
         )
         self.execution.unroutable |= failed.unroutable | {first: unroutable[first]}
         for event, commands in handled:

@@ -15,7 +15,8 @@ import random
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, NoReturn
@@ -30,6 +31,7 @@ from postroom.orchestrations.event_loop import InstanceLoop
 from postroom.orchestrations.failures import JournalMismatch, StepFailed
 from postroom.orchestrations.journal import (
     Command,
+    Continuation,
     Correlate,
     Event,
     Forget,
@@ -48,35 +50,30 @@ from postroom.orchestrations.recorded_values import measure_value
 
 #: The approximate number of characters of an event and of a command in the journal.
 _EVENT_SIZE, _COMMAND_SIZE = 150, 200
+#: Creates the context that the code of an orchestration runs in.
+Watch = Callable[[], AbstractContextManager[None]]
 #: The number of the correlation set of a convoy, whose messages match the activation subscription.
 CONVOY = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Continuation:
-    """What an instance continues with after ``continue_with``: the number of its earlier journals, and the state."""
-
-    journal: int = 0
-    state: object = None
-
-    def derive_namespace(self, instance_id: uuid.UUID) -> uuid.UUID:
-        """Return the id that the ids of messages and steps are derived from."""
-        return instance_id if self.journal == 0 else uuid.uuid5(instance_id, f"journal {self.journal}")
-
 
 _NOTHING_CARRIED = Continuation()
 
 
 class Execution:
     """One instance in memory. ``unroutable`` has the reasons of sends without subscribers, by command number.
-    ``carried`` is what it continues with."""
+    ``carried`` is what it continues with. The code of the orchestration runs inside ``watch``, also when it is
+    dropped."""
 
     def __init__(
-        self, orchestration: Orchestration, instance_id: uuid.UUID, carried: Continuation | None = None
+        self,
+        orchestration: Orchestration,
+        instance_id: uuid.UUID,
+        carried: Continuation | None = None,
+        watch: Watch = nullcontext,
     ) -> None:
         self.orchestration = orchestration
         self.instance_id = instance_id
         self.carried = carried or _NOTHING_CARRIED
+        self.watch = watch
         # The commands of each journal are numbered from 1, and their ids must differ.
         self._namespace = self.carried.derive_namespace(instance_id)
         #: The steps that are to be run, by number.
@@ -108,6 +105,10 @@ class Execution:
         """Handle one event until every task waits. Return the commands that the instance issued.
 
         Raise JournalMismatch if the instance does not wait for this event."""
+        with self.watch():
+            return self._handle(event)
+
+    def _handle(self, event: Event) -> tuple[Command, ...]:
         self._commands = []
         if self._loop is not None:
             self._loop.now = max(self._loop.now, event.time)
@@ -211,7 +212,8 @@ class Execution:
     def close(self) -> None:
         """Drop the coroutine. The instance continues from its journal."""
         if self._loop is not None:
-            self._loop.close()
+            with self.watch():
+                self._loop.close()
             # Without the cycle it is freed at once, not by the garbage collector.
             self._loop.owner = None
 

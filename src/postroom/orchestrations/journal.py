@@ -20,6 +20,18 @@ from postroom.orchestrations.recorded_values import from_recorded, to_recorded
 
 
 @dataclass(frozen=True, kw_only=True)
+class Continuation:
+    """What an instance continues with after ``continue_with``: the number of its earlier journals, and the state."""
+
+    journal: int = 0
+    state: object = None
+
+    def derive_namespace(self, instance_id: uuid.UUID) -> uuid.UUID:
+        """Return the id that the ids of messages and steps are derived from."""
+        return instance_id if self.journal == 0 else uuid.uuid5(instance_id, f"journal {self.journal}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Event:
     """Something that happens to an instance at ``time``."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 
 from postroom.orchestrations.definition import Orchestration
-from postroom.orchestrations.execution import Continuation, Execution
+from postroom.orchestrations.execution import Execution, Watch
 from postroom.orchestrations.failures import JournalMismatch
-from postroom.orchestrations.journal import Command, RecordedCommand, Turn
+from postroom.orchestrations.journal import Command, Continuation, RecordedCommand, Turn
 
 
 def replay(
@@ -17,19 +17,17 @@ def replay(
     instance_id: uuid.UUID,
     turns: Iterable[Turn],
     carried: Continuation | None = None,
-    watch: Callable[[], AbstractContextManager[None]] = nullcontext,
+    watch: Watch = nullcontext,
 ) -> Execution:
-    """Return an execution that has handled the events of the journal. The code of the orchestration runs inside
-    ``watch``.
+    """Return an execution that has handled the events of the journal.
 
     Raise JournalMismatch, with the place, if the code does something else than the journal has."""
-    execution = Execution(orchestration, instance_id, carried)
+    execution = Execution(orchestration, instance_id, carried, watch)
     for number, turn in enumerate(turns, 1):
         execution.unroutable |= {
             command.number: command.unroutable for command in turn.commands if command.unroutable is not None
         }
-        with watch():
-            why = _repeat(execution, turn)
+        why = _repeat(execution, turn)
         if why is not None:
             execution.close()
             raise JournalMismatch(

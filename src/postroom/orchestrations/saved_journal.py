@@ -17,8 +17,7 @@ from typing import Any
 
 from postroom.errors import BadValue
 from postroom.message import Bytes, Context, Message, Part
-from postroom.orchestrations.execution import Continuation
-from postroom.orchestrations.journal import Turn
+from postroom.orchestrations.journal import Continuation, Turn
 from postroom.orchestrations.recorded_values import from_recorded, to_recorded
 
 

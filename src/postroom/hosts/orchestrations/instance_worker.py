@@ -28,7 +28,8 @@ from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestratio
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.orchestrations.driver import Driver, Outcome
-from postroom.orchestrations.execution import Continuation, Execution
+from postroom.orchestrations.execution import Execution
+from postroom.orchestrations.journal import Continuation
 from postroom.orchestrations.recorded_values import from_recorded
 from postroom.orchestrations.replay import replay
 from postroom.processes.backoff import Backoff
@@ -155,7 +156,8 @@ class InstanceWorker:
             execution = replay(orchestration, claimed.instance_id, store.read_journal(), carried, watch)
         elif execution is None:
             execution = Execution(orchestration, claimed.instance_id)
-        return DrivenInstance(claimed, store, Driver(execution, store, watch))
+        execution.watch = watch
+        return DrivenInstance(claimed, store, Driver(execution, store))
 
     def _handle_outcome(self, instance: DrivenInstance, outcome: Outcome | BaseException) -> bool:
         """Handle the outcome of a persistence point. Return False if the instance has more to do."""

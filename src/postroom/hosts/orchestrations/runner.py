@@ -121,12 +121,12 @@ class OrchestrationRunner:
         for worker in self._workers:
             if worker.thread not in self._watch.stuck_threads:
                 worker.thread.join(max(0.0, deadline - time.monotonic()))
+        self._live.clear()
         for loop in (self._poller.loop, self._watch.loop):
             loop.stop()
             loop.join(max(1.0, deadline - time.monotonic()))
         self._poller.close()
         self._watch_connection.close()
-        self._live.clear()
 
     def _change_workers(self, count: int) -> None:
         self._work.end_threads(max(0, -count))
@@ -149,10 +149,12 @@ class OrchestrationRunner:
             )
 
     def _suspend_endless(self, claimed: ClaimedInstance, description: str) -> None:
-        """Suspend an instance whose code does not return, and release those that wait for the same thread."""
-        _log.error("instance %s is suspended: %s", claimed.instance_id, description)
+        """Suspend an instance whose code does not return, and release those that wait for the same thread. A coroutine
+        that is dropped has no claim any more, so that there is nothing to suspend."""
         connection = self._watch_connection.get()
-        self._procedures.suspend(connection, claimed, code="ORCHESTRATION", description=description)
+        is_suspended = self._procedures.suspend(connection, claimed, code="ORCHESTRATION", description=description)
+        what = "instance %s is suspended" if is_suspended else "the dropped coroutine of instance %s is interrupted"
+        _log.error(f"{what}: %s", claimed.instance_id, description)
         for worker in self._workers:
             if claimed in worker.batch:
                 release(self._procedures, connection, worker.batch)

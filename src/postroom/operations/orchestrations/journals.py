@@ -18,7 +18,7 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.operations.messages import get_message, load_message
 from postroom.operations.redaction import read_sensitive_keys, replace_sensitive_values
-from postroom.orchestrations.execution import Continuation
+from postroom.orchestrations.journal import Continuation
 from postroom.orchestrations.recorded_values import from_recorded
 from postroom.orchestrations.saved_journal import SavedJournal
 from postroom.properties import dotted_name, split_key

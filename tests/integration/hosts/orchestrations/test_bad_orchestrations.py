@@ -69,6 +69,33 @@ def test_a_replay_that_never_waits_is_suspended(
     wait_until(lambda: sent(recorder) == [b"done"], what="the instance goes on with corrected code")
 
 
+def test_a_dropped_coroutine_that_never_ends_is_interrupted(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def end(order: Message) -> None:
+            await orchestrations.send(Message.of(order.data), to="Out")
+            try:
+                await orchestrations.terminate("done")
+            finally:
+                while order.data == b"endless":
+                    pass
+        """,
+    )
+    box.connection.execute("UPDATE service_classes SET dequeue_threads = 1 WHERE id = 1")
+    host = start_host(recorder, settings=IMPATIENT)
+    publish(box, "order", "endless")
+    wait_until(lambda: sent(recorder) == [b"endless"], what="the end of the first instance")
+    publish(box, "order", "next")
+    wait_until(lambda: sent(recorder) == [b"endless", b"next"], what="the thread works again")
+    wait_until(lambda: box.count("orchestration_instances") == 0, what="the end of both")
+    assert host.find_problems() == []
+
+
 def test_the_process_ends_if_a_thread_is_blocked_outside_of_python(box: Box, tmp_path: Path) -> None:
     apply_orchestrations(box, tmp_path, BLOCKED)
     recorder = RecordingAdapter()
