@@ -1,4 +1,7 @@
-"""A host process for tests that kill it: python -m tests.support.orchestration_host URL HOST HOME."""
+"""A host process for tests that kill it: python -m tests.support.orchestration_host URL HOST HOME [SECONDS].
+
+It ends if a call keeps the interpreter lock for SECONDS.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ from pathlib import Path
 from postroom.hosts import HostSettings, run_host
 
 
-def main(url: str, host: str, home: str) -> None:
-    run_host(url, host, Path(home), as_role=True, settings=HostSettings(stop_within=timedelta(seconds=1)))
+def main(url: str, host: str, home: str, blocked_limit: str = "60") -> None:
+    settings = HostSettings(stop_within=timedelta(seconds=1), blocked_limit=timedelta(seconds=float(blocked_limit)))
+    run_host(url, host, Path(home), as_role=True, settings=settings)
 
 
 if __name__ == "__main__":

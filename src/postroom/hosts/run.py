@@ -13,6 +13,7 @@ from postroom.hosts.instance import HostInstance
 from postroom.hosts.messaging.open_send_ports import BuildAdapter
 from postroom.hosts.settings import HostSettings
 from postroom.monitoring.server import MonitoringServer
+from postroom.processes.frozen_processes import end_blocked_process
 from postroom.processes.stop_signals import set_on_stop_signals
 
 #: Each HTTP client needs a file descriptor, and so does each body that is received in a temporary file.
@@ -60,7 +61,8 @@ def run_host(
         stopping.set()
 
     instance.on_stuck_thread = end_process
-    with set_on_stop_signals(stopping), instance:
+    blocked_limit = (settings or HostSettings()).blocked_limit.total_seconds()
+    with set_on_stop_signals(stopping), end_blocked_process(blocked_limit), instance:
         if monitoring is not None:
             monitoring.process = instance
         # What is loaded now stays in memory. The garbage collector need not scan it again and again.

@@ -29,6 +29,8 @@ class HostSettings:
     heartbeat: timedelta = timedelta(seconds=HEARTBEAT_SECONDS)
     #: How long an orchestration may run without waiting. It is suspended then.
     turn_limit: timedelta = timedelta(seconds=30)
+    #: How long a call may keep the interpreter lock, so that no thread runs. The process ends then.
+    blocked_limit: timedelta = timedelta(seconds=60)
     #: True if this instance runs housekeeping jobs.
     runs_jobs: bool = True
     jobs: JobSettings = field(default_factory=JobSettings)

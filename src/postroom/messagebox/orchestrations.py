@@ -53,7 +53,8 @@ class ClaimedInstance(NamedTuple):
     """An instance that a host instance works on. A tuple, as a claimed message is.
 
     ``carried`` is what it has carried over from the last of its ``journals`` before, as JSON. Timers that were due at
-    ``timers_until`` may fire. None: a message that came before is not read yet."""
+    ``timers_until`` may fire. None: a message that came before is not read yet. ``process_deaths`` is the number of
+    host instances that died while they had it, since its last persistence point."""
 
     claim_id: uuid.UUID
     instance_id: uuid.UUID
@@ -62,6 +63,12 @@ class ClaimedInstance(NamedTuple):
     journals: int
     carried: str | None
     timers_until: datetime | None
+    process_deaths: int = 0
+
+    @property
+    def is_suspected(self) -> bool:
+        """True if it may be what kills host instances. Each of them claims one such instance at a time."""
+        return self.process_deaths >= 2
 
 
 @dataclass(frozen=True, kw_only=True)

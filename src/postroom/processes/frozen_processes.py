@@ -1,10 +1,13 @@
 """Kill processes that are frozen (SIGSTOP), so that their parent restarts them.
 
-A frozen process does not answer and does not end. A process that a debugger has stopped does not count as frozen.
+A frozen process does not answer and does not end. A process that a debugger has stopped does not count as frozen. A
+process in which a call outside of Python keeps the interpreter lock does not answer either, but only the process itself
+can detect that.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
 import time
@@ -19,6 +22,7 @@ _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 2.0
 _FROZEN_SECONDS = 5.0
+_STANDARD_ERROR = 2
 
 
 class FrozenProcesses:
@@ -58,6 +62,26 @@ def kill_frozen_children(after: float = _FROZEN_SECONDS) -> Iterator[None]:
     finally:
         loop.stop()
         loop.join()
+
+
+@contextmanager
+def end_blocked_process(after: float) -> Iterator[None]:
+    """End this process during the block if no thread can run Python for ``after`` seconds, because a call keeps the
+    interpreter lock. The tracebacks of all threads are written to standard error."""
+
+    def step() -> float:
+        # A timer without Python. It is started again before it is over, unless the interpreter lock is taken.
+        faulthandler.dump_traceback_later(after, exit=True, file=_STANDARD_ERROR)
+        return after / 10
+
+    loop = BackgroundLoop("interpreter lock", step)
+    loop.start()
+    try:
+        yield
+    finally:
+        loop.stop()
+        loop.join()
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _find_frozen(pid: int) -> psutil.Process | None:

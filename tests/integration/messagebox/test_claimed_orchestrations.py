@@ -1,4 +1,4 @@
-"""Claims of orchestration instances: transactions that end and release them do not wait for each other in a circle."""
+"""Claims of orchestration instances: how they end, and how those of dead host instances are released."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from postroom.errors import TransactionConflict
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations, JournalEntry, read_orchestrations
+from postroom.operations.instances.changes import resume
 from tests.support.box import Box
 from tests.support.orchestrations import apply_orchestrations, publish
 from tests.support.waiting import PATIENCE, wait_until
@@ -56,6 +57,35 @@ def test_an_instance_whose_message_is_being_claimed_ends_in_a_repeated_transacti
             PROCEDURES.end(other, [entry])
     assert PROCEDURES.end(other, [entry]) == {claimed.instance_id}
     assert box.suspended() == [("0xC0C01B4C", False)]
+
+
+def test_an_instance_that_three_processes_had_when_they_died_is_suspended(box: Box, tmp_path: Path) -> None:
+    """Only one instance kills its processes. After two deaths all that the processes had are claimed one at a time."""
+    apply_orchestrations(box, tmp_path, CONVOY)
+    for number in range(5):
+        publish(box, "order", "", key=str(number))
+    poison = min(one.instance_id for one in claim(box))
+    _clean_up(box.url)
+    assert len(claim(box)) == 5
+    _clean_up(box.url)
+    while ready := claim(box):
+        [claimed] = ready  # one at a time
+        assert claim(box) == []
+        if claimed.instance_id == poison:
+            _clean_up(box.url)
+            continue
+        entry = JournalEntry(claimed=claimed, journal_length=0, turns=[{}], is_released=True)
+        assert PROCEDURES.persist(box.connection, [entry])[0] == {claimed.instance_id}
+    suspended, description = box.connection.execute(
+        "SELECT instance_id, error_description FROM orchestration_instances WHERE suspended_at IS NOT NULL"
+    ).fetchall()[0]
+    assert suspended == poison
+    assert "did not respond, three times" in description
+    assert "then resume the instance" in description
+    assert box.count("orchestration_instances WHERE process_deaths = 0") == 4
+    resume(box.connection, poison)
+    assert [one.instance_id for one in claim(box)] == [poison]
+    assert box.one("SELECT process_deaths FROM orchestration_instances WHERE instance_id = %s", poison) == 0
 
 
 def test_the_claims_of_a_dead_host_are_released_in_the_order_of_the_ids(

@@ -94,6 +94,8 @@ class InstanceWorker:
             self._watch.end_turn()
             failures = failures + 1 if self._has_failed else 0
             self._release_dropped(failures)
+            if any(claimed.is_suspected for claimed in self.batch):
+                self._work.on_capacity()  # the next one can be claimed
             self.batch = ()
         self._connections.close()
 

@@ -8,7 +8,7 @@ RETURNS TABLE (instance_id uuid, host_id smallint)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
     WITH orchestrated AS (
         UPDATE orchestration_instances o
-           SET suspended_at = NULL, error_code = NULL, error_description = NULL,
+           SET suspended_at = NULL, error_code = NULL, error_description = NULL, process_deaths = 0,
                ready_seq = coalesce(o.ready_seq, nextval('messagebox.queue_sequence'))
          WHERE o.instance_id = ANY (p_instance_ids) AND o.suspended_at IS NOT NULL
         RETURNING o.instance_id, o.host_id

@@ -42,6 +42,8 @@ CREATE TABLE messagebox.orchestration_instances (
     ready_seq          bigint,                           -- there is something to do since this number; null: it waits
     claim_id           uuid,                             -- null: not claimed
     claimed_by         integer,                          -- the host instance
+    -- The number of host instances that died while they had it, since its last persistence point.
+    process_deaths     smallint NOT NULL DEFAULT 0,
     suspended_at       timestamptz,                      -- null: not suspended
     error_code         text,
     error_description  text
@@ -55,6 +57,9 @@ CREATE INDEX orchestration_instances_due ON messagebox.orchestration_instances (
 -- Reading the messages of a claim, and releasing the claims of a dead host instance.
 CREATE INDEX orchestration_instances_claimed ON messagebox.orchestration_instances (claim_id)
     WHERE claim_id IS NOT NULL;
+-- The instances that are claimed one at a time, because two host instances died while they had them.
+CREATE INDEX orchestration_instances_suspected ON messagebox.orchestration_instances (host_id, claimed_by)
+    WHERE process_deaths >= 2;
 -- The instances of an orchestration.
 CREATE INDEX orchestration_instances_service ON messagebox.orchestration_instances (service_id);
 

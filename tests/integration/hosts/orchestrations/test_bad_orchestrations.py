@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,7 +20,7 @@ from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box
 from tests.support.orchestrations import apply_orchestrations, publish, sent
 from tests.support.recording_adapter import RecordingAdapter
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 IMPATIENT = replace(SETTINGS, turn_limit=timedelta(seconds=0.3))
 SUSPENDED = "orchestration_instances WHERE suspended_at IS NOT NULL"
@@ -115,6 +117,43 @@ def test_the_process_ends_if_a_thread_is_blocked_outside_of_python(box: Box, tmp
     assert "in block" in wait_for_suspended(box)[1]
     assert box.count("host_instances") == 0
     pipe.open("w").close()  # ends the thread
+
+
+def test_a_process_whose_interpreter_lock_is_not_released_ends_and_its_instance_is_suspended(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """No thread of the process runs, so nothing in it can suspend the instance: its claim is taken over."""
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        import ctypes
+
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def block(order: Message) -> None:
+            if order.data:
+                ctypes.PyDLL(None).sleep(3600)
+            await orchestrations.send(Message.of(b"fine"), to="Out")
+        """,
+    )
+    publish(box, "order", "block")
+    command = [sys.executable, "-m", "tests.support.orchestration_host", box.url, "Default", str(tmp_path), "1"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        claimed = "orchestration_instances WHERE claim_id IS NOT NULL"
+        wait_until(lambda: box.count(claimed) == 1, what="the claim")
+        box.connection.execute("UPDATE orchestration_instances SET process_deaths = 2")
+        _, log = process.communicate(timeout=PATIENCE)
+    assert process.returncode != 0
+    assert b"in block" in log
+    # Later than the time after a start of the server in which nobody is declared dead.
+    cleanup = "SELECT dead_processes_cleanup('0 seconds', clock_timestamp() + interval '1 hour')"
+    wait_until(lambda: box.one(cleanup) == 1, what="the claim is released")
+    start_host(recorder)
+    code, description = wait_for_suspended(box)
+    assert code == "ORCHESTRATION"
+    assert "died, or did not respond, three times" in description
+    publish(box, "order", "")
+    wait_until(lambda: sent(recorder) == [b"fine"], what="the other instance")
 
 
 def test_a_thread_that_is_blocked_for_a_while_does_not_stop_others(

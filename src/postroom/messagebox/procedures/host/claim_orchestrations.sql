@@ -7,15 +7,18 @@
 -- An instance with a pending operation is left out: it is suspended or terminated now. `timers_until` says
 -- which timers may fire: those that are due now, or none if a message that came before the timer is still in the queue.
 -- Indexes: work_queue_unclaimed, work_queue_instance, orchestration_instances_due, orchestration_instances_ready,
--- operation_instances_pending.
+-- orchestration_instances_suspected, operation_instances_pending.
 -- Locks: the taken rows; the instances, in the order of their ids, so that it waits for persistence points of these.
 CREATE OR REPLACE FUNCTION messagebox.claim_orchestrations___HOST__(
     p_claim_id uuid, p_host_instance integer, p_limit integer, p_services uuid[], p_now timestamptz DEFAULT now()
 ) RETURNS TABLE (
-    instance_id uuid, service_id uuid, journal_length integer, journals integer, carried text, timers_until timestamptz)
+    instance_id uuid, service_id uuid, journal_length integer, journals integer, carried text, timers_until timestamptz,
+    process_deaths smallint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
+DECLARE
+    suspect uuid;
 BEGIN
     WITH taken AS (
         DELETE FROM __HOST___q q
@@ -40,12 +43,20 @@ BEGIN
             WHERE w.host_id = __HOST_ID__ AND w.wake_at <= p_now AND w.ready_seq IS NULL AND w.claim_id IS NULL
               AND w.suspended_at IS NULL
             ORDER BY w.wake_at LIMIT 10 * p_limit FOR UPDATE SKIP LOCKED));
+    -- Two host instances died while they had these, and one of them may have killed both: claim one at a time.
+    SELECT w.instance_id INTO suspect FROM orchestration_instances w
+     WHERE w.host_id = __HOST_ID__ AND w.process_deaths >= 2 AND w.claim_id IS NULL AND w.suspended_at IS NULL
+       AND w.ready_seq IS NOT NULL AND w.service_id = ANY (p_services)
+       AND NOT EXISTS (SELECT 1 FROM orchestration_instances o
+                        WHERE o.host_id = __HOST_ID__ AND o.process_deaths >= 2 AND o.claimed_by = p_host_instance)
+     ORDER BY w.ready_seq LIMIT 1;
     RETURN QUERY
     UPDATE orchestration_instances i SET claim_id = p_claim_id, claimed_by = p_host_instance, ready_seq = NULL
      WHERE i.instance_id = ANY (ARRAY(
            SELECT w.instance_id FROM orchestration_instances w
             WHERE w.host_id = __HOST_ID__ AND w.ready_seq IS NOT NULL AND w.claim_id IS NULL AND w.suspended_at IS NULL
               AND w.service_id = ANY (p_services)
+              AND (w.process_deaths < 2 OR w.instance_id = suspect)
               -- An earlier message is still in the queue if the transaction that took it has failed. It comes first.
               AND NOT EXISTS (SELECT 1 FROM __HOST___q q
                                WHERE q.instance_id = w.instance_id AND q.task = 4 AND q.seq < w.ready_seq)
@@ -56,5 +67,5 @@ BEGIN
               CASE WHEN i.wake_at <= p_now AND EXISTS (
                    SELECT 1 FROM __HOST___q q
                     WHERE q.instance_id = i.instance_id AND q.task = 4 AND q.enqueued_at <= i.wake_at)
-                   THEN NULL ELSE p_now END;
+                   THEN NULL ELSE p_now END, i.process_deaths;
 END $$;

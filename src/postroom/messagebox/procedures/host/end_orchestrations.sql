@@ -47,8 +47,8 @@ BEGIN
     -- Statements of their own, which see what publishers committed while int_remove_instances waited for them.
     SELECT count(*) INTO queued_count FROM __HOST___q WHERE instance_id = ANY (ended) AND task = 4;
     IF queued_count > 0 THEN
-        -- A claim that takes such a message at this moment waits for the row of the instance, and this function must not
-        -- wait for the claim: the caller repeats the transaction.
+        -- A claim that takes such a message at this moment waits for the row of the instance, and this function must
+        -- not wait for the claim: the caller repeats the transaction.
         SELECT count(*) INTO locked_count FROM (
                SELECT 1 FROM __HOST___q WHERE instance_id = ANY (ended) AND task = 4 FOR UPDATE SKIP LOCKED) q;
         IF locked_count < queued_count THEN

@@ -17,6 +17,7 @@ BEGIN
         UPDATE orchestration_instances i
            SET journal_length = p.journal_length + CASE WHEN p.turns IS NULL THEN 0 ELSE 1 END,
                wake_at = p.wake_at,
+               process_deaths = 0,
                claim_id = CASE WHEN NOT p.release AND o.instance_id IS NULL THEN p.claim_id END,
                claimed_by = CASE WHEN NOT p.release AND o.instance_id IS NULL THEN i.claimed_by END,
                ready_seq = CASE WHEN p.release OR o.instance_id IS NULL THEN i.ready_seq

@@ -15,7 +15,8 @@ DECLARE
     counts xid8[];
 BEGIN
     UPDATE orchestration_instances
-       SET journal_length = p_journal_length + 1, journals = journals + 1, carried = p_carried, wake_at = NULL
+       SET journal_length = p_journal_length + 1, journals = journals + 1, carried = p_carried, wake_at = NULL,
+           process_deaths = 0
      WHERE instance_id = p_instance_id AND host_id = __HOST_ID__ AND claim_id = p_claim_id
        AND journal_length = p_journal_length;
     IF NOT FOUND THEN
