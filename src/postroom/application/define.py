@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from postroom.adapters import SparkReader
+from postroom.application.checks.orchestration_code import find_bound_ports
 from postroom.application.checks.problems import as_values, find_declaration_problems
 from postroom.application.checks.properties import list_known_properties, list_own_properties
 from postroom.application.checks.transports import to_timedelta
@@ -192,6 +193,7 @@ def _orchestration_definition(declared: DeclaredOrchestration, spelling: dict[st
         convoy=orchestration.convoy,
         ordered=declared.ordered,
         correlations=orchestration.correlations,
+        ports=tuple(sorted(set(find_bound_ports(orchestration.function)))),
         host=spelling[declared.host.lower()],
         priority=declared.priority,
         state=declared.state,

@@ -184,6 +184,8 @@ class OrchestrationDefinition(_Positioned):
     convoy: tuple[StoredProperty, ...] = ()
     ordered: bool = False
     correlations: tuple[tuple[StoredProperty, ...], ...] = ()
+    ports: tuple[tuple[str, str], ...] = ()
+    """The send ports and groups that its code names, each with the call: send, deliver or request."""
     host: str
     priority: int = 7
     state: OrchestrationState = "started"

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Collection, Iterator
 
 from postroom.application.checks.fields import host_problems, name_problems, state_problems
-from postroom.application.checks.replayable_code import find_unreplayable_calls
+from postroom.application.checks.orchestration_code import find_unreplayable_calls
 from postroom.application.declarations import Declarations, DeclaredOrchestration
 from postroom.errors import Problem
 from postroom.filters.evaluate import predicate_holds

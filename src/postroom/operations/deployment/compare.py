@@ -19,6 +19,7 @@ from postroom.operations.deployment.backlog import Backlog, describe_backlog, de
 from postroom.operations.deployment.compare_groups import find_group_problems, plan_groups
 from postroom.operations.deployment.compare_hosts import find_host_problems, plan_hosts
 from postroom.operations.deployment.compare_orchestrations import (
+    find_bound_port_problems,
     find_orchestration_problems,
     find_orchestration_removal_problems,
     plan_orchestrations,
@@ -84,6 +85,7 @@ def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path, b
         problems=(
             *find_problems(definition, deployed, home),
             *find_removal_problems(definition, deployed),
+            *find_bound_port_problems(definition, deployed),
             *find_orchestration_removal_problems(definition, deployed),
             *(find_backlog_problems(definition, deployed) if backlog is None else ()),
         ),

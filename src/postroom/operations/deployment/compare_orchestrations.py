@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from postroom.application import ApplicationDefinition, OrchestrationDefinition
-from postroom.errors import Problem, format_count
+from postroom.errors import Problem, format_count, nearest
 from postroom.filters.text import format_filter
 from postroom.messagebox.orchestrations import DeployedOrchestration
 from postroom.operations.deployment.deployed import Deployed
@@ -139,6 +139,26 @@ def find_orchestration_problems(definition: ApplicationDefinition, deployed: Dep
                 f"orchestration {one.name!r} has {format_count(running, 'instance')} with a convoy by {before}, which "
                 "would get no more messages. Declare a new version with the other convoy when they have ended."
             )
+
+
+def find_bound_port_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
+    """Yield orchestrations that send to ports which no application declares, or which cannot do what is asked of them.
+    Names that are computed are checked when a message is sent."""
+    applications = (definition, *deployed.others)
+    ports = {port.name: port for one in applications for port in one.send_ports}
+    groups = {group.name for one in applications for group in one.send_port_groups}
+    for one in definition.orchestrations:
+        for name, call in one.ports:
+            if name not in ports and name not in groups:
+                hint = nearest(name, [*ports, *groups], "There are")
+                text = f"there is no send port or send port group {name!r}. Declare it, or correct the name. {hint}"
+            elif name in ports and call == "request" and not ports[name].two_way:
+                text = f"the send port {name!r} is one-way, so that a request gets no response. Use send or deliver."
+            elif name in ports and call == "deliver" and ports[name].two_way:
+                text = f"the send port {name!r} is two-way, so that nobody can wait for its delivery. Use request."
+            else:
+                continue
+            yield one.position.problem(f"orchestration {format_name(one.name, one.version)!r}: {text}")
 
 
 def find_orchestration_removal_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:

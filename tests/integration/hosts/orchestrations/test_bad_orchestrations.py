@@ -245,15 +245,19 @@ def test_code_that_depends_on_the_wall_clock_is_suspended_when_it_is_replayed(
 def test_a_send_to_an_unknown_port_suspends_the_instance_until_there_is_one(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
+    """ORC-55: the name of the port is known when the message is sent."""
     code = """
         @app.orchestration(activate=Kind == "order", host="Default")
         async def ask(order: Message) -> None:
-            await orchestrations.send(Message.of(b"hello"), to="Later")
+            await orchestrations.send(Message.of(b"hello"), to=order.data.decode())
         """
     apply_orchestrations(box, tmp_path, code)
     start_host(recorder)
-    publish(box, "order", "")
-    assert "Later" in wait_for_suspended(box)[1]
+    publish(box, "order", "Later")
+    error_code, description = wait_for_suspended(box)
+    assert error_code == "NOT_FOUND"
+    assert "There is no send port or send port group 'Later'." in description
+    assert "There are: Out" in description
     apply_orchestrations(
         box,
         tmp_path,
@@ -263,6 +267,39 @@ def test_a_send_to_an_unknown_port_suspends_the_instance_until_there_is_one(
     )
     resume(box.connection, box.one("SELECT instance_id FROM orchestration_instances"))
     wait_until(lambda: sent(recorder) == [b"hello"], what="the message sent")
+
+
+def test_a_constant_name_of_an_unknown_port_is_refused(box: Box, tmp_path: Path) -> None:
+    code = """
+        app.send_port("Pricing", adapters.Http("http://127.0.0.1:9/"), host="Default", two_way=True)
+        LATER = "Later"
+
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def ask(order: Message) -> None:
+            async def undo() -> None:
+                await orchestrations.send(order, to="Oute")
+
+            async with orchestrations.scope() as scope:
+                scope.compensate_with(orchestrations.send, order, to="Nowhere")
+                await orchestrations.send(order, to=LATER)
+                await orchestrations.send(order, to="Out")
+                await orchestrations.request(order, to="Out")
+                await orchestrations.deliver(order, to="Pricing")
+                await orchestrations.request(order, to="Pricing")
+            await undo()
+        """
+    with pytest.raises(DefinitionRefused) as raised:
+        apply_orchestrations(box, tmp_path, code)
+    texts = [problem.text.removeprefix("orchestration 'ask': ") for problem in raised.value.problems]
+    assert [text.split(". ")[0] for text in texts] == [
+        "there is no send port or send port group 'Later'",
+        "there is no send port or send port group 'Nowhere'",
+        "the send port 'Out' is one-way, so that a request gets no response",
+        "there is no send port or send port group 'Oute'",
+        "the send port 'Pricing' is two-way, so that nobody can wait for its delivery",
+    ]
+    assert "Declare it, or correct the name. Did you mean Out?" in texts[3]
+    assert box.count("orchestrations") == 0
 
 
 def test_a_definition_that_cannot_bind_is_refused(box: Box, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ ECHO = """
                 await orchestrations.send(Message.of(b"nobody subscribes"), to="Out")
             return
         if order.data == b"port":
-            await orchestrations.send(Message.of(b""), to="Nowhere")
+            await orchestrations.send(Message.of(b""), to=order.data.decode())
         if order.data == b"deliver":
             await orchestrations.deliver(Message.of(b"delivered"), to="Out")
         if order.data == b"value":
@@ -89,6 +89,7 @@ def raise_unavailable(instances: Sequence[DrivenInstance]) -> None:
 def test_one_transaction_ends_several_instances(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter, persistence: Persistence
 ) -> None:
+    """ORC-30: a send and the end are one persistence point."""
     apply_orchestrations(box, tmp_path, ECHO)
     publish(box, "order", *map(str, range(20)))
     start_host(recorder)
@@ -138,7 +139,7 @@ def test_an_instance_that_cannot_be_stored_leaves_the_others_of_its_batch_alone(
         async def wait(order: Message) -> None:
             replies = Replies.of(order)
             if order.data == b"1":
-                await orchestrations.send(Message.of(b""), to="\0")
+                await orchestrations.send(Message.of(b""), to="".join(["\0"]))
             await replies.receive()
         """,
     )

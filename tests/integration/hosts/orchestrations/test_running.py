@@ -18,13 +18,14 @@ from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box
 from tests.support.orchestrations import COLLECT, ECHO, apply_orchestrations, is_empty, publish, sent
 from tests.support.recording_adapter import RecordingAdapter
-from tests.support.two_way import AnsweringAdapter, make_two_way
+from tests.support.two_way import AnsweringAdapter
 from tests.support.waiting import wait_until
 
 
 def test_a_message_activates_an_instance_that_sends_through_a_bound_port(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
+    """ORC-01: no other message starts one."""
     apply_orchestrations(box, tmp_path, ECHO)
     start_host(recorder)
     publish(box, "order", "1", "2")
@@ -53,6 +54,7 @@ def test_correlated_messages_reach_the_waiting_instance(
 
 
 def test_a_timer_wakes_an_instance(box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter) -> None:
+    """ORC-35: the instance was dehydrated."""
     apply_orchestrations(
         box,
         tmp_path,
@@ -122,7 +124,7 @@ def test_a_send_without_subscribers_raises_in_the_orchestration(
 def test_a_port_that_was_removed_and_declared_again_gets_messages(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
-    code = ECHO.replace('to="Out"', 'to="Extra"')
+    code = ECHO.replace('to="Out"', 'to="".join(["Extra"])')  # the name is known when the message is sent
     port = 'app.send_port("Extra", adapters.Null(), host="Default")\n'
     box.connection.execute("UPDATE service_classes SET dequeue_threads = 1")
     apply_orchestrations(box, tmp_path, port + code)
@@ -160,7 +162,8 @@ def test_a_message_that_is_sent_through_a_port_reaches_other_subscribers_too(
 def test_another_host_instance_continues_after_the_first_has_lost_its_claim(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
-    """The first one works on a step while its claim is released. Its result is discarded, and the step runs again."""
+    """ORC-31: the first one works on a step while its claim is released. Its result is discarded, and the step runs
+    again."""
     apply_orchestrations(
         box,
         tmp_path,
@@ -224,7 +227,7 @@ def test_a_request_through_a_two_way_port_returns_its_response(box: Box, tmp_pat
         box,
         tmp_path,
         """
-        app.send_port("Partner", adapters.Null(), host="Default")
+        app.send_port("Partner", adapters.Http("http://127.0.0.1:9/"), host="Default", two_way=True)
 
         @app.orchestration(activate=Kind == "order", host="Default")
         async def ask(order: Message) -> None:
@@ -232,7 +235,6 @@ def test_a_request_through_a_two_way_port_returns_its_response(box: Box, tmp_pat
             await orchestrations.send(Message.of(b"got " + response.data), to="Out")
         """,
     )
-    make_two_way(box, "Partner")
     partner = AnsweringAdapter(lambda body: b"answer to " + body)
     start_host(partner)
     publish(box, "order", "1", "2")
