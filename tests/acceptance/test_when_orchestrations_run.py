@@ -141,7 +141,8 @@ def test_a_message_after_the_end_of_a_convoy_starts_an_instance_and_one_before_i
 
 
 def test_a_reply_that_is_published_at_once_reaches_the_instance(installation: Installation, database: str) -> None:
-    """ACC-62: a program answers each request as soon as it receives it. The subscription for the reply is there."""
+    """ACC-62, ORC-02, ORC-03: a program answers each request as soon as it receives it. The subscription for the reply
+    is there."""
     installation.apply(
         HEAD
         + """
@@ -186,7 +187,7 @@ async def collect(order: Message) -> None:
 def test_a_message_is_received_again_after_a_crash_before_the_next_persistence_point(
     installation: Installation, tmp_path: Path
 ) -> None:
-    """ACC-63: the host process kills itself right after it has received the reply."""
+    """ACC-63, ORC-32: the host process kills itself right after it has received the reply."""
     crashed = tmp_path / "crashed"
     installation.apply(
         HEAD

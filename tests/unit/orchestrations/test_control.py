@@ -193,6 +193,8 @@ def test_the_first_of_several_receives_and_delays_wins(crashes: bool, first: str
 
 
 def test_an_exception_of_the_first_branch_is_raised_and_the_others_are_cancelled(crashes: bool) -> None:
+    """ORC-45: branches of a listen."""
+
     async def fail() -> None:
         await orchestrations.delay(1)
         raise ValueError

@@ -24,6 +24,8 @@ CHECK = declare(check, activate=None)
 
 
 def test_a_started_orchestration_replies_to_the_port_of_the_instance(crashes: bool) -> None:
+    """ORC-07: after the reply it has subscribed."""
+
     async def sell(order: Message) -> None:
         replies = orchestrations.open_port()
         await orchestrations.start(CHECK, order, reply_to=replies)

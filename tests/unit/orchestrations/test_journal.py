@@ -199,6 +199,8 @@ def test_a_file_that_is_no_journal_is_refused_with_its_name(tmp_path: Path) -> N
     ],
 )
 def test_the_journal_stores_and_returns_values(value: object) -> None:
+    """ORC-33: results of steps are data."""
+
     async def keep(order: Message) -> None:
         result = await orchestrations.step(lambda: value)
         await orchestrations.delay(1)

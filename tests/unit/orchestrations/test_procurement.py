@@ -40,6 +40,7 @@ def test_the_cheapest_supplier_is_chosen(run: testing.Run) -> None:
 
 
 def test_the_only_offer_in_time_is_chosen_and_a_late_one_is_left(run: testing.Run) -> None:
+    """ORC-27: the late offer is not received."""
     run.publish(offer("acme", 90))
     run.advance(timedelta(minutes=1))
     run.publish(late := offer("bolt", 80))

@@ -27,6 +27,7 @@ def test_an_instance_collects_correlated_messages(crashes: bool) -> None:
 
 
 def test_a_timeout_ends_the_wait_for_messages(crashes: bool) -> None:
+    """ORC-42: the orchestration handles it."""
     run = testing.start(declare(collect_offers), message("order"), crashes=crashes)
     run.publish(message("offer", b"first"))
     run.advance(timedelta(seconds=59))
@@ -109,6 +110,8 @@ def test_a_send_without_subscribers_raises_in_the_orchestration(crashes: bool) -
 
 
 def test_an_exception_suspends_the_instance_with_the_place_and_stores_nothing_of_the_turn() -> None:
+    """ORC-44: nothing handles it."""
+
     async def fail(order: Message) -> None:
         await orchestrations.delay(1)
         await orchestrations.send(Message.of(b"not sent"))
@@ -125,6 +128,8 @@ def test_an_exception_suspends_the_instance_with_the_place_and_stores_nothing_of
 
 
 def test_compensations_run_in_reverse_order_also_those_of_inner_scopes(crashes: bool) -> None:
+    """ORC-43: each runs once."""
+
     async def undo(text: bytes) -> None:
         await orchestrations.send(Message.of(text))
 
@@ -147,6 +152,8 @@ def test_compensations_run_in_reverse_order_also_those_of_inner_scopes(crashes: 
 
 
 def test_an_atomic_function_sends_everything_or_nothing_and_can_be_retried(crashes: bool) -> None:
+    """ORC-36, 40, 41: it also waits for two seconds."""
+
     async def transfer(attempts: list[int]) -> None:
         await orchestrations.send(Message.of(b"take"))
         attempts.append(1)
@@ -259,7 +266,62 @@ def test_threads_are_refused_with_the_alternative() -> None:
     assert "An orchestration cannot use threads." in str(run.error)
 
 
+def test_a_send_promotes_nothing_of_a_correlation() -> None:
+    """ORC-05: the author promotes what the message needs."""
+    run = testing.start(declare(collect_offers), message("order"))
+    assert dict(run.sent[0].message.context.promoted) == {}
+
+
+def test_a_correlation_set_can_be_passed_to_a_function(crashes: bool) -> None:
+    """ORC-06: the function receives as the instance that has initialised the set."""
+
+    async def read_offer(offers: orchestrations.CorrelationSet) -> bytes:
+        return (await offers.receive()).data
+
+    async def buy(order: Message) -> None:
+        offers = Offers.of(order)
+        await orchestrations.send(Message.of(await read_offer(offers)))
+
+    run = testing.start(declare(buy), message("order"), crashes=crashes)
+    run.publish(message("offer", b"9"))
+    assert bodies(run) == [b"9"]
+
+
+def test_scopes_are_nested_without_a_limit() -> None:
+    """ORC-46"""
+
+    async def nest(depth: int) -> None:
+        async with orchestrations.scope() as scope:
+            scope.compensate_with(orchestrations.send, Message.of(b"%d" % depth))
+            if depth == 30:
+                raise ValueError
+            await nest(depth + 1)
+
+    async def fail(order: Message) -> None:
+        with suppress(ValueError):
+            await nest(1)
+
+    run = testing.start(declare(fail), message("order"))
+    assert bodies(run) == [b"%d" % depth for depth in range(30, 0, -1)]
+
+
+def test_a_delay_lasts_for_a_time_or_until_a_point_in_time(crashes: bool) -> None:
+    """ORC-51: a point in the past is now."""
+
+    async def wait(order: Message) -> None:
+        started = orchestrations.now()
+        for until in (60, timedelta(minutes=1), started + timedelta(minutes=3), started):
+            await orchestrations.delay(until)
+        await orchestrations.send(Message.of(str(orchestrations.now() - started).encode()))
+
+    run = testing.start(declare(wait), message("order"), crashes=crashes)
+    run.advance(timedelta(minutes=4))
+    assert bodies(run) == [b"0:03:00"]
+
+
 def test_a_correlation_set_needs_a_value_for_each_property() -> None:
+    """ORC-04: a message must have all of them."""
+
     async def wait(order: Message) -> None:
         Offers.of(order)
 

@@ -128,6 +128,7 @@ def new_key() -> str:
 
 
 def test_one_message_activates_every_orchestration_that_subscribes_to_it(running: Running) -> None:
+    """ORC-10: a plain publish."""
     running.publish("order", key=(key := new_key()))
     running.wait_for(key, "ship waits", "booked")
     running.publish("reply", "1", key=key)

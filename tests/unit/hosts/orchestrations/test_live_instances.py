@@ -15,6 +15,7 @@ Kind = Property("Tests.Kind", str)
 
 
 def test_the_instance_that_was_used_longest_ago_is_dropped() -> None:
+    """ORC-34, 37: it continues from its journal."""
     closed: list[bytes] = []
 
     async def wait(order: Message) -> None:
