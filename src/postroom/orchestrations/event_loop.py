@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextvars import Context, copy_context
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -23,17 +23,16 @@ _MAX_CLOSES = 100
 
 
 class InstanceLoop(asyncio.AbstractEventLoop):
-    """The callbacks and timers of an instance. ``start_timer`` is called for each timer and returns its number.
-    ``owner`` is the execution that the loop belongs to."""
+    """The callbacks and timers of an instance. ``owner`` is the execution that the loop belongs to. It numbers the
+    timers."""
 
-    def __init__(self, started_at: datetime, start_timer: Callable[[datetime], int], owner: Any = None) -> None:
+    def __init__(self, started_at: datetime, owner: Any) -> None:
         self.owner = owner
         self.now = started_at
         #: The tasks that are not done, each with its context.
         self.tasks: list[tuple[asyncio.Task[Any], Context]] = []
         self.errors: list[BaseException] = []
         self._started_at = started_at
-        self._start_timer = start_timer
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: dict[int, tuple[datetime, asyncio.TimerHandle]] = {}
 
@@ -109,7 +108,7 @@ class InstanceLoop(asyncio.AbstractEventLoop):
     def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> asyncio.TimerHandle:  # type: ignore[override]
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         due = max(self.now, self._started_at + timedelta(seconds=when))
-        self._timers[self._start_timer(due)] = (due, handle)
+        self._timers[self.owner.start_timer(due)] = (due, handle)
         return handle
 
     def time(self) -> float:

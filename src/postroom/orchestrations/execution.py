@@ -128,7 +128,7 @@ class Execution:
     def _apply(self, event: Event) -> None:
         match event:
             case Started() if self._loop is None:
-                self._loop = InstanceLoop(event.time, self._start_timer, owner=self)  # type: ignore[abstract]
+                self._loop = InstanceLoop(event.time, owner=self)  # type: ignore[abstract]
                 self._main = self._loop.create_task(self.orchestration.function(event.message))
                 return
             case MessageReceived() if waiting := self._list_waiting(event.correlation):
@@ -330,7 +330,7 @@ class Execution:
         await self.loop.create_future()
         raise AssertionError("a dropped coroutine continued")
 
-    def _start_timer(self, due: datetime) -> int:
+    def start_timer(self, due: datetime) -> int:
         number = self._next_number()
         self.issue(StartTimer(number=number, place=find_place(), due=due))
         return number

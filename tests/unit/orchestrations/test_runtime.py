@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import uuid
+import weakref
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from postroom import Message, orchestrations, testing
 from postroom.errors import BadValue, DeliveryFailure, RoutingFailure, StateError
 from postroom.orchestrations import Correlation
+from postroom.orchestrations.execution import Execution
+from postroom.orchestrations.journal import Started
 from postroom.system_properties import BTS
 from tests.support.offers import Invoices, Kind, Offers, OrderId, bodies, collect_offers, declare, message
 
@@ -363,3 +367,16 @@ def test_an_atomic_function_with_an_unroutable_send_sends_nothing(crashes: bool)
 
     run = testing.start(declare(procure), message("order"), subscribed=["Acme"], crashes=crashes)
     assert (bodies(run), run.has_ended, run.error) == ([b"3"], True, None)
+
+
+def test_a_closed_instance_is_freed_without_the_garbage_collector() -> None:
+    async def echo(order: Message) -> None:
+        await orchestrations.send(order)
+
+    execution = Execution(declare(echo), uuid.uuid4())
+    execution.handle(Started(time=datetime.now(UTC), message=message("order")))
+    assert execution.has_ended
+    execution.close()
+    freed = weakref.ref(execution)
+    del execution
+    assert freed() is None
