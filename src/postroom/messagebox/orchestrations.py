@@ -192,7 +192,7 @@ class HostOrchestrations:
         """Append to the journals of different instances, in one statement. Return the ids of those that were stored:
         another host instance has the others. Also return those that are released after that, because an operator wants
         to suspend or terminate them."""
-        entries = sorted(entries, key=lambda entry: entry.claimed.instance_id)
+        entries = sorted(entries, key=_get_lock_order)
         consumed = [
             (entry.claimed.instance_id, seq, entry.journal_length + 1) for entry in entries for seq in entry.consumed
         ]
@@ -200,9 +200,7 @@ class HostOrchestrations:
             f"SELECT * FROM persist_orchestrations_{self._host}(%s::uuid[], %s::uuid[], %s::int[], %s::text[],"
             " %s::timestamptz[], %s::boolean[], %s::uuid[], %s::bigint[], %s::int[])",
             (
-                [entry.claimed.instance_id for entry in entries],
-                [entry.claimed.claim_id for entry in entries],
-                [entry.journal_length for entry in entries],
+                *_format_claims(entries),
                 [json.dumps(entry.turns) if entry.turns else None for entry in entries],
                 [entry.wake_at for entry in entries],
                 [entry.is_released for entry in entries],
@@ -230,14 +228,12 @@ class HostOrchestrations:
     def end(self, connection: Connection, entries: Sequence[JournalEntry]) -> set[uuid.UUID]:
         """End instances, in one statement. The messages that they have not received are suspended. Return the ids of
         those that have ended: another host instance has the others."""
-        entries = sorted(entries, key=lambda entry: entry.claimed.instance_id)
+        entries = sorted(entries, key=_get_lock_order)
         ended = read_value(
             connection,
             f"SELECT end_orchestrations_{self._host}(%s::uuid[], %s::uuid[], %s::int[], %s::bigint[])",
-            [entry.claimed.instance_id for entry in entries],
-            [entry.claimed.claim_id for entry in entries],
-            [entry.journal_length for entry in entries],
-            [seq for entry in entries for seq in entry.consumed],
+            *_format_claims(entries),
+            format_array(seq for entry in entries for seq in entry.consumed),
         )
         return set(ended)
 
@@ -253,3 +249,18 @@ class HostOrchestrations:
                 to_storable_text(description),
             )
         )
+
+
+def _get_lock_order(entry: JournalEntry) -> int:
+    """Return the key that sorts instances as PostgreSQL sorts their ids."""
+    return entry.claimed.instance_id.int
+
+
+def _format_claims(entries: Sequence[JournalEntry]) -> tuple[str, str, str]:
+    """Return the arrays that identify claimed instances: their ids, those of their claims, and the lengths of their
+    journals."""
+    return (
+        format_array(entry.claimed.instance_id.hex for entry in entries),
+        format_array(entry.claimed.claim_id.hex for entry in entries),
+        format_array(entry.journal_length for entry in entries),
+    )

@@ -335,7 +335,7 @@ def _count(connection: Connection, call: str, arguments: tuple[object, ...]) -> 
     return int(read_value(connection, call, *arguments))
 
 
-def format_array(values: Iterable[int | uuid.UUID]) -> str:
+def format_array(values: Iterable[object]) -> str:
     """Format an array as text, because the driver inspects every value of a list to choose its type."""
     return f"{{{','.join(map(str, values))}}}"
 
