@@ -141,7 +141,7 @@ def read_chunks(pipeline: DisassemblingPipeline, interchange: Interchange, progr
     """Yield the chunks of an interchange that are not published yet. Bad documents are in the chunks, not raised."""
     # An interchange that was started as a recoverable one continues as such.
     if pipeline.recoverable or progress.has_started:
-        yield from _read_recoverable(pipeline, interchange, progress)
+        yield from _RecoverableReader(pipeline, interchange, progress).read()
     else:
         yield _read_standard(pipeline, interchange)
 
@@ -226,78 +226,98 @@ def _limit_memory(batches: Iterator[DisassembledBatch]) -> Iterator[Disassembled
         yield batch
 
 
-def _read_recoverable(pipeline: DisassemblingPipeline, interchange: Interchange, progress: Progress) -> Iterator[Chunk]:
-    number, last, bad = progress.next_chunk, progress.last_document, progress.bad
-    # Failures are counted from the start, or from the first document of a resumed rest.
-    since = 0 if progress.next_chunk else progress.last_document
-    limit = None if pipeline.bad_documents is None else FailureLimit(maximum=pipeline.bad_documents, since=since)
-    pending: tuple[pa.Table, tuple[BadDocument, ...], DecodedInterchange | None] | None = None
-    batches = translate_errors(
-        pipeline.disassemble(
-            interchange.body, context=interchange.context, batch_rows=CHUNK_ROWS, batch_bytes=CHUNK_BYTES
-        )
-    )
+class _RecoverableReader:
+    """Reads the chunks of a recoverable interchange. A chunk is kept back until the next one is read, because the last
+    one is marked."""
 
-    def chunk(
+    def __init__(self, pipeline: DisassemblingPipeline, interchange: Interchange, progress: Progress) -> None:
+        self._interchange = interchange
+        self._progress = progress
+        self._number, self._last, self._bad = progress.next_chunk, progress.last_document, progress.bad
+        # Failures are counted from the start, or from the first document of a resumed rest.
+        since = 0 if progress.next_chunk else progress.last_document
+        maximum = pipeline.bad_documents
+        self._limit = None if maximum is None else FailureLimit(maximum=maximum, since=since)
+        self._kept: tuple[pa.Table, tuple[BadDocument, ...], DecodedInterchange | None] | None = None
+        self._batches = translate_errors(
+            pipeline.disassemble(
+                interchange.body, context=interchange.context, batch_rows=CHUNK_ROWS, batch_bytes=CHUNK_BYTES
+            )
+        )
+
+    def read(self) -> Iterator[Chunk]:
+        while True:
+            try:
+                batch = next(self._batches, None)
+            except PipelineFailure as failure:
+                yield from self._release()
+                # The documents before the failure are published. A resume from the start would publish them twice.
+                yield self._reject(failure, resumable=self._number == 0 and self._last == 0)
+                return
+            if batch is None:
+                yield self._build_last()
+                return
+            documents, failures = self._skip_published(batch)
+            if not documents.num_rows and not failures:
+                continue
+            yield from self._release()
+            limit = None if self._limit is None else replace(self._limit, before=self._bad)
+            excess = None if limit is None else limit.check_bad_documents(failures, last=self._last)
+            if excess is not None:
+                yield self._reject(excess)
+                return
+            self._bad += len(failures)
+            self._kept = (documents, failures, batch.decoded)
+
+    def _skip_published(self, batch: DisassembledBatch) -> tuple[pa.Table, tuple[BadDocument, ...]]:
+        documents, published = pa.Table.from_batches([batch.messages]), self._progress.last_document
+        if not published:
+            return documents, batch.failures
+        failures = tuple(failure for failure in batch.failures if failure.number > published)
+        return documents.filter(pc.greater(documents["number"], published)), failures
+
+    def _release(self) -> Iterator[Chunk]:
+        """Yield the chunk that was kept back, if there is one."""
+        if self._kept is not None:
+            yield self._build(*self._kept, is_last=False)
+            self._number += 1
+            self._kept = None
+
+    def _build_last(self) -> Chunk:
+        if self._kept is None and self._progress.has_started:
+            return self._reject(_missing_documents_failure(self._progress), resumable=False)
+        return self._build(*(self._kept or (None, (), None)), is_last=True)
+
+    def _build(
+        self,
         documents: pa.Table | None,
         failures: tuple[BadDocument, ...],
         decoded: DecodedInterchange | None,
         *,
         is_last: bool,
     ) -> Chunk:
-        nonlocal last
-        last_published = last
+        last_published = self._last
         if documents is not None and documents.num_rows:
-            last = max(last, documents["number"][-1].as_py())
-        last = max([last, *(failure.number for failure in failures)])
+            self._last = max(self._last, documents["number"][-1].as_py())
+        self._last = max([self._last, *(failure.number for failure in failures)])
         return Chunk(
-            interchange=interchange,
-            number=number,
+            interchange=self._interchange,
+            number=self._number,
             documents=documents,
             failures=failures,
             bad=len(failures),
             decoded=decoded,
             recoverable=True,
-            last_document=last,
+            last_document=self._last,
             is_last=is_last,
-            failure_limit=None if limit is None else replace(limit, before=bad - len(failures)),
+            failure_limit=None if self._limit is None else replace(self._limit, before=self._bad - len(failures)),
             last_published=last_published,
         )
 
-    while True:
-        try:
-            batch = next(batches, None)
-        except PipelineFailure as failure:
-            if pending is not None:
-                yield chunk(*pending, is_last=False)
-                number += 1
-            # The documents before the failure are published. A resume from the start would publish them twice.
-            resumable = number == 0 and last == 0
-            yield _reject_chunk(interchange, failure, number=number, recoverable=True, resumable=resumable, last=last)
-            return
-        if batch is None and pending is None and progress.has_started:
-            missing = _missing_documents_failure(progress)
-            yield _reject_chunk(interchange, missing, number=number, recoverable=True, resumable=False, last=last)
-            return
-        if batch is None:
-            yield chunk(*(pending or (None, (), None)), is_last=True)
-            return
-        documents = pa.Table.from_batches([batch.messages])
-        failures = batch.failures
-        if progress.last_document:
-            documents = documents.filter(pc.greater(documents["number"], progress.last_document))
-            failures = tuple(failure for failure in failures if failure.number > progress.last_document)
-        if not documents.num_rows and not failures:
-            continue
-        if pending is not None:
-            yield chunk(*pending, is_last=False)
-            number += 1
-        excess = None if limit is None else replace(limit, before=bad).check_bad_documents(failures, last=last)
-        if excess is not None:
-            yield _reject_chunk(interchange, excess, number=number, recoverable=True, last=last)
-            return
-        bad += len(failures)
-        pending = (documents, failures, batch.decoded)
+    def _reject(self, failure: MessageFailure, *, resumable: bool = True) -> Chunk:
+        return _reject_chunk(
+            self._interchange, failure, number=self._number, recoverable=True, resumable=resumable, last=self._last
+        )
 
 
 def _missing_documents_failure(progress: Progress) -> PipelineFailure:
