@@ -74,12 +74,22 @@ def get_worker(login: Login) -> Worker:
     routing.catch_up(connection)
     worker = Worker(connection=connection, receiver=Receiver(connection, routing))
     _workers[login] = worker
-    # Spark runs the garbage collector after every task. To visit every module and subscription is ten times the work of
-    # a small task, so they are frozen.
-    gc.unfreeze()  # release the worker before this one
+    _freeze()
+    return worker
+
+
+def _freeze() -> None:
+    """Exclude all objects that exist from garbage collection, except those of the worker before this one. Spark
+    collects garbage after every task. To visit every module and subscription is ten times the work of a small task."""
+    gc.unfreeze()
     gc.collect()
     gc.freeze()
-    return worker
+
+
+@lru_cache(maxsize=1)
+def freeze_modules() -> None:
+    """Freeze the modules of a worker that keeps nothing else, at its first task."""
+    _freeze()
 
 
 def close_worker(login: Login) -> None:
@@ -108,6 +118,17 @@ def guard_worker(timeout: float) -> Iterator[bool]:
     fail_if_threads_leaked()
     with kill_if_frozen(timeout):
         yield context.attemptNumber() > 0
+
+
+@contextmanager
+def pause_garbage_collection() -> Iterator[None]:
+    """Pause the garbage collector for code that makes many objects and no cycles. It would visit each of them several
+    times, and everything else in the process."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def fail_if_threads_leaked() -> None:

@@ -32,7 +32,7 @@ from postroom.pipelines.definition import FORMAT_SECONDS
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT, Send
 from postroom.spark.sinks.row_columns import convert_rows, has_simple_columns
 from postroom.spark.sinks.row_format import RowFormat, to_row_failure
-from postroom.spark.worker import GRACE, guard_worker
+from postroom.spark.worker import GRACE, freeze_modules, guard_worker, pause_garbage_collection
 
 _log = logging.getLogger(__name__)
 
@@ -91,6 +91,7 @@ class SinkTask:
 
     def read_chunks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Connection, RowChunk]]:
         """Yield the task's connection and the rows of each chunk. The task connects at its first range."""
+        freeze_modules()
         with guard_worker(self.port.longest_seconds + GRACE) as is_retry:
             # A batch that was opened before may have killed the worker or the process that had it.
             isolated = is_retry or self.attempt > 1
@@ -130,10 +131,11 @@ class SinkTask:
         again."""
         queue = SinkQueue(self.host)
         with_body = self.rows.body != "none" or self.rows.parsed is not None
-        found = queue.read_rows(connection, self.batch_id, self.attempt, seqs, limit=limit, with_body=with_body)
-        is_whole = all(found.is_simple)
-        simple = found if is_whole else found.select(lambda column: list(compress(column, found.is_simple)))
-        batches, failed = convert_rows(self.rows, simple)
+        with pause_garbage_collection():
+            found = queue.read_rows(connection, self.batch_id, self.attempt, seqs, limit=limit, with_body=with_body)
+            is_whole = all(found.is_simple)
+            simple = found if is_whole else found.select(lambda column: list(compress(column, found.is_simple)))
+            batches, failed = convert_rows(self.rows, simple)
         seqs_found = list(found.seqs)
         if is_whole and not failed:
             return seqs_found, RowChunk(self._combine(batches), seqs_found)
