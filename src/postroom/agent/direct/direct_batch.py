@@ -6,13 +6,13 @@ streaming lane.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
 from psycopg.pq import TransactionStatus
 
 from postroom.agent.acknowledgements import is_acknowledgement
@@ -46,6 +46,8 @@ from postroom.values import ValueType, type_of
 MAX_CALLS = 5
 
 _IDLE = TransactionStatus.IDLE
+
+_encode_json = msgspec.json.Encoder().encode
 
 _INSERT = (
     "SELECT insert_message(%s::uuid, %s::bigint, %s::uuid, %s::jsonb, %s::bigint[], %s::uuid[], %s::uuid[], %s::uuid,"
@@ -131,14 +133,16 @@ class DirectBatch(PublishBatch):
 
     def repeat(self, outcome: Mapping[str, Any]) -> None:
         """Use the outcome of the first publish with the same key."""
+        suspended = set(outcome["suspended"])
+        answers = zip(outcome["message_ids"], outcome["subscribers"], strict=True)
         self.published = [
             Published(
-                message_id=uuid.UUID(stored["message_id"]),
-                subscribers=tuple(stored["subscribers"]),
-                suspended=stored["suspended"],
+                message_id=uuid.UUID(message_id),
+                subscribers=tuple(subscribers),
+                suspended=row in suspended,
                 repeated=True,
             )
-            for stored in outcome["published"]
+            for row, (message_id, subscribers) in enumerate(answers)
         ]
 
     def match(self, connection: Connection) -> int:
@@ -226,20 +230,19 @@ class DirectBatch(PublishBatch):
 
     def _store_answer(self, connection: Connection) -> None:
         if self._digest is not None:
-            outcome = json.dumps(self.build_outcome())
+            outcome = _encode_json(self.build_outcome()).decode()
             connection.execute("SELECT record_outcome(%s, %s::jsonb, %b)", (self._unit, outcome, self._digest))
 
     def build_outcome(self) -> dict[str, Any]:
-        """Return the outcome of a publish with a key, for ``repeat``."""
-        answer = [
-            {
-                "message_id": str(message.message_id),
-                "subscribers": message.subscribers,
-                "suspended": message.suspended,
-            }
-            for message in self.published
-        ]
-        return {"published": answer, "last": len(answer), "done": True}
+        """Return the outcome of a publish with a key, for ``repeat``. It has columns and not an object for each
+        message, which takes half of the space and of the time."""
+        return {
+            "message_ids": [message.message_id for message in self.published],
+            "subscribers": [message.subscribers for message in self.published],
+            "suspended": [row for row, message in enumerate(self.published) if message.suspended],
+            "last": len(self.published),
+            "done": True,
+        }
 
     # -- failures ----------------------------------------------------------------------------------------------
 
