@@ -99,13 +99,38 @@ def test_reroute_takes_ids_or_conditions(backlog: Run, app: Path) -> None:
     assert backlog("instance", "reroute", "--all", "--port", "Europe").out == "0 instances will be routed again.\n"
 
 
+def test_the_instances_of_a_removed_port_are_selected_apart_from_a_port_of_the_same_name(
+    backlog: Run, app: Path, tmp_path: Path
+) -> None:
+    backlog("apply", app, "--backlog", "keep")
+    other = tmp_path / "other.py"
+    other.write_text(
+        "from postroom import Application, Property, adapters\n"
+        'Region = Property("Orders.Region", str)\n'
+        'app = Application("other")\n'
+        "app.property(Region)\n"
+        'app.send_port("Europe", adapters.File("elsewhere"), filter=Region == "CH")\n'
+    )
+    assert backlog("apply", other).code == ExitCode.OK
+    backlog("port", "stop", "Europe")
+    assert backlog("publish", tmp_path / "order.json", "-p", "Orders.Region=CH").code == ExitCode.OK
+    assert len(backlog("instance", "list", "--port", "Europe", "-o", "json").json) == 4
+    removed = backlog("instance", "list", "--port", "Europe", "--removed", "-o", "json").json
+    assert [each["service_removed"] for each in removed] == [True, True, True]
+    ran = backlog("instance", "terminate", "--all", "--removed", "--yes")
+    assert ran.out == "3 instances terminated.\n"
+    [left] = backlog("instance", "list", "-o", "json").json
+    assert (left["service"], left["service_removed"]) == ("Europe", False)
+    assert any(each["target"] == "removed" for each in backlog("instance", "operations", "-o", "json").json)
+
+
 def test_resuming_an_instance_of_a_removed_port_warns(backlog: Run, app: Path) -> None:
     backlog("apply", app, "--backlog", "keep")
     first, *_ = (each["instance_id"] for each in backlog("instance", "list", "-o", "json").json)
     resumed = backlog("instance", "resume", first)
     assert resumed.err == (
         "The send port 'Europe' was removed. The host will suspend one instance again. Instead: postroom instance "
-        "reroute --all --port Europe\n"
+        "reroute --all --port Europe --removed\n"
     )
     assert "The host will suspend 2 instances again." in backlog("instance", "resume", "--all", "--port", "Europe").err
 

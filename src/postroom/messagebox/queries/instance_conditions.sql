@@ -21,6 +21,7 @@ AND (%(port)s::text IS NULL
          SELECT o.id FROM orchestrations o WHERE o.name = %(port)s))
      OR i.subscription_id = ANY (ARRAY(
          SELECT s.id FROM subscriptions s WHERE %(port)s IN (s.service_name, s.group_name))))
+AND (NOT %(removed)s OR i.service_id = ANY (ARRAY(SELECT v.id FROM removed_services v)))
 AND (%(error)s::text IS NULL OR i.error_code = %(error)s)
 AND (%(message)s::uuid IS NULL OR i.message_id = %(message)s)
 AND (%(interchange)s::uuid IS NULL OR is_of_interchange(i.message_id, %(interchange)s))

@@ -67,5 +67,5 @@ def describe_orphans(definition: ApplicationDefinition, deployed: Deployed) -> I
             command = "reroute --all" if kind == ChangeKind.SEND_PORT else "list"
             yield (
                 f"The {kind} {name!r} was removed before and still has {format_counts(counts)}.{stays}"
-                f" Continue with: postroom instance {command} --port {quote(name)}"
+                f" Continue with: postroom instance {command} --port {quote(name)} --removed"
             )

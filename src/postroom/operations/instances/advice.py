@@ -139,7 +139,8 @@ def describe_removed_services(connection: Connection, query: InstanceQuery) -> I
         for count in count_instances(connection, replace(query, services=services, tasks=tasks), "port"):
             counts[str(count.value)] += count.count
         for name, number in counts.items():
-            what, remedy = f"The send port {name!r}", f"postroom instance reroute --all --port {shlex.quote(name)}"
+            what = f"The send port {name!r}"
+            remedy = f"postroom instance reroute --all --port {shlex.quote(name)} --removed"
             if kind != "send port":
                 what, remedy = f"A location of the receive port {name!r}", "apply an application that has it first"
             instances = format_count(number, "instance")

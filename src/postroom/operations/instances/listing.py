@@ -111,12 +111,14 @@ class Instance:
 class InstanceQuery:
     """Conditions for instances. ``port`` is the name of a port, send port group, receive location or orchestration.
 
-    Two services can have the same name if one of them was removed. ``services`` are ids, which are unique."""
+    Two services can have the same name if one of them was removed: ``removed`` selects only instances of removed ones,
+    and ``services`` are ids, which are unique."""
 
     ids: Collection[uuid.UUID] | None = None
     states: Collection[InstanceState] | None = None
     host: str | None = None
     port: str | None = None
+    removed: bool = False
     services: Collection[uuid.UUID] | None = None
     tasks: Collection[QueueTask] | None = None
     error_code: str | None = None
@@ -132,6 +134,7 @@ class InstanceQuery:
             "suspended": self.states is not None and _SUSPENDED.issuperset(self.states),
             "host": self.host,
             "port": self.port,
+            "removed": self.removed,
             "services": None if self.services is None else list(self.services),
             "tasks": None if self.tasks is None else [int(task) for task in self.tasks],
             "error": self.error_code,

@@ -142,7 +142,7 @@ def test_a_deployed_port_does_not_take_over_kept_instances_and_the_plan_says_so(
     deploy(connection, orders("C2"), backlog=Backlog.KEEP)
     before = read_ids(connection)
     orphaned = "The send port 'C' was removed before and still has 1 instance (1 ready to run)."
-    command = " Continue with: postroom instance reroute --all --port C"
+    command = " Continue with: postroom instance reroute --all --port C --removed"
     assert plan(connection, orders("C2").definition(), home=HOME).notes == (orphaned + command,)
     done = deploy(connection, orders(("C2", "C")))
     assert done.notes == (f"{orphaned} 'C2' does not take them over, because it existed before.{command}",)

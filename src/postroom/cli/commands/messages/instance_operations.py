@@ -126,7 +126,7 @@ def reroute(
     \b
     Examples:
       postroom instance reroute 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
-      postroom instance reroute --all --port Europe
+      postroom instance reroute --all --port Europe --removed
     """
     from postroom.operations.instances import changes as instance_changes
 
@@ -200,7 +200,8 @@ def _run_and_report(
     """Run an operation on all instances that match, and show its progress on a terminal. Return the operation."""
     from postroom.operations.instances.bulk_operations import run_operation, start_operation
 
-    target = ", ".join(f"{name} {value}" for name, value in conditions.items() if value) or "all instances"
+    given = {name: value for name, value in conditions.items() if value}
+    target = ", ".join(name if value is True else f"{name} {value}" for name, value in given.items()) or "all instances"
     operation_id = start_operation(connection, kind, query, target=target)
     shown_at = time.monotonic()
 
