@@ -59,4 +59,11 @@ def check_stored_objects(items: Sequence[object], info: ValidationInfo) -> None:
 
 def wrong_fields(error: ValidationError) -> str:
     """Return each wrong field with what is wrong with it, without its value."""
-    return "; ".join(f"{'.'.join(map(str, problem['loc'])) or 'it'}: {problem['msg']}" for problem in error.errors())
+    return "; ".join(
+        f"{'.'.join(map(str, problem['loc'])) or 'it'}: {to_reason(problem['msg'])}" for problem in error.errors()
+    )
+
+
+def to_reason(message: str) -> str:
+    """Return the message of a validation error without the words that pydantic puts before the text of a ValueError."""
+    return message.removeprefix("Value error, ")

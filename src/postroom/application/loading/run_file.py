@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from postroom.application.source_position import get_caller_position, is_postroom_module
 from postroom.errors import BadFilter, NotFound, PostroomError, Problem
 from postroom.filters.bad_filters import collect_bad_filters
+from postroom.stored_definitions import to_reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +99,8 @@ def _problems(error: BaseException, path: Path) -> Iterator[Problem]:
         yield Problem(f"{type(error).__name__}: {error.msg}", error.filename or file, error.lineno or line)
     elif isinstance(error, ValidationError):
         for item in error.errors():
-            yield Problem(": ".join([error.title, *map(str, item["loc"]), item["msg"]]) + ".", file, line)
+            text = ": ".join([error.title, *map(str, item["loc"]), to_reason(item["msg"])])
+            yield Problem(f"{text}.", file, line)
     elif isinstance(error, PostroomError):
         yield Problem(error.join_sentences(), file, line)
     elif isinstance(error, SystemExit):

@@ -133,7 +133,8 @@ def class_problems(component: object, allowed: tuple[type[Component], ...]) -> I
 def read_stage(source: object, info: ValidationInfo) -> tuple[Any, ...]:
     """Parse the components of a stage, or their stored form."""
     if not isinstance(source, list | tuple):
-        raise ValueError("write a list of components, such as [components.Gzip()]")
+        example = f"{type(source).__name__}(...)" if isinstance(source, Format | Component) else "components.Gzip()"
+        raise ValueError(f"write a list of components, such as [{example}]")
     check_stored_objects(source, info)
     return tuple(StoredComponent.read(each) if isinstance(each, Mapping) else each for each in source)
 

@@ -89,6 +89,10 @@ def test_a_wrong_comparison_outside_of_a_load_raises_at_once(file: Path) -> None
         ('app.send_port("Two", adapters.File(5))', "adapters.File cannot be created"),
         ('app.send_port("Two", adapters.Null(), filter=(Total > 5) and (Region == "EU"))', "and"),
         ('pipelines.Json(promote={Region: "region"}, nonsense=1)', "nonsense"),
+        (
+            "pipelines.Receive(disassemble=pipelines.Json())",
+            "Receive: disassemble: write a list of components, such as [Json(...)].",
+        ),
         ('app.host("Fast", threads=5)', "threads"),
         ("1 / 0", "ZeroDivisionError: division by zero"),
         ("unheard_of", "unheard_of"),
