@@ -11,7 +11,7 @@ import faulthandler
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 import psutil
@@ -55,13 +55,8 @@ def kill_frozen_children(after: float = _FROZEN_SECONDS) -> Iterator[None]:
             _log.warning("process %d was frozen and has been killed", pid)
         return min(_POLL_SECONDS, after)
 
-    loop = BackgroundLoop("frozen children", step)
-    loop.start()
-    try:
+    with _repeat("frozen children", step):
         yield
-    finally:
-        loop.stop()
-        loop.join()
 
 
 @contextmanager
@@ -74,14 +69,23 @@ def end_blocked_process(after: float) -> Iterator[None]:
         faulthandler.dump_traceback_later(after, exit=True, file=_STANDARD_ERROR)
         return after / 10
 
-    loop = BackgroundLoop("interpreter lock", step)
+    try:
+        with _repeat("interpreter lock", step):
+            yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@contextmanager
+def _repeat(name: str, step: Callable[[], float]) -> Iterator[None]:
+    """Run a background loop during the block."""
+    loop = BackgroundLoop(name, step)
     loop.start()
     try:
         yield
     finally:
         loop.stop()
         loop.join()
-        faulthandler.cancel_dump_traceback_later()
 
 
 def _find_frozen(pid: int) -> psutil.Process | None:
