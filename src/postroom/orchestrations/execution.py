@@ -168,7 +168,10 @@ class Execution:
     @property
     def suspension(self) -> Suspend | None:
         """The command with which the instance has suspended itself, until it is resumed."""
-        return next((command for command, future in self._suspensions if not future.done()), None)
+        for command, future in self._suspensions:
+            if not future.done():
+                return command
+        return None
 
     @property
     def error(self) -> BaseException | None:

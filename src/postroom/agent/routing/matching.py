@@ -150,9 +150,10 @@ class ProcedureMatcher(Matcher):
 
 def _columns(messages: Sequence[Message], value_types: Mapping[str, ValueType]) -> Columns:
     """Return the promoted values in columns. Properties that are not deployed match no filter and may have any type."""
-    if len(messages) == 1:
-        return messages[0].context.promoted
     promoted = [message.context.promoted for message in messages]
+    if promoted and all(other == promoted[0] for other in promoted[1:]):
+        # One message, or messages to the same port. One value for all of them needs no array.
+        return promoted[0]
     return build_columns([{key: value for key, value in values.items() if key in value_types} for values in promoted])
 
 

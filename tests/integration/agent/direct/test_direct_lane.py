@@ -44,6 +44,16 @@ def test_every_matching_subscriber_gets_a_reference_to_one_stored_copy(box: Box,
     assert box.one("SELECT count(DISTINCT instance_id) FROM work_queue") == 2
 
 
+@pytest.mark.parametrize("count", [2, 20])
+def test_messages_with_equal_values_have_the_same_subscribers(box: Box, with_index: bool, count: int) -> None:
+    box.add_port("Europe", "Region == 'EU'")
+    box.add_port("Big", "Total >= 10000")
+    box.add_port("Asia", "Region == 'ASIA'")
+    published = box.agent(warm=with_index).publish([order(total="20000") for _ in range(count)])
+    assert [one.subscribers for one in published] == [("Big", "Europe")] * count
+    assert box.queued() == {"Big": count, "Europe": count}
+
+
 def test_a_subscription_that_matches_by_two_groups_is_delivered_once(box: Box, with_index: bool) -> None:
     box.add_port("Either", "Region == 'EU' or Total >= 1 or exists(Region)")
     box.agent(warm=with_index).publish([order(total="5")])
