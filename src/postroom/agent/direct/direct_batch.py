@@ -136,13 +136,8 @@ class DirectBatch(PublishBatch):
         suspended = set(outcome["suspended"])
         answers = zip(outcome["message_ids"], outcome["subscribers"], strict=True)
         self.published = [
-            Published(
-                message_id=uuid.UUID(message_id),
-                subscribers=tuple(subscribers),
-                suspended=row in suspended,
-                repeated=True,
-            )
-            for row, (message_id, subscribers) in enumerate(answers)
+            Published(message_id=uuid.UUID(one), subscribers=tuple(names), suspended=row in suspended, repeated=True)
+            for row, (one, names) in enumerate(answers)
         ]
 
     def match(self, connection: Connection) -> int:
