@@ -1,17 +1,19 @@
 """Instances as a state machine: whatever hosts and operators do in whatever order, a model knows the state of each.
 
-The model has two send ports, two host instances and the instances of every message. After each step the MessageBox has
-the same instances in the same states, and no invariant is violated.
+The model has send ports, two host instances and the messages of all instances. An ordered port is one instance for all
+its messages (INS-02), which are delivered in the order of publishing. After each step the MessageBox has the same
+messages in the same states, and no invariant is violated.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from itertools import takewhile
 
 import pytest
 from hypothesis import settings
@@ -32,7 +34,7 @@ from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.coordination.running_processes import ProcessKind, register_process
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
-from postroom.messagebox.queues import HostQueues, ScheduledRetry, Suspension
+from postroom.messagebox.queues import MAX_AHEAD, HostQueues, ScheduledRetry, Suspension
 from postroom.operations.instances import changes
 from postroom.operations.instances.bulk_operations import list_operations
 from postroom.operations.instances.listing import InstanceQuery, InstanceState
@@ -40,8 +42,13 @@ from postroom.operations.ports import send_ports
 from postroom.operations.ports.states import StateChange
 from tests.support.box import Box, Region
 from tests.support.databases import Databases
+from tests.support.waiting import wait_until
 
-PORTS = {"Europe": "Orders.Region == 'EU'", "Everything": "exists(Orders.Region)"}
+PORTS = {
+    "Europe": "Orders.Region == 'EU'",
+    "Everything": "exists(Orders.Region)",
+    "Ordered": "exists(Orders.Region)",
+}
 HOSTS = ("first", "second")
 QUEUES = HostQueues("Default")
 _RETRY = ScheduledRetry(delay=timedelta(minutes=5), code="DELIVERY", description="busy")
@@ -49,6 +56,10 @@ _FAILURE = Suspension(code="DELIVERY", description="refused")
 _STATES = "SELECT message_id, service_id, state FROM instances WHERE service_id IS NOT NULL"
 #: Dead instances are recognised at once, also just after a server start.
 _CLEAN_UP = "SELECT dead_processes_cleanup('0', clock_timestamp() + %s * interval '1 minute')"
+_HAS_LOCK = (
+    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 7002 AND objid = %s"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
 
 
 class State(Enum):
@@ -59,8 +70,8 @@ class State(Enum):
 
 
 @dataclass(kw_only=True, eq=False)
-class ModelInstance:
-    """A message for one port. ``pending`` is an operation that waits for the end of the present attempt."""
+class ModelMessage:
+    """A message for one port. It is an instance of its own, unless the port is ordered."""
 
     instance_id: uuid.UUID
     message_id: uuid.UUID
@@ -70,7 +81,6 @@ class ModelInstance:
     waits_for_start: bool = False
     host: str | None = None
     claim_id: uuid.UUID | None = None
-    pending: str | None = None
 
     def change(self, state: State) -> None:
         self.state = state
@@ -79,18 +89,21 @@ class ModelInstance:
 
 
 class Instances(RuleBasedStateMachine):
-    def __init__(self, databases: Databases) -> None:
+    def __init__(self, databases: Databases, ports: Sequence[str]) -> None:
         super().__init__()
         self._stack = ExitStack()
         self.box: Box = self._stack.enter_context(databases.open_box())
-        for name, filter in PORTS.items():
-            self.box.add_port(name, filter)
+        for name in ports:
+            self.box.add_port(name, PORTS[name], ordered=name == "Ordered", stop_on_failure=name == "Ordered")
         self.port_ids: dict[str, uuid.UUID] = dict(
             self.box.connection.execute("SELECT name, id FROM send_ports").fetchall()
         )
         self.agent = self.box.agent()
-        self.ports = dict.fromkeys(PORTS, PortState.STARTED)
-        self.instances: list[ModelInstance] = []
+        self.ports = dict.fromkeys(ports, PortState.STARTED)
+        self.messages: list[ModelMessage] = []
+        #: The operations that wait for the end of the present attempt, by instance.
+        self.pending: dict[uuid.UUID, str] = {}
+        self.last_in_order = 0
         self.lost_claims: list[tuple[uuid.UUID, int]] = []
         self.sessions: dict[str, tuple[Connection, int]] = {}
         for host in HOSTS:
@@ -112,7 +125,7 @@ class Instances(RuleBasedStateMachine):
             {
                 port
                 for port, state in self.ports.items()
-                if state is not PortState.BOUND and (port == "Everything" or region == "EU")
+                if state is not PortState.BOUND and (port != "Europe" or region == "EU")
             }
             for region in regions
         ]
@@ -128,8 +141,8 @@ class Instances(RuleBasedStateMachine):
             "SELECT instance_id, message_id, service_id, seq FROM instances WHERE message_id = ANY (%s)", (ids,)
         ):
             started = self.ports[ports[service_id]] is PortState.STARTED
-            self.instances.append(
-                ModelInstance(
+            self.messages.append(
+                ModelMessage(
                     instance_id=instance_id,
                     message_id=message_id,
                     port=ports[service_id],
@@ -138,12 +151,13 @@ class Instances(RuleBasedStateMachine):
                     waits_for_start=not started,
                 )
             )
+        self.messages.sort(key=lambda message: message.seq)
 
     @rule(host=st.sampled_from(HOSTS), limit=st.integers(1, 6), retries_are_due=st.booleans())
     def dequeue(self, host: str, limit: int, retries_are_due: bool) -> None:
         if retries_are_due:
-            for instance in self._find(State.RETRYING):
-                instance.change(State.READY)
+            for message in self._find(State.RETRYING):
+                message.change(State.READY)
         connection, host_instance = self.sessions[host]
         claim_id = uuid.uuid4()
         claimed = QUEUES.dequeue(
@@ -154,37 +168,59 @@ class Instances(RuleBasedStateMachine):
             limit=limit,
             now=datetime.now(UTC) + timedelta(hours=retries_are_due),
         )
-        first = sorted(self._find(State.READY), key=lambda instance: instance.seq)[:limit]
-        assert [message.seq for message in claimed] == [instance.seq for instance in first]
-        for instance in first:
-            instance.change(State.ACTIVE)
-            instance.host, instance.claim_id = host, claim_id
+        ready = [message for message in self._find(State.READY) if message.port != "Ordered"]
+        first = [*self._find_next_in_order()[: min(limit, MAX_AHEAD)], *ready[:limit]]
+        assert [message.seq for message in claimed] == [message.seq for message in first]
+        for message in first:
+            message.change(State.ACTIVE)
+            message.host, message.claim_id = host, claim_id
+
+    def _find_next_in_order(self) -> list[ModelMessage]:
+        """Return the messages of the ordered port that can be claimed: none while one is claimed, and none behind one
+        that waits for a retry or is suspended."""
+        waiting = [message for message in self.messages if message.port == "Ordered"]
+        if any(message.state is State.ACTIVE for message in waiting):
+            return []
+        return list(takewhile(lambda message: message.state is State.READY, waiting))
 
     @rule(data=st.data(), ending=st.sampled_from(["complete", "retry", "fail", "release"]))
     @precondition(lambda self: self._find(State.ACTIVE))
     def end_attempt(self, data: st.DataObject, ending: str) -> None:
-        instance = data.draw(st.sampled_from(self._find(State.ACTIVE)))
-        assert instance.host is not None
-        assert instance.claim_id is not None
-        assert self._end(self.sessions[instance.host][0], ending, instance.claim_id, instance.seq) == 1
+        """An ordered port sends its first message. If that is not delivered, the host releases the others."""
+        active = self._find(State.ACTIVE)
+        in_order = [message for message in active if message.port == "Ordered"]
+        message = data.draw(st.sampled_from([one for one in active if one not in in_order[1:]]))
+        assert message.host is not None
+        assert message.claim_id is not None
+        connection = self.sessions[message.host][0]
+        assert self._end(connection, ending, message.claim_id, message.seq) == 1
+        is_in_order = message in in_order
         if ending == "complete":
-            self.instances.remove(instance)
-        else:
-            instance.change(
-                {"retry": State.RETRYING, "fail": State.SUSPENDED, "release": State.READY}[ending],
-            )
+            self.messages.remove(message)
+            if is_in_order:
+                assert message.seq > self.last_in_order
+                self.last_in_order = message.seq
+            return
+        claim_id = message.claim_id
+        message.change({"retry": State.RETRYING, "fail": State.SUSPENDED, "release": State.READY}[ending])
+        for other in in_order[1:] if is_in_order else []:
+            assert self._end(connection, "release", claim_id, other.seq) == 1
+            other.change(State.READY)
 
     @rule(host=st.sampled_from(HOSTS))
     def kill(self, host: str) -> None:
         """Kill a host instance. Another one starts, and the job releases what the first one had claimed."""
-        self.sessions[host][0].close()
+        connection, host_instance = self.sessions[host]
+        connection.close()
+        # PostgreSQL ends the session, and releases its lock, a moment later.
+        wait_until(lambda: self.box.one(_HAS_LOCK, host_instance) == 0, what="the end of the session")
         self._register(host)
         for minutes in (1, 2):
             self.box.connection.execute(_CLEAN_UP, (minutes,))
-        for instance in self._find(State.ACTIVE):
-            if instance.host == host and instance.claim_id is not None:
-                self.lost_claims.append((instance.claim_id, instance.seq))
-                instance.change(State.READY)
+        for message in self._find(State.ACTIVE):
+            if message.host == host and message.claim_id is not None:
+                self.lost_claims.append((message.claim_id, message.seq))
+                message.change(State.READY)
 
     @rule(data=st.data(), ending=st.sampled_from(["complete", "retry", "fail", "release"]))
     @precondition(lambda self: self.lost_claims)
@@ -204,8 +240,9 @@ class Instances(RuleBasedStateMachine):
 
     # -- operators ---------------------------------------------------------------------------------------------
 
-    @rule(port=st.sampled_from(list(PORTS)), operation=st.sampled_from(["enlist", "start", "stop", "unenlist"]))
-    def change_port(self, port: str, operation: str) -> None:
+    @rule(data=st.data(), operation=st.sampled_from(["enlist", "start", "stop", "unenlist"]))
+    def change_port(self, data: st.DataObject, operation: str) -> None:
+        port = data.draw(st.sampled_from(list(self.ports)))
         functions: dict[str, Callable[[Connection, str], StateChange]] = {
             "enlist": send_ports.enlist,
             "start": send_ports.start,
@@ -227,34 +264,42 @@ class Instances(RuleBasedStateMachine):
         assert functions[operation](self.box.connection, port).after is after
         self.ports[port] = after
         if after is PortState.STARTED:
-            for instance in self.instances:
-                if instance.port == port and instance.waits_for_start:
-                    instance.change(State.READY)
+            for message in self.messages:
+                if message.port == port and message.waits_for_start:
+                    message.change(State.READY)
 
     @rule(data=st.data(), operation=st.sampled_from(["suspend", "resume", "terminate"]))
-    @precondition(lambda self: self.instances)
+    @precondition(lambda self: self.messages)
     def change_instance(self, data: st.DataObject, operation: str) -> None:
-        instance = data.draw(st.sampled_from(self.instances))
-        is_active = instance.state is State.ACTIVE
-        if not self._allows(instance, operation) or (is_active and instance.pending):
+        instance = self._get_instance(data.draw(st.sampled_from(self.messages)).instance_id)
+        instance_id = instance[0].instance_id
+        # The messages behind an active one may be suspended, because the ordered port is stopped.
+        must_wait = operation != "resume" and _is_active(instance)
+        if not self._allows(instance, operation) or (must_wait and instance_id in self.pending):
             with pytest.raises(StateError):
-                self._call(operation, instance.instance_id)
+                self._call(operation, instance_id)
             return
-        assert self._call(operation, instance.instance_id) is not is_active
-        if is_active:
-            instance.pending = operation
+        assert self._call(operation, instance_id) is not must_wait
+        if must_wait:
+            self.pending[instance_id] = operation
         else:
             self._apply(instance, operation)
 
-    @rule(port=st.sampled_from(list(PORTS)), operation=st.sampled_from(["suspend", "resume", "terminate"]))
-    def change_all(self, port: str, operation: str) -> None:
+    @rule(data=st.data(), operation=st.sampled_from(["suspend", "resume", "terminate"]))
+    def change_all(self, data: st.DataObject, operation: str) -> None:
+        port = data.draw(st.sampled_from(list(self.ports)))
         functions = {"suspend": changes.suspend_all, "resume": changes.resume_all, "terminate": changes.terminate_all}
-        chosen = [each for each in self.instances if each.port == port and self._allows(each, operation)]
-        active = [instance for instance in chosen if instance.state is State.ACTIVE]
+        instances = [
+            self._get_instance(instance_id)
+            for instance_id in {message.instance_id for message in self.messages if message.port == port}
+        ]
+        # An instance has the state of its first message.
+        chosen = [instance for instance in instances if self._allows(instance[:1], operation)]
+        active = [instance for instance in chosen if _is_active(instance)]
         assert functions[operation](self.box.connection, InstanceQuery(port=port)) == len(chosen) - len(active)
         for instance in chosen:
-            if instance.state is State.ACTIVE:
-                instance.pending = instance.pending or operation
+            if _is_active(instance):
+                self.pending.setdefault(instance[0].instance_id, operation)
             else:
                 self._apply(instance, operation)
 
@@ -270,24 +315,27 @@ class Instances(RuleBasedStateMachine):
         function = changes.suspend if operation == "suspend" else changes.terminate
         return function(self.box.connection, instance_id)
 
+    def _get_instance(self, instance_id: uuid.UUID) -> list[ModelMessage]:
+        """Return the messages of an instance, in order."""
+        return [message for message in self.messages if message.instance_id == instance_id]
+
     @staticmethod
-    def _allows(instance: ModelInstance, operation: str) -> bool:
+    def _allows(instance: list[ModelMessage], operation: str) -> bool:
+        is_suspended = [message.state is State.SUSPENDED for message in instance]
         match operation:
             case "suspend":
-                return instance.state is not State.SUSPENDED
+                return not all(is_suspended)
             case "resume":
-                return instance.state is State.SUSPENDED
+                return any(is_suspended)
             case _:
                 return True
 
-    def _apply(self, instance: ModelInstance, operation: str) -> None:
-        match operation:
-            case "suspend":
-                instance.change(State.SUSPENDED)
-            case "resume":
-                instance.change(State.READY)
-            case _:
-                self.instances.remove(instance)
+    def _apply(self, instance: list[ModelMessage], operation: str) -> None:
+        for message in instance:
+            if operation == "terminate":
+                self.messages.remove(message)
+            elif (message.state is State.SUSPENDED) is (operation == "resume"):
+                message.change(State.READY if operation == "resume" else State.SUSPENDED)
 
     # -- jobs --------------------------------------------------------------------------------------------------
 
@@ -297,11 +345,12 @@ class Instances(RuleBasedStateMachine):
         # A job stops at an operation whose instances are all active, and continues with another one in its next run.
         for _ in range(1 + sum(not each.finished_at for each in list_operations(self.box.connection))):
             assert [run for run in run_all_jobs_once(self.box.connection) if run.error] == []
-        for instance in list(self.instances):
-            if instance.pending and instance.state is not State.ACTIVE:
-                if self._allows(instance, instance.pending):
-                    self._apply(instance, instance.pending)
-                instance.pending = None
+        for instance_id, operation in list(self.pending.items()):
+            instance = self._get_instance(instance_id)
+            if not _is_active(instance):
+                if self._allows(instance, operation):
+                    self._apply(instance, operation)
+                del self.pending[instance_id]
         stored = {message_id for (message_id,) in self.box.connection.execute("SELECT message_id FROM spool")}
         reports = {
             message_id
@@ -309,7 +358,7 @@ class Instances(RuleBasedStateMachine):
                 "SELECT message_id FROM instances WHERE service_id IS NULL"
             )
         }
-        assert stored - reports == {instance.message_id for instance in self.instances}
+        assert stored - reports == {message.message_id for message in self.messages}
 
     # -- invariants --------------------------------------------------------------------------------------------
 
@@ -317,23 +366,28 @@ class Instances(RuleBasedStateMachine):
     def the_messagebox_has_the_instances_of_the_model(self) -> None:
         stored = sorted(self.box.connection.execute(_STATES).fetchall())
         assert stored == sorted(
-            (instance.message_id, self.port_ids[instance.port], instance.state.value) for instance in self.instances
+            (message.message_id, self.port_ids[message.port], message.state.value) for message in self.messages
         )
 
     @invariant()
     def no_invariant_of_the_messagebox_is_violated(self) -> None:
         assert check(self.box.connection) == []
 
-    def _find(self, state: State) -> list[ModelInstance]:
-        return [instance for instance in self.instances if instance.state is state]
+    def _find(self, state: State) -> list[ModelMessage]:
+        return [message for message in self.messages if message.state is state]
 
 
-def test_the_messagebox_and_the_model_have_the_same_instances(databases: Databases) -> None:
+def _is_active(instance: list[ModelMessage]) -> bool:
+    return any(message.state is State.ACTIVE for message in instance)
+
+
+@pytest.mark.parametrize("ports", [("Europe", "Everything"), ("Ordered",)], ids=["unordered", "ordered"])
+def test_the_messagebox_and_the_model_have_the_same_instances(databases: Databases, ports: Sequence[str]) -> None:
     """`--hypothesis-profile=thorough` tries more and longer sequences."""
 
     class InstancesOfThisServer(Instances):
         def __init__(self) -> None:
-            super().__init__(databases)
+            super().__init__(databases, ports)
 
     profile = settings()
     is_thorough = profile.max_examples > 100
