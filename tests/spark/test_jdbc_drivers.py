@@ -47,6 +47,7 @@ def test_a_missing_jar_is_reported_at_start_and_again_when_messages_wait(
     add_sink(box, SparkTable("jdbc:postgresql://127.0.0.1:1/orders", "orders"), name="Table")
     add_sink(box, SparkSink("delta", "out/delta"), name="Lake")
     add_sink(box, SparkSink("parquet", "out/files"), name="Files", filter="Orders.Region == 'none'")
+    add_sink(box, SparkSink("iceberg", "out/idle"), name="Idle", filter="Orders.Region == 'none'")
     reports = (
         "SELECT array_agg(p.name || ': ' || r.reason ORDER BY p.name) FROM running_sinks r"
         " JOIN send_ports p ON p.id = r.port_id WHERE r.state = 'failing'"
@@ -56,12 +57,13 @@ def test_a_missing_jar_is_reported_at_start_and_again_when_messages_wait(
     thread = threading.Thread(target=process.run, args=(stop,))
     thread.start()
     try:
-        wait_until(lambda: len(box.one(reports) or ()) == 2, what="the reports of both sinks")
-        lake, table = box.one(reports)
+        wait_until(lambda: len(box.one(reports) or ()) == 3, what="the reports of the three sinks")
+        idle, lake, table = box.one(reports)
+        assert idle.startswith("Idle: This Spark session cannot read or write the format 'iceberg'.")
         assert table.startswith(f"Table: {DRIVER}")
         assert lake.startswith("Lake: This Spark session cannot read or write the format 'delta'.")
         publish(box, b"a", b"b")
-        wait_until(lambda: caplog.text.count(": This Spark session") >= 4, what="both sinks to be tried")
+        wait_until(lambda: caplog.text.count(": This Spark session") >= 5, what="both sinks to be tried")
     finally:
         stop.set()
         thread.join()
@@ -71,6 +73,7 @@ def test_a_missing_jar_is_reported_at_start_and_again_when_messages_wait(
     assert DRIVER in str(raised.value)
     assert "--conf spark.jars=FILE" in str(raised.value)
     assert "'delta'" in str(raised.value)
+    assert "'iceberg'" in str(raised.value), "no message waits for this sink"
     assert count_kept(box) == (4, 0, 0, 0)
 
 

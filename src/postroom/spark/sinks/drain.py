@@ -151,21 +151,25 @@ class Drain:
             report.store_batch(connection, drained.written, at=system_clock())
         return drained
 
+    def find_missing_jar(self, port: SendPort) -> StateError | None:
+        """Return the error if Spark lacks a jar that a sink needs."""
+        try:
+            if isinstance(port.adapter, AnySink):
+                self._writer.check(port.adapter)
+        except StateError as error:
+            return error
+        return None
+
     def report_unusable(self, connection: Connection, port: SendPort) -> None:
         """Report and log that Spark lacks a jar that a sink needs, also if no message waits for the sink."""
-        adapter = port.adapter
-        if not isinstance(adapter, AnySink):
-            return
-        try:
-            self._writer.check(adapter)
-        except StateError as error:
+        error = self.find_missing_jar(port)
+        report = self._reports.get(port.port_id)
+        if error is not None:
             _log.error("%s: %s", port.name, error.join_sentences())
-            self._reports.setdefault(port.port_id, SinkReport(port.port_id)).store_failure(
-                connection, format_reason(error)
-            )
-        else:
-            if (report := self._reports.get(port.port_id)) is not None:
-                report.store_waiting(connection)
+            report = self._reports.setdefault(port.port_id, SinkReport(port.port_id))
+            report.store_failure(connection, format_reason(error))
+        elif report is not None:
+            report.store_waiting(connection)
 
     def _drain_one(self, connection: Connection, port_id: uuid.UUID, completion: Completion | None) -> Drained | None:
         if completion is None or not completion.is_running:

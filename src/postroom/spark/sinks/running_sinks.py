@@ -11,14 +11,14 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.adapters import AnySink
 from postroom.errors import DefinitionError, MessageBoxUnavailable, PostroomError, StateError
-from postroom.messagebox.configuration.endpoints import read_send_ports
+from postroom.messagebox.configuration.endpoints import PortState, read_send_ports
 from postroom.messagebox.configuration.hosts import Host, is_host_stopped
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.coordination.heartbeat import keep_alive
@@ -104,9 +104,9 @@ class Sinks:
     def drain_all(
         self, connection: Connection, stopping: threading.Event, watcher: SinkWatcher = lambda progress: None
     ) -> list[PostroomError]:
-        """Write the messages that wait now, several sinks at a time. Return the problems. A sink with a problem does
-        not affect the others. ``watcher`` gets the progress at the start and after each batch."""
-        problems: list[PostroomError] = []
+        """Write the messages that wait now, several sinks at a time. Return the problems, also a missing jar of a
+        started sink for which no message waits. A sink with a problem does not affect the others. ``watcher`` gets the
+        progress at the start and after each batch."""
         self._report_served(connection)
         waiting = sorted(self._drain.queue.find_waiting_ports(connection))
         names = {port.port_id: port.name for port in read_send_ports(connection, ids=waiting)} if waiting else {}
@@ -115,6 +115,7 @@ class Sinks:
                 threads.submit(self._drain_all_batches, port_id, names.get(port_id, str(port_id)), stopping, watcher)
                 for port_id in waiting
             ]
+        failures = [*self._find_missing_jars(connection, waiting)]
         for sink in drained:
             try:
                 written, failure = sink.result()
@@ -123,10 +124,21 @@ class Sinks:
             except PostroomError as error:
                 written, failure = 0, error
             self.counts["written"] += written
-            if failure is not None:
-                _log.warning("%s", str(failure).replace("\n", " "))
-                problems.append(failure)
-        return problems
+            failures += [] if failure is None else [failure]
+        for failure in failures:
+            _log.warning("%s", str(failure).replace("\n", " "))
+        return failures
+
+    def _find_missing_jars(self, connection: Connection, waiting: Collection[uuid.UUID]) -> Iterator[PostroomError]:
+        """Yield the error of each started sink that has no waiting messages and that Spark lacks a jar for."""
+        for port in read_send_ports(connection, host_id=self._host.host_id):
+            if port.adapter_type.is_sink and port.state is PortState.STARTED and port.port_id not in waiting:
+                try:
+                    error: PostroomError | None = self._drain.find_missing_jar(port)
+                except DefinitionError as unreadable:
+                    error = unreadable
+                if error is not None:
+                    yield error
 
     def _drain_all_batches(
         self, port_id: uuid.UUID, name: str, stopping: threading.Event, watcher: SinkWatcher
