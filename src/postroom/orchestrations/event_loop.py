@@ -107,8 +107,8 @@ class InstanceLoop(asyncio.AbstractEventLoop):
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> asyncio.TimerHandle:  # type: ignore[override]
         handle = asyncio.TimerHandle(when, callback, args, self, context)
-        due = max(self.now, self._started_at + timedelta(seconds=when))
-        self._timers[self.owner.start_timer(due)] = (due, handle)
+        number, due = self.owner.start_timer(max(self.now, self._started_at + timedelta(seconds=when)))
+        self._timers[number] = (due, handle)
         return handle
 
     def time(self) -> float:

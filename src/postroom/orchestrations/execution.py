@@ -59,8 +59,8 @@ _NOTHING_CARRIED = Continuation()
 
 
 class Execution:
-    """One instance in memory. ``unroutable`` has the reasons of sends without subscribers, by command number.
-    ``carried`` is what it continues with. The code of the orchestration runs inside ``watch``, also when it is
+    """One instance in memory. ``unroutable`` has the reasons of sends without subscribers, by command number, and
+    ``due_times`` when the timers of its journal are due. ``carried`` is what it continues with. The code of the orchestration runs inside ``watch``, also when it is
     dropped."""
 
     def __init__(
@@ -79,6 +79,7 @@ class Execution:
         #: The steps that are to be run, by number.
         self.steps: dict[int, RunStep] = {}
         self.unroutable: dict[int, str] = {}
+        self.due_times: dict[int, datetime] = {}
         #: The reason why the instance has terminated itself.
         self.termination: str | None = None
         #: What the instance continues with, if it starts a fresh journal.
@@ -333,10 +334,13 @@ class Execution:
         await self.loop.create_future()
         raise AssertionError("a dropped coroutine continued")
 
-    def start_timer(self, due: datetime) -> int:
+    def start_timer(self, due: datetime) -> tuple[int, datetime]:
+        """Return the number of a new timer, and when it is due. A timer of the journal keeps its time, also if the code
+        has another time limit now."""
         number = self._next_number()
+        due = self.due_times.pop(number, due)
         self.issue(StartTimer(number=number, place=find_place(), due=due))
-        return number
+        return number, due
 
     def _next_number(self) -> int:
         self._last_number += 1

@@ -27,6 +27,7 @@ def replay(
         execution.unroutable |= {
             command.number: command.unroutable for command in turn.commands if command.unroutable is not None
         }
+        execution.due_times |= {command.number: command.due for command in turn.commands if command.due is not None}
         why = _repeat(execution, turn)
         if why is not None:
             execution.close()

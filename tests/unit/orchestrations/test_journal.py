@@ -15,6 +15,7 @@ import pytest
 from postroom import Message, orchestrations, testing
 from postroom.errors import BadValue
 from postroom.orchestrations import JournalLimits, JournalMismatch, StepFailed
+from postroom.orchestrations.replay import replay
 from postroom.orchestrations.saved_journal import SavedJournal
 from tests.support.offers import Offers, bodies, collect_offers, declare, message
 
@@ -98,6 +99,21 @@ def test_the_journal_has_the_ids_of_sent_messages_and_the_times_of_timers() -> N
     _, sent, timer = run.journal[0]["commands"]
     assert sent["message"] == str(run.sent[0].message.message_id)
     assert timer["due"] == "2026-01-01T00:01:00+00:00"
+
+
+@pytest.mark.parametrize("new_limit", [20, 300])
+def test_a_timer_of_the_journal_keeps_its_time_if_the_code_has_another_limit(new_limit: float) -> None:
+    async def wait(order: Message, limit: float = 40) -> None:
+        async with asyncio.timeout(limit):
+            await Offers.of(order).receive()
+
+    async def wait_differently(order: Message) -> None:
+        await wait(order, new_limit)
+
+    journal = testing.start(declare(wait), message("order")).save_journal()
+    execution = replay(declare(wait_differently), journal.instance_id, journal.read_turns())
+    assert [due.second for due, _ in execution.list_timers()] == [40]
+    execution.close()
 
 
 def test_changed_code_is_found_with_its_place() -> None:
