@@ -7,15 +7,19 @@ import sys
 import traceback
 from functools import lru_cache
 from pathlib import Path
+from types import CodeType
 
 _PACKAGE = str(Path(__file__).parent)
 _ASYNCIO = str(Path(asyncio.__file__).parent)
 
 
-def find_place() -> str:
-    """Return the file and the line of the orchestration that calls Postroom now."""
+def find_place(boundary: CodeType) -> str | None:
+    """Return the file and the line of the orchestration that calls Postroom now, in a frame above that of ``boundary``.
+    Return None if there is none: the task runs a coroutine of Postroom or asyncio."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and _is_internal(frame.f_code.co_filename):
+    while _is_internal(frame.f_code.co_filename):
+        if frame.f_code is boundary or frame.f_back is None:
+            return None
         frame = frame.f_back
     return f"{_get_file_name(frame.f_code.co_filename)}:{frame.f_lineno}"
 

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from postroom.errors import StateError
+from postroom.orchestrations.code_places import find_place
 
 _T = TypeVar("_T")
 
@@ -29,8 +30,8 @@ class InstanceLoop(asyncio.AbstractEventLoop):
     def __init__(self, started_at: datetime, owner: Any) -> None:
         self.owner = owner
         self.now = started_at
-        #: The tasks that are not done, each with its context.
-        self.tasks: list[tuple[asyncio.Task[Any], Context]] = []
+        #: The tasks that are not done, each with its context and the place that created it.
+        self.tasks: dict[asyncio.Task[Any], tuple[Context, str]] = {}
         self.errors: list[BaseException] = []
         self._started_at = started_at
         self._ready: deque[asyncio.Handle] = deque()
@@ -51,7 +52,7 @@ class InstanceLoop(asyncio.AbstractEventLoop):
                     continue
         finally:
             asyncio._set_running_loop(before)
-            self.tasks = [(task, context) for task, context in self.tasks if not task.done()]
+            self.tasks = {task: origin for task, origin in self.tasks.items() if not task.done()}
 
     def list_timers(self) -> list[tuple[datetime, int]]:
         """Return when each open timer is due, with its number, the next one first."""
@@ -68,6 +69,14 @@ class InstanceLoop(asyncio.AbstractEventLoop):
         self._ready.append(handle)
         return True
 
+    def find_place(self) -> str:
+        """Return the file and the line of the orchestration that runs now. For a task that runs a coroutine of
+        Postroom, such as a ``delay`` in ``listen``, it is where the task was created."""
+        if (place := find_place(boundary=InstanceLoop.run_until_waiting.__code__)) is not None:
+            return place
+        task = asyncio.current_task(self)
+        return self.tasks[task][1] if task in self.tasks else ""
+
     def discard_callbacks(self) -> None:
         """Let nothing run after the callback that runs now."""
         self._ready.clear()
@@ -79,7 +88,7 @@ class InstanceLoop(asyncio.AbstractEventLoop):
         before = asyncio._get_running_loop()
         asyncio._set_running_loop(None)
         try:
-            for task, context in self.tasks:
+            for task, (context, _) in list(self.tasks.items()):
                 coroutine = task.get_coro()
                 for _ in range(_MAX_CLOSES):
                     try:
@@ -122,7 +131,8 @@ class InstanceLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Task[Any]:
         context = copy_context() if context is None else context
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
-        self.tasks.append((task, context))
+        # The first task is the orchestration itself.
+        self.tasks[task] = (context, self.find_place() if self.tasks else "")
         return task
 
     def is_running(self) -> bool:

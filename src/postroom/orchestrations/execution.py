@@ -25,7 +25,7 @@ from postroom.errors import RoutingFailure, StateError
 from postroom.filters.evaluate import matches
 from postroom.filters.expression import Filter
 from postroom.message import Message, Part
-from postroom.orchestrations.code_places import find_place, format_traceback
+from postroom.orchestrations.code_places import format_traceback
 from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.event_loop import InstanceLoop
 from postroom.orchestrations.failures import JournalMismatch, StepFailed
@@ -60,8 +60,8 @@ _NOTHING_CARRIED = Continuation()
 
 class Execution:
     """One instance in memory. ``unroutable`` has the reasons of sends without subscribers, by command number, and
-    ``due_times`` when the timers of its journal are due. ``carried`` is what it continues with. The code of the orchestration runs inside ``watch``, also when it is
-    dropped."""
+    ``due_times`` when the timers of its journal are due. ``carried`` is what it continues with. The code of the
+    orchestration runs inside ``watch``, also when it is dropped."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Execution:
         assert main is not None
         loop.run_until_waiting()
         if main.done() and loop.tasks and not self._is_dropped:
-            for task, _ in loop.tasks:
+            for task in loop.tasks:
                 task.cancel()
             loop.run_until_waiting()
         self.journal_events += 1
@@ -244,7 +244,7 @@ class Execution:
     def make_send(self, message: Message, port: str | None, direct_port: str | None = None) -> Send:
         number = self._next_number()
         message = _with_derived_ids(message, uuid.uuid5(self._namespace, f"send {number}"))
-        return Send(number=number, place=find_place(), message=message, port=port, direct_port=direct_port)
+        return Send(number=number, place=self.loop.find_place(), message=message, port=port, direct_port=direct_port)
 
     def make_start(self, message: Message, orchestration: str) -> Start:
         send = self.make_send(message, None)
@@ -265,7 +265,8 @@ class Execution:
 
     def correlate(self, filter: Filter, *, acknowledged_by: str | None = None) -> int:
         number = self._next_number()
-        self.issue(Correlate(number=number, place=find_place(), filter=filter, acknowledged_by=acknowledged_by))
+        place = self.loop.find_place()
+        self.issue(Correlate(number=number, place=place, filter=filter, acknowledged_by=acknowledged_by))
         self._filters[number] = filter
         return number
 
@@ -278,7 +279,8 @@ class Execution:
             for known in (self._receives, self._returned, self._filters):
                 known.pop(correlation, None)
             number = self._next_number()
-            self.issue(Forget(number=number, place=find_place(), filter=filter, acknowledged_by=acknowledged_by))
+            place = self.loop.find_place()
+            self.issue(Forget(number=number, place=place, filter=filter, acknowledged_by=acknowledged_by))
 
     async def receive(self, correlation: int) -> Message:
         if returned := self._returned.get(correlation):
@@ -300,7 +302,7 @@ class Execution:
         key = uuid.uuid5(self._namespace, f"step {number}")
         step = RunStep(
             number=number,
-            place=find_place(),
+            place=self.loop.find_place(),
             step_name=name,
             call=lambda: call(key),
             timeout=timeout,
@@ -313,7 +315,7 @@ class Execution:
         return await future
 
     async def suspend(self, reason: str) -> None:
-        command = Suspend(number=self._next_number(), place=find_place(), reason=reason)
+        command = Suspend(number=self._next_number(), place=self.loop.find_place(), reason=reason)
         self.issue(command)
         future: asyncio.Future[None] = self.loop.create_future()
         self._suspensions.append((command, future))
@@ -339,7 +341,7 @@ class Execution:
         has another time limit now."""
         number = self._next_number()
         due = self.due_times.pop(number, due)
-        self.issue(StartTimer(number=number, place=find_place(), due=due))
+        self.issue(StartTimer(number=number, place=self.loop.find_place(), due=due))
         return number, due
 
     def _next_number(self) -> int:

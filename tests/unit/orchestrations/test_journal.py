@@ -116,6 +116,18 @@ def test_a_timer_of_the_journal_keeps_its_time_if_the_code_has_another_limit(new
     execution.close()
 
 
+def test_the_place_of_a_command_in_a_task_of_postroom_is_the_line_that_created_the_task(crashes: bool) -> None:
+    async def wait(order: Message) -> None:
+        deliveries = [orchestrations.deliver(Message.of(b""), to=port) for port in ("Acme", "Bolt")]
+        await orchestrations.listen(orchestrations.delay(20), asyncio.gather(*deliveries))
+
+    run = testing.start(declare(wait), message("order"), crashes=crashes)
+    run.advance(timedelta(seconds=20))
+    line = wait.__code__.co_firstlineno + 2
+    places = {command["place"] for turn in run.journal for command in turn["commands"]}
+    assert places == {f"test_journal.py:{line}"}
+
+
 def test_changed_code_is_found_with_its_place() -> None:
     async def procure(order: Message) -> None:
         await orchestrations.send(Message.of(b""), to="Acme")
