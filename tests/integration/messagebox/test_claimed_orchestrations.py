@@ -59,7 +59,7 @@ def test_an_instance_whose_message_is_being_claimed_ends_in_a_repeated_transacti
     assert box.suspended() == [("0xC0C01B4C", False)]
 
 
-def test_an_instance_that_three_processes_had_when_they_died_is_suspended(box: Box, tmp_path: Path) -> None:
+def test_an_instance_that_five_processes_had_when_they_died_is_suspended(box: Box, tmp_path: Path) -> None:
     """Only one instance kills its processes. After two deaths all that the processes had are claimed one at a time."""
     apply_orchestrations(box, tmp_path, CONVOY)
     for number in range(5):
@@ -80,7 +80,7 @@ def test_an_instance_that_three_processes_had_when_they_died_is_suspended(box: B
         "SELECT instance_id, error_description FROM orchestration_instances WHERE suspended_at IS NOT NULL"
     ).fetchall()[0]
     assert suspended == poison
-    assert "did not respond, three times" in description
+    assert "did not respond, five times" in description
     assert "then resume the instance" in description
     assert box.count("orchestration_instances WHERE process_deaths = 0") == 4
     resume(box.connection, poison)

@@ -141,7 +141,7 @@ def test_a_process_whose_interpreter_lock_is_not_released_ends_and_its_instance_
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         claimed = "orchestration_instances WHERE claim_id IS NOT NULL"
         wait_until(lambda: box.count(claimed) == 1, what="the claim")
-        box.connection.execute("UPDATE orchestration_instances SET process_deaths = 2")
+        box.connection.execute("UPDATE orchestration_instances SET process_deaths = 4")
         _, log = process.communicate(timeout=PATIENCE)
     assert process.returncode != 0
     assert b"in block" in log
@@ -151,7 +151,7 @@ def test_a_process_whose_interpreter_lock_is_not_released_ends_and_its_instance_
     start_host(recorder)
     code, description = wait_for_suspended(box)
     assert code == "ORCHESTRATION"
-    assert "died, or did not respond, three times" in description
+    assert "died, or did not respond, five times" in description
     publish(box, "order", "")
     wait_until(lambda: sent(recorder) == [b"fine"], what="the other instance")
 
