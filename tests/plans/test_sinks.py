@@ -50,10 +50,13 @@ def test_reading_a_range_of_a_batch_reads_the_index_of_claims_in_this_range_only
         seqs = SeqRange(batch.seqs[100], batch.seqs[299])
         for _ in range(7):
             with reads(full.connection) as read:
-                assert len(QUEUE.read_messages(full.connection, batch.batch_id, 1, seqs, limit=50)) == 50
                 assert len(QUEUE.read_rows(full.connection, batch.batch_id, 1, seqs).seqs) == 200
             assert read.whole("default_q", "spool", "parts") == 0
-            assert read.entries("default_q_claim_id_seq_idx") <= 51 + 201
+            assert read.entries("default_q_claim_id_seq_idx") <= 201
+            with reads(full.connection) as read:
+                assert len(QUEUE.read_messages(full.connection, batch.batch_id, 1, seqs, limit=50)) == 50
+            assert read.whole("default_q", "spool", "parts") == 0
+            assert read.entries("default_q_claim_id_seq_idx") <= 51 + 50  # the rows, and then the rest of each message
 
 
 def test_finding_the_waiting_sinks_takes_one_lookup_per_sink(full: Box) -> None:

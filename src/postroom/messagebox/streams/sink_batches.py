@@ -93,11 +93,11 @@ class SinkQueue:
         self.queues = HostQueues(name)
         self._waiting = f"SELECT waiting_sinks_{host}(coalesce(%s, now()))"
         self._open = f"SELECT * FROM open_sink_batch_{host}(%s, %s, %s)"
-        read = f"read_sink_messages_{host}(%s, %s, %s, %s, %s, %s)"
-        self._messages = f"SELECT * FROM {read}"
-        simple = "part_count = 1 AND body IS NOT NULL AND coalesce(lower(charset), 'utf-8') = 'utf-8'"
-        self._rows = f"SELECT seq, {simple}, message_id::text, context, body, published_at FROM {read}"
-        self._rows_without_body = f"SELECT seq, {simple}, message_id::text, context, NULL, published_at FROM {read}"
+        arguments = "(%s, %s, %s, %s, %s, %s)"
+        self._messages = f"SELECT * FROM read_sink_messages_{host}{arguments}"
+        columns = "seq, is_simple, message_id::text, context, {body}, published_at"
+        rows = f"SELECT {columns} FROM read_sink_rows_{host}{arguments}"
+        self._rows, self._rows_without_body = rows.format(body="body"), rows.format(body="NULL")
         self._written = f"SELECT * FROM written_sink_batches_{host}(%s)"
         self._set_written = f"SELECT set_sink_batch_written_{host}(%s, %s)"
         self._complete = f"SELECT complete_sink_batch_{host}(%s, %s)"
