@@ -26,11 +26,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from postroom.agent.direct.answers import correlation_failure
 from postroom.agent.idempotency import digest_request, unit_for_key
 from postroom.agent.routing.matching import Matcher
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.two_way.awaited_batch import AwaitedBatch
-from postroom.agent.two_way.tokens import correlation_failure, wait_for_response
+from postroom.agent.two_way.tokens import wait_for_response
 from postroom.consumer import Received, Subscription
 from postroom.errors import ClaimLost, MessageBoxUnavailable, MessageFailure, NoResponse, ResponseTimeout, StateError
 from postroom.message import Bytes, Message

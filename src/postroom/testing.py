@@ -21,7 +21,7 @@ from typing import Any
 
 from postroom.message import Message
 from postroom.orchestrations.definition import Orchestration
-from postroom.orchestrations.direct_ports import DirectPort
+from postroom.orchestrations.direct_ports import CALLER, DirectPort
 from postroom.orchestrations.driver import Driver, Outcome, PersistencePoint, drive
 from postroom.orchestrations.execution import Execution
 from postroom.orchestrations.failures import JournalFull, JournalMismatch
@@ -179,7 +179,9 @@ class Run:
         sends = point.sends
         if self._subscribed is not None:
             unroutable = {
-                one.number: "It has no subscriber." for one in sends if (one.name or None) not in self._subscribed
+                one.number: "It has no subscriber."
+                for one in sends
+                if (one.name or None) not in self._subscribed and one.direct_port != CALLER
             }
             if unroutable:
                 return unroutable

@@ -27,6 +27,8 @@ from postroom.properties import Property
 from postroom.system_properties import BTS
 from postroom.values import Value
 
+#: The name of the direct port of a caller who waits for the response to a request.
+CALLER = "caller"
 #: The properties that address a message to an orchestration. A message that is sent on loses them.
 _ADDRESS = (BTS.ActivationServiceID, BTS.PartnerService, BTS.PartnerPort)
 
@@ -82,7 +84,7 @@ def open_port() -> SelfCorrelatingPort:
 
 def reply_port(message: Message) -> DirectPort:
     """Return the port that answers to a message are sent to: the ``reply_to`` that its sender has passed, or the caller
-    who waits for the response to a request."""
+    who waits for the response to a request. If the caller is gone, the answer is suspended."""
     context = message.context
     if (token := context.get(BTS.ReplyTo)) is not None:
         return _make_reply_port(token)
@@ -92,8 +94,9 @@ def reply_port(message: Message) -> DirectPort:
             BTS.EpmRRCorrelationToken: token,
             BTS.CorrelationToken: common,
             BTS.RouteDirectToTP: True,
+            BTS.SuspendMessageOnRoutingFailure: True,
         }
-        return DirectPort("caller", response)
+        return DirectPort(CALLER, response)
     raise StateError(
         "Nobody waits for a reply to the message.", hint="Its sender passes a port: send(message, reply_to=port)."
     )

@@ -98,6 +98,12 @@ def test_a_send_to_a_partner_port_without_receivers_raises(crashes: bool) -> Non
     assert bodies(run) == [b"nobody"]
 
 
+def test_an_answer_to_a_caller_does_not_raise_if_the_caller_is_gone(crashes: bool) -> None:
+    question = Message.of(b"1", written={BTS.EpmRRCorrelationToken: "gone"})
+    run = testing.start(CHECK, question, subscribed=[], crashes=crashes)
+    assert (bodies(run), run.has_ended) == ([b"checked 1"], True)
+
+
 def test_a_message_that_is_sent_on_keeps_the_port_for_replies() -> None:
     async def forward(order: Message) -> None:
         await orchestrations.start(CHECK, order)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 
+from postroom.agent.direct.answers import AnswerBatch
 from postroom.agent.direct.direct_batch import DirectBatch, Published, UnroutableMessages
 from postroom.agent.idempotency import digest_messages, unit_for_key
 from postroom.agent.publish import Publisher
@@ -40,10 +41,22 @@ class Outbox:
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
+        #: The ids of the messages that answer requests.
+        self.answers: set[uuid.UUID] = set()
 
     def publish(self, *messages: Message) -> None:
         """Add messages. Nothing is locked or written yet."""
         self.messages += messages
+
+    def answer(self, message: Message) -> None:
+        """Add the answer to a request. It is suspended if its caller is gone."""
+        self.messages.append(message)
+        self.answers.add(message.message_id)
+
+    def clear(self) -> None:
+        """Remove all messages."""
+        self.messages.clear()
+        self.answers.clear()
 
 
 class MessageAgent:
@@ -88,12 +101,14 @@ class MessageAgent:
         outbox = Outbox()
 
         def collect(connection: Connection) -> None:
-            outbox.messages.clear()
+            outbox.clear()
             work(connection, outbox)
             self._check_promoted(outbox.messages)
 
         return self._run(
-            lambda matcher: DirectBatch(self._host, list(outbox.messages), matcher, unit=unit),
+            lambda matcher: AnswerBatch(
+                self._host, list(outbox.messages), matcher, unit=unit, answers=frozenset(outbox.answers)
+            ),
             before=collect,
             correct=correct,
         )

@@ -12,14 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from postroom.agent.acknowledgements import SentMessage, is_ack_required, is_waiting
-from postroom.agent.direct.direct_batch import DirectBatch
+from postroom.agent.direct.answers import AnswerBatch
 from postroom.agent.publish import Publisher
 from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.routing.batch_matches import MatchResult
 from postroom.agent.routing.matching import Matcher
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.two_way.documents import build_document, build_received, read_one_document
-from postroom.agent.two_way.tokens import correlation_failure
 from postroom.errors import BadValue, MessageFailure, RoutingFailure
 from postroom.message import Context, Message
 from postroom.messagebox.configuration.endpoints import SendPort
@@ -68,9 +66,8 @@ class ResponsePublisher:
         Publisher(connection, self._routing, own_host=self._own_host).run(make_batch, before=complete)
 
 
-class ResponseBatch(DirectBatch):
-    """One response, and the acknowledgement if it has failed. A response whose caller is gone is suspended, also if
-    there are other subscribers (RR-05, RR-07)."""
+class ResponseBatch(AnswerBatch):
+    """One response, and the acknowledgement if it has failed."""
 
     def __init__(
         self,
@@ -82,20 +79,14 @@ class ResponseBatch(DirectBatch):
         failures: Mapping[int, MessageFailure],
         routing: RoutingTable,
     ) -> None:
-        super().__init__(host, messages, matcher, unit=uuid.uuid4(), failures=failures)
+        answers = [messages[0].message_id] if is_waiting(messages[0].context) and not failures else []
+        super().__init__(host, messages, matcher, unit=uuid.uuid4(), answers=answers, failures=failures)
         self._port = port
-        self._is_correlated = is_waiting(messages[0].context) and not failures
         self._routing = routing
 
     def match(self, connection: Connection) -> int:
         with self._routing.lock:
             return super().match(connection)
-
-    def find_more_failures(self, matches: MatchResult) -> Mapping[int, MessageFailure]:
-        subscribers = map(matches.subscribers.__getitem__, matches.subscription_ids.tolist())
-        if not self._is_correlated or any(subscriber.is_caller for subscriber in subscribers):
-            return {}
-        return {0: correlation_failure()}
 
     def build_suspended_row(self, row: int, failure: MessageFailure | BadValue) -> SuspendedRow:
         return replace(

@@ -7,7 +7,6 @@ import socket
 import uuid
 from datetime import timedelta
 
-from postroom.errors import CorrelationFailure
 from postroom.message import Context
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
@@ -51,13 +50,4 @@ def wait_for_response(
         request_response=True,
         for_host_instance=for_host_instance,
         kept_for=kept_for,
-    )
-
-
-def correlation_failure() -> CorrelationFailure:
-    """Return the failure of a response whose caller does not wait any more."""
-    return CorrelationFailure(
-        "The response could not be correlated to an existing request.",
-        why="The caller has another response, its time was over, or it has disconnected.",
-        hint="Save the message if it is needed, and terminate the instance.",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from postroom.agent.acknowledgements import is_waiting
-from postroom.agent.two_way.tokens import correlation_failure
+from postroom.agent.direct.answers import correlation_failure
 from postroom.errors import ClaimLost, MessageFailure, ReadInterrupted, is_environment_error
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
 from postroom.hosts.messaging.callers import Answer, Caller, Callers, NoResponse

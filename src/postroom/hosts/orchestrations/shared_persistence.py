@@ -19,6 +19,7 @@ from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import JournalEntry
 from postroom.messagebox.subscriptions import SubscribingService
+from postroom.orchestrations.direct_ports import CALLER
 from postroom.orchestrations.driver import Outcome
 from postroom.orchestrations.journal import Correlate, Forget
 from postroom.orchestrations.recorded_values import to_recorded
@@ -78,9 +79,9 @@ def _persist(
     def work(connection: Connection, outbox: Outbox) -> None:
         nonlocal stored, interrupted
         stored, interrupted = _write(thread, connection, instances)
-        for instance_id, sends in messages.items():
-            if instance_id in stored:
-                outbox.publish(*sends.values())
+        for instance in instances:
+            if instance.claimed.instance_id in stored:
+                _publish(outbox, instance, messages[instance.claimed.instance_id])
 
     thread.agent.transaction(work, correct=lambda error: _direct_again(thread, error, instances, messages))
     outcomes: Outcomes = {}
@@ -94,6 +95,15 @@ def _persist(
         else:
             outcomes[instance_id] = {}
     return outcomes
+
+
+def _publish(outbox: Outbox, instance: DrivenInstance, messages: _Messages) -> None:
+    assert instance.point is not None
+    for send in instance.point.sends:
+        if send.direct_port == CALLER:
+            outbox.answer(messages[send.number])
+        else:
+            outbox.publish(messages[send.number])
 
 
 def _direct_again(

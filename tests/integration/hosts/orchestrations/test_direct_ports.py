@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from postroom import Client
+from postroom import BTS, Client, Message
 from postroom.messagebox.maintenance.check import check
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
@@ -58,6 +58,29 @@ def test_an_orchestration_answers_the_request_of_a_program(
         response = client.request(b"price?", promoted={Kind: "question"}, timeout=PATIENCE)
     assert response.data == b"PRICE?"
     wait_until(lambda: has_ended(box), what="the end of the instance")
+    assert check(box.connection) == []
+
+
+def test_an_answer_to_a_caller_who_is_gone_is_suspended_and_the_orchestration_continues(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """RR-05, RR-07: as the response of a send port."""
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        @app.orchestration(activate=Kind == "question", host="Default")
+        async def answer(question: Message) -> None:
+            await orchestrations.send(Message.of(b"answer"), to=orchestrations.reply_port(question))
+            await orchestrations.send(Message.of(b"after"), to="Out")
+        """,
+    )
+    start_host(recorder)
+    question = Message.of(b"", promoted={Kind: "question"}, written={BTS.EpmRRCorrelationToken: "gone"})
+    box.agent(warm=False).publish([question])
+    wait_until(lambda: sent(recorder) == [b"after"], what="the message after the answer")
+    wait_until(lambda: has_ended(box), what="the end of the instance")
+    assert box.suspended() == [("CORRELATION", False)]
     assert check(box.connection) == []
 
 
