@@ -9,7 +9,8 @@ share one queue and one thread, which reads the queue while requests wait. A wai
 transaction. If the program ends, its queue expires, and responses that come later are suspended (RR-06).
 
 A request with an idempotency key is published once. The program that repeats it takes over the wait. The response is
-stored when it comes, so that the first program gets it, too, and a later repeat.
+stored when it comes, so that the first program gets it, too, and a later repeat. If the program that repeats it stops
+waiting, the first one waits again.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class Responses:
         self._waiting: dict[uuid.UUID, WaitingRequest] = {}
         #: Published requests with an idempotency key: their responses may come to another program.
         self._following: set[WaitingRequest] = set()
-        self._to_remove: deque[uuid.UUID] = deque()
+        self._to_remove: deque[WaitingRequest] = deque()
         self._loop = BackgroundLoop("responses", self._step, backoff=_BACKOFF)
         self._loop.start()
 
@@ -140,12 +141,12 @@ class Responses:
             if is_waiting and waiting.unit is not None:
                 self._following.add(waiting)
         if not is_waiting:
-            self._forget(waiting.instance_id)
+            self._forget(waiting)
 
     def cancel(self, waiting: WaitingRequest) -> None:
         """Stop waiting, unless the request has ended. Return at once."""
         if self._take(waiting.instance_id) is not None:
-            self._forget(waiting.instance_id)
+            self._forget(waiting)
 
     def close(self) -> None:
         """End all requests that wait, and remove the queue, unless a request with an idempotency key waits: it can be
@@ -156,8 +157,7 @@ class Responses:
         self._loop.stop()
         self._loop.join(_CLOSE_SECONDS)
         with suppress(MessageBoxUnavailable):  # then the queue expires
-            if not is_kept:
-                self._queue.call(lambda _, connection: self._remove_queue(connection))
+            self._queue.call(lambda _, connection: self._remove_queue(connection, is_kept=is_kept))
         self._queue.close()
 
     def _take(self, instance_id: uuid.UUID) -> WaitingRequest | None:
@@ -173,15 +173,15 @@ class Responses:
             if waiting.unit is not None:
                 self._following.add(waiting)
 
-    def _forget(self, instance_id: uuid.UUID) -> None:
-        self._to_remove.append(instance_id)
+    def _forget(self, waiting: WaitingRequest) -> None:
+        self._to_remove.append(waiting)
         self._loop.wake()
 
     def _end(self, instances: Iterable[uuid.UUID], error: Exception) -> None:
         for instance_id in instances:
             waiting = self._take(instance_id)
             if waiting is not None:
-                self._to_remove.append(instance_id)
+                self._to_remove.append(waiting)
                 waiting.fail(error)
 
     def _step(self) -> float:
@@ -234,7 +234,7 @@ class Responses:
                 stored = self._stored.read_body(connection, response.unit) if response.is_stored else None
                 answer = None if stored is None else decode_message(stored)
                 if self._take(waiting.instance_id) is not None:
-                    self._to_remove.append(waiting.instance_id)
+                    self._to_remove.append(waiting)
                     _answer(waiting, answer) if answer is not None else waiting.fail(_build_lost())
                     ended += 1
         return ended
@@ -242,13 +242,26 @@ class Responses:
     def _remove_instances(self, connection: Connection) -> int:
         removed = 0
         while self._to_remove:
-            instance_id = self._to_remove[0]
-            transaction(connection, lambda it: self._subscriptions.complete(it, instance_id))  # noqa: B023
+            waiting = self._to_remove[0]
+            transaction(connection, lambda it: self._remove_instance(it, waiting))  # noqa: B023
             self._to_remove.popleft()
             removed += 1
         return removed
 
-    def _remove_queue(self, connection: Connection) -> int:
+    def _remove_instance(self, connection: Connection, waiting: WaitingRequest) -> None:
+        self._leave(connection, waiting)
+        self._subscriptions.complete(connection, waiting.instance_id)
+
+    def _leave(self, connection: Connection, waiting: WaitingRequest) -> None:
+        if waiting.unit is not None:
+            self._stored.leave(connection, waiting.unit, instance_id=waiting.instance_id)
+
+    def _remove_queue(self, connection: Connection, *, is_kept: bool) -> int:
+        """Remove the queue, or only hand over the requests that were taken over from programs that still wait."""
+        if is_kept:
+            for waiting in self._to_remove:
+                transaction(connection, lambda it: self._leave(it, waiting))  # noqa: B023
+            return 0
         removed = self._remove_instances(connection)
         self._queue.set_expiration(connection, timedelta(0))
         return removed
@@ -264,7 +277,7 @@ class Responses:
             self._complete(received, waiting, response)
         except MessageFailure as failure:
             waiting.fail(failure)
-            self._forget(waiting.instance_id)
+            self._forget(waiting)
             received.suspend(_build_suspension(failure))
         except BaseException:
             self._put_back(waiting)  # the response is received again when its lease has expired

@@ -35,6 +35,7 @@ class StoredResponses:
         self._read = f"SELECT * FROM read_responses_{host}(%s::uuid[])"
         self._read_fragments = f"SELECT * FROM read_response_fragments_{host}(%s, %s, %s)"
         self._take_over = f"SELECT take_over_request_{host}(%s, %s, %s, %s, %s, %s)"
+        self._leave = f"SELECT leave_request_{host}(%s, %s)"
 
     def store(self, connection: Connection, unit: uuid.UUID, content_type: str | None, chunks: Iterable[bytes]) -> None:
         """Store a response. Without a content type the request could not be answered."""
@@ -79,3 +80,8 @@ class StoredResponses:
         wait any more."""
         arguments = (unit, instance_id, None, None, queue_id, queue_name)
         return bool(read_value(connection, self._take_over, *arguments))
+
+    def leave(self, connection: Connection, unit: uuid.UUID, *, instance_id: uuid.UUID) -> None:
+        """Route the response to the program from which this instance has taken over the request, if that one still
+        waits. The caller ends this instance."""
+        connection.execute(self._leave, (unit, instance_id))

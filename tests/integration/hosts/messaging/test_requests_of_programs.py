@@ -295,6 +295,31 @@ def test_a_repeated_request_takes_over_from_a_killed_program(box: Box, client: C
     assert check(box.connection) == []
 
 
+@pytest.mark.parametrize("end", ["timeout", "cancel", "close"])
+def test_the_first_request_gets_its_response_after_a_repeated_one_has_stopped_waiting(
+    box: Box, client: Client, answers: Answers, end: str
+) -> None:
+    first = client.start_request(b"price?", promoted=EU, key="one", timeout=PATIENCE)
+    request = answers.receive()
+    instance = "SELECT outcome->>'instance_id' FROM receipts WHERE outcome ? 'instance_id'"
+    first_instance = box.one(instance)
+    with Client(box.url) as other:
+        repeated = other.start_request(b"price?", promoted=EU, key="one", timeout=0.1 if end == "timeout" else PATIENCE)
+        if end == "timeout":
+            with pytest.raises(ResponseTimeout):
+                repeated.result(PATIENCE)
+        elif end == "cancel":
+            repeated.cancel()
+        if end != "close":
+            wait_until(lambda: box.one(instance) == first_instance, what="the first one waits again")
+    assert (box.one(instance), count_waiting(box)) == (first_instance, 1)
+    answers.answer(request, b"5")
+    request.complete()
+    assert first.result(PATIENCE).data == b"5"
+    assert box.suspended() == []
+    assert check(box.connection) == []
+
+
 def test_a_request_of_a_closed_client_can_be_repeated(box: Box, client: Client, answers: Answers) -> None:
     with Client(box.url) as first:
         waiting = first.start_request(b"price?", promoted=EU, key="one")

@@ -2,7 +2,8 @@
 -- already is moved. The request of a caller is taken over from a host instance that has ended, by host instance
 -- p_host_instance, which holds it until p_kept_for has passed. The request of a program is taken over by the queue
 -- p_service_id of another program; the first program reads the response when the other one has stored it. Returns false
--- if the request does not wait any more, or a living host instance holds it.
+-- if the request does not wait any more, or a living host instance holds it. The receipt keeps the programs from which
+-- the request was taken over, in their order, for leave_request.
 -- The subscription is replaced and not changed, so that a publish that has found it matches again.
 -- Indexes: primary keys of receipts and host_instances, subscriptions_instance, work_queue_instance. Locks: the receipt
 -- (FOR NO KEY UPDATE: one caller takes over), the subscription (FOR UPDATE: waits for publishes that have found it),
@@ -47,8 +48,14 @@ BEGIN
        SET instance_id = p_instance_id, subscription_id = the_new_subscription, for_host_instance = p_host_instance,
            service_id = coalesce(p_service_id, q.service_id)
      WHERE q.instance_id = the_instance AND q.task = 4;
-    UPDATE receipts SET outcome = outcome || jsonb_build_object('instance_id', p_instance_id)
-     WHERE unit = p_unit AND chunk = 0;
+    UPDATE receipts r
+       SET outcome = r.outcome || jsonb_build_object('instance_id', p_instance_id)
+           || CASE WHEN p_service_id IS NULL THEN '{}' ELSE jsonb_build_object('earlier',
+              coalesce(r.outcome->'earlier', '[]') || (
+                  SELECT jsonb_build_object('instance_id', s.instance_id, 'service_id', s.service_id,
+                                            'service_name', s.service_name)
+                    FROM subscriptions s WHERE s.id = the_subscription)) END
+     WHERE r.unit = p_unit AND r.chunk = 0;
     PERFORM pg_notify('postroom_' || lower('__HOST__'), '');
     RETURN true;
 END $$;
