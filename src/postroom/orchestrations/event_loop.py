@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from postroom.errors import StateError
 from postroom.orchestrations.code_places import find_place
+from postroom.orchestrations.compensations import mark_place
 
 _T = TypeVar("_T")
 
@@ -73,9 +74,9 @@ class InstanceLoop(asyncio.AbstractEventLoop):
         """Return the file and the line of the orchestration that runs now. For a task that runs a coroutine of
         Postroom, such as a ``delay`` in ``listen``, it is where the task was created."""
         if (place := find_place(boundary=InstanceLoop.run_until_waiting.__code__)) is not None:
-            return place
+            return mark_place(place)
         task = asyncio.current_task(self)
-        return self.tasks[task][1] if task in self.tasks else ""
+        return mark_place(self.tasks[task][1]) if task in self.tasks else ""
 
     def discard_callbacks(self) -> None:
         """Let nothing run after the callback that runs now."""

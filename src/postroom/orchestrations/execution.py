@@ -26,6 +26,7 @@ from postroom.filters.evaluate import matches
 from postroom.filters.expression import Filter
 from postroom.message import Message, Part
 from postroom.orchestrations.code_places import format_traceback
+from postroom.orchestrations.compensations import describe_compensations
 from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.event_loop import InstanceLoop
 from postroom.orchestrations.failures import JournalMismatch, StepFailed
@@ -186,10 +187,10 @@ class Execution:
         return asyncio.CancelledError() if self._main.cancelled() else self._main.exception()
 
     def format_error(self) -> str:
-        """Return the traceback of ``error``, from the first line of the orchestration on."""
+        """Return the traceback of ``error``, from the first line of the orchestration on, and what was compensated."""
         error = self.error
         assert error is not None
-        return format_traceback(error)
+        return describe_compensations(error, self.journal_events - 1) + format_traceback(error)
 
     def find_receive(self, message: Message) -> int | None:
         """Return the number of the correlation set whose receive waits for the message."""

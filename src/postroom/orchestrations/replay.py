@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 
+from postroom.orchestrations.compensations import COMPENSATION
 from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.execution import Execution, Watch
 from postroom.orchestrations.failures import JournalMismatch
@@ -56,11 +57,20 @@ def _repeat(execution: Execution, turn: Turn) -> str | None:
 def _find_difference(recorded: Sequence[RecordedCommand], issued: Sequence[Command]) -> str | None:
     for before, after in zip(recorded, map(RecordedCommand.of, issued), strict=False):
         if (before.number, before.kind, before.name) != (after.number, after.kind, after.name):
-            return f"The journal has '{before}' ({before.place}), but the code does '{after}' ({after.place})."
+            return f"{_describe(before)}, but the code does '{after}' ({after.place})."
     if len(recorded) > len(issued):
-        before = recorded[len(issued)]
-        return f"The journal has '{before}' ({before.place}), but the code does nothing more before it waits."
+        return f"{_describe(recorded[len(issued)])}, but the code does nothing more before it waits."
     if len(issued) > len(recorded):
         after = RecordedCommand.of(issued[len(recorded)])
         return f"The code does '{after}' ({after.place}), which is not in the journal."
     return None
+
+
+def _describe(command: RecordedCommand) -> str:
+    described = f"The journal has '{command}' ({command.place})"
+    if not command.place.endswith(COMPENSATION):
+        return described
+    return (
+        f"A scope has failed and was compensated, so its body has to fail again: handle the exception around it, or "
+        f"terminate the instance. {described}"
+    )

@@ -8,6 +8,9 @@ from functools import partial
 from types import TracebackType
 from typing import ParamSpec, Self
 
+from postroom.orchestrations.compensations import mark_commands, mark_error
+from postroom.orchestrations.execution import get_execution
+
 _P = ParamSpec("_P")
 
 _enclosing: ContextVar[Scope | None] = ContextVar("enclosing_scope", default=None)
@@ -15,6 +18,7 @@ _enclosing: ContextVar[Scope | None] = ContextVar("enclosing_scope", default=Non
 
 class Scope:
     """A long-running scope. If its body raises, its compensations run in reverse order. The exception is raised again.
+    If nobody handles it, the instance is suspended, and what the compensations did since they last waited is discarded.
 
     A scope that ends without an exception hands its compensations to the scope around it. Limit the time of a scope
     with ``asyncio.timeout``."""
@@ -30,8 +34,9 @@ class Scope:
 
     async def compensate(self) -> None:
         """Run the compensations in reverse order, each once."""
-        while self._compensations:
-            await self._compensations.pop()()
+        with mark_commands():
+            while self._compensations:
+                await self._compensations.pop()()
 
     async def __aenter__(self) -> Self:
         self._parent = _enclosing.get()
@@ -46,6 +51,8 @@ class Scope:
             return
         _enclosing.reset(self._token)
         if error is not None:
+            if self._compensations:
+                mark_error(error, get_execution().journal_events)
             await self.compensate()
         elif self._parent is not None:
             self._parent._compensations.append(self.compensate)

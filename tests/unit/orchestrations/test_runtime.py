@@ -13,7 +13,7 @@ import pytest
 
 from postroom import Message, orchestrations, testing
 from postroom.errors import BadValue, DeliveryFailure, RoutingFailure, StateError
-from postroom.orchestrations import Correlation
+from postroom.orchestrations import Correlation, JournalMismatch
 from postroom.orchestrations.execution import Execution
 from postroom.orchestrations.journal import Started
 from postroom.system_properties import BTS
@@ -153,6 +153,56 @@ def test_compensations_run_in_reverse_order_also_those_of_inner_scopes(crashes: 
     run.advance(timedelta(seconds=1))
     assert run.has_ended
     assert bodies(run) == [b"inner 2", b"inner 1", b"outer"]
+
+
+def test_an_exception_that_is_not_handled_discards_compensations_and_says_so() -> None:
+    """ORC-44: the instance can be resumed from its last persistence point."""
+
+    async def book(order: Message) -> None:
+        async with orchestrations.scope() as trip:
+            trip.compensate_with(orchestrations.send, Message.of(b"cancel"))
+            await orchestrations.delay(1)
+            raise ValueError("no room")
+
+    run = testing.start(declare(book), message("order"))
+    run.advance(timedelta(seconds=1))
+    assert bodies(run) == []
+    assert run.error is not None
+    assert run.error.startswith("The compensations were not stored and have sent nothing")
+    assert run.error.endswith("ValueError: no room")
+
+
+async def book_and_deliver(order: Message) -> None:
+    async with orchestrations.scope() as trip:
+        trip.compensate_with(orchestrations.deliver, Message.of(b"cancel"), to="Hotel")
+        await orchestrations.delay(1)
+        raise ValueError("no room")
+
+
+def test_compensations_that_wait_are_stored_and_the_exception_can_be_handled_later() -> None:
+    run = testing.start(declare(book_and_deliver), message("order"))
+    run.advance(timedelta(seconds=1))
+    journal = run.save_journal()
+    assert bodies(run) == [b"cancel"]
+    assert {command["place"].split(", ")[1] for command in journal.turns[1]["commands"]} == {"compensation"}
+    run.acknowledge(run.sent[0])
+    assert run.error is not None
+    assert run.error.startswith(
+        "Compensations have run and are stored, so the instance cannot continue inside the scope"
+    )
+
+    async def handle(order: Message) -> None:
+        with suppress(ValueError):
+            await book_and_deliver(order)
+
+    testing.replay(declare(handle), journal)
+
+    async def book_without_failure(order: Message) -> None:
+        await orchestrations.delay(1)
+
+    with pytest.raises(JournalMismatch) as raised:
+        testing.replay(declare(book_without_failure), journal)
+    assert raised.value.why.startswith("A scope has failed and was compensated, so its body has to fail again")
 
 
 def test_an_atomic_function_sends_everything_or_nothing_and_can_be_retried(crashes: bool) -> None:

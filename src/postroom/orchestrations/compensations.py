@@ -1,0 +1,58 @@
+"""What becomes of compensations if nobody handles the exception that they run because of.
+
+Such an exception suspends the instance, and nothing of the turn in which it was raised is stored. So compensations take
+effect only if the exception is handled. But a compensation that waits ends the turn, so it is stored before that is
+known. The instance cannot continue inside the scope then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+#: The end of the places of commands that compensations issue.
+COMPENSATION = ", compensation"
+
+#: The attribute of an exception with the number of the turn in which compensations began because of it.
+_FIRST_TURN = "_first_turn_of_compensations"
+
+_is_compensating: ContextVar[bool] = ContextVar("is_compensating", default=False)
+
+
+@contextmanager
+def mark_commands() -> Iterator[None]:
+    """Mark the places of the commands that are issued inside."""
+    before = _is_compensating.get()
+    _is_compensating.set(True)
+    try:
+        yield
+    finally:
+        _is_compensating.set(before)
+
+
+def mark_place(place: str) -> str:
+    """Return the place of a command, marked if a compensation issues it."""
+    return f"{place}{COMPENSATION}" if _is_compensating.get() else place
+
+
+def mark_error(error: BaseException, turn: int) -> None:
+    """Note in an exception that compensations run because of it, from this turn on."""
+    error.__dict__.setdefault(_FIRST_TURN, turn)
+
+
+def describe_compensations(error: BaseException, turn: int) -> str:
+    """Return what became of the compensations of an exception that nobody has handled in this turn."""
+    first_turn = error.__dict__.get(_FIRST_TURN)
+    if first_turn is None:
+        return ""
+    if first_turn == turn:
+        return (
+            "The compensations were not stored and have sent nothing, because the exception was not handled. If the "
+            "instance is resumed, it continues from its last transaction. To compensate, handle the exception around "
+            "the scope.\n"
+        )
+    return (
+        "Compensations have run and are stored, so the instance cannot continue inside the scope. Handle the exception "
+        "around the scope, apply and resume; or terminate the instance.\n"
+    )
