@@ -23,9 +23,9 @@ from bench.ratios import Result, compute_ratio, measure_alternately, seconds
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.embedded import EmbeddedServer
 
-_ROWS = 500_000
+ROWS = 500_000
 _ROW_BYTES = 200
-_MASTER = "local[2]"
+MASTER = "local[2]"
 _REGIONS = ("EU", "US", "UK")
 _SCHEMA = "region STRING, total DECIMAL(12,2), priority INT, number INT, note STRING"
 _APP = """\
@@ -54,10 +54,9 @@ def measure() -> Result:
         home.chmod(0o755)  # if started by root, the server runs as another account
         (home / "in").mkdir()
         csv = home / "rows.csv"
-        _write_csv(csv)
+        write_csv(csv)
         with EmbeddedServer(home / ".postroom" / "postgres") as server:
-            (home / "app.py").write_text(_APP.format(schema=_SCHEMA, url=server.url()))
-            _run(home, "apply", str(home / "app.py"))
+            apply(home, server.url())
             with connect(server.url()) as connection:
                 connection.execute("CREATE SCHEMA IF NOT EXISTS public")
                 connection.execute(f"CREATE TABLE public.plain ({_SCHEMA.replace('STRING', 'text')})".encode())
@@ -69,20 +68,42 @@ def measure() -> Result:
     ratio, spread = compute_ratio(pairs)
     ours, plain = (sorted(side)[len(side) // 2] for side in zip(*pairs, strict=True))
     return Result(
-        name=f"bulk to sinks: CSV of {_ROWS:,} rows of {_ROW_BYTES} bytes on {_MASTER} through three filters into a"
+        name=f"bulk to sinks: CSV of {ROWS:,} rows of {_ROW_BYTES} bytes on {MASTER} through three filters into a"
         " Parquet, a JSON and a table sink with --once, against a process of plain Spark that does the three writes;"
         " three rounds, both with the start of Spark",
         group="S",
         measured=ratio,
         bar=0.15,
         spread=spread,
-        detail=f"{_ROWS / ours:,.0f} s against {_ROWS / plain:,.0f} s",
+        detail=f"{ROWS / ours:,.0f} s against {ROWS / plain:,.0f} s",
     )
 
 
-def _write_csv(path: Path) -> None:
+def apply(home: Path, url: str) -> None:
+    """Deploy the application. Its table sink writes to the database of the MessageBox."""
+    (home / "app.py").write_text(_APP.format(schema=_SCHEMA, url=url))
+    _run(home, "apply", str(home / "app.py"))
+
+
+def check_sinks(home: Path, connection: Connection) -> None:
+    """Raise RuntimeError if a row is missing in its sink or is there twice. DuckDB reads the files."""
+    with duckdb.connect() as reader:
+        counts = [
+            reader.execute(f"SELECT count(*), count(DISTINCT message_id) FROM {source}").fetchone()
+            for source in (
+                f"read_parquet('{home}/lake/batch=*/*.parquet')",
+                f"read_json('{home}/lines/batch=*/*.json')",
+            )
+        ]
+    counts.append(connection.execute("SELECT count(*), count(DISTINCT message_id) FROM public.orders").fetchone())
+    expected = [(len(range(number, ROWS, 3)),) * 2 for number in range(3)]
+    if counts != expected:
+        raise RuntimeError(f"the sinks have {counts}, not {expected} rows and messages")
+
+
+def write_csv(path: Path) -> None:
     with path.open("w") as file:
-        for number in range(_ROWS):
+        for number in range(ROWS):
             head = f"{_REGIONS[number % 3]},{number % 1_000_000 / 100:.2f},{number % 9},{number},"
             file.write(f"{head}{'x' * (_ROW_BYTES - 1 - len(head))}\n")
 
@@ -93,20 +114,9 @@ def _run_pipeline(home: Path, csv: Path, connection: Connection) -> float:
     for name in ("lake", "lines"):
         rmtree(home / name, ignore_errors=True)
     copyfile(csv, home / "in" / "rows.csv")
-    elapsed = seconds(lambda: _run(home, "pipeline", "run", "Main", "--once", "--master", _MASTER))
-    with duckdb.connect() as reader:
-        counts = [
-            reader.execute(f"SELECT count(*), count(DISTINCT message_id) FROM {source}").fetchone()
-            for source in (
-                f"read_parquet('{home}/lake/batch=*/*.parquet')",
-                f"read_json('{home}/lines/batch=*/*.json')",
-            )
-        ]
-    counts.append(connection.execute("SELECT count(*), count(DISTINCT message_id) FROM public.orders").fetchone())
-    expected = [(len(range(number, _ROWS, 3)),) * 2 for number in range(3)]
-    if counts != expected:
-        raise RuntimeError(f"the sinks have {counts}, not {expected} rows and messages")
-    return _ROWS / elapsed
+    elapsed = seconds(lambda: _run(home, "pipeline", "run", "Main", "--once", "--master", MASTER))
+    check_sinks(home, connection)
+    return ROWS / elapsed
 
 
 def _run_plainly(home: Path, csv: Path, url: str, connection: Connection) -> float:
@@ -119,10 +129,10 @@ def _run_plainly(home: Path, csv: Path, url: str, connection: Connection) -> flo
     chosen = [{**target, "filter": f"region = '{name}'"} for target, name in zip(targets, _REGIONS, strict=True)]
 
     def run() -> None:
-        with plain_spark(_MASTER) as spark:
+        with plain_spark(MASTER) as spark:
             spark.run(csv, _SCHEMA, chosen)
 
-    return _ROWS / seconds(run)
+    return ROWS / seconds(run)
 
 
 def _run(home: Path, *arguments: str) -> None:
