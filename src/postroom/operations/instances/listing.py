@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from postroom.agent.error_messages import FAILURE_CODES
 from postroom.errors import NotFound, nearest
@@ -167,6 +167,15 @@ class QueueCount:
     age: timedelta | None
 
 
+class Suspended(NamedTuple):
+    """What is suspended: messages, or instances of an orchestration. The name of the service is empty if it has
+    none."""
+
+    service: str
+    what: Literal["message", "instance"]
+    error_code: str
+
+
 def list_instances(connection: Connection, query: InstanceQuery) -> list[Instance]:
     """Return the instances that match the query, the latest first."""
     return _read(connection, query.parameters(), "DESC")
@@ -217,10 +226,10 @@ def count_queues(connection: Connection) -> list[QueueCount]:
     ]
 
 
-def count_suspended(connection: Connection) -> dict[tuple[str, str], int]:
-    """Count the suspended instances by service and error code. The name of the service is empty if it has none."""
+def count_suspended(connection: Connection) -> dict[Suspended, int]:
+    """Count the suspended messages and orchestration instances by service and error code."""
     rows = connection.execute(statement("queries/count_suspended"))
-    return {(service, code): count for service, code, count in rows}
+    return {Suspended(service, what, code): count for service, what, code, count in rows}
 
 
 def check_names(connection: Connection, query: InstanceQuery) -> None:

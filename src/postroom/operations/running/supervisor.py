@@ -33,7 +33,7 @@ from postroom.messagebox.embedded.postmaster import Guard
 from postroom.messagebox.streams.location_progress import LocationState
 from postroom.monitoring.logs import LogFormat
 from postroom.monitoring.server import LOOPBACK
-from postroom.operations.instances.listing import count_suspended
+from postroom.operations.instances.listing import Suspended, count_suspended
 from postroom.operations.ports.receive_locations import describe_running_locations
 from postroom.processes.backoff import Backoff
 from postroom.processes.frozen_processes import FrozenProcesses
@@ -192,7 +192,7 @@ class Supervisor:
         self._next_report = 0.0
         self._reported: dict[str, LocationState] = {}
         self._next_suspended_count = 0.0
-        self._suspended: dict[tuple[str, str], int] | None = None
+        self._suspended: dict[Suspended, int] | None = None
 
     @property
     def url(self) -> str:
@@ -316,7 +316,7 @@ class Supervisor:
         )
 
     def _report_changes(self) -> None:
-        """Report when a location starts to receive, when it stops, and new suspended messages."""
+        """Report when a location starts to receive, when it stops, and what was suspended."""
         now = time.monotonic()
         if now < self._next_report:
             return
@@ -326,7 +326,7 @@ class Supervisor:
                 self._report_locations(describe_running_locations(connection))
                 if now >= self._next_suspended_count:
                     self._report_suspended(count_suspended(connection))
-                    # The count reads all suspended messages, so it may take 5 % of the time.
+                    # The count reads everything that is suspended, so it may take 5 % of the time.
                     self._next_suspended_count = now + 20 * (time.monotonic() - now)
         except Unavailable:
             return  # _add_children reports it
@@ -340,15 +340,16 @@ class Supervisor:
             self._report(f"{name}: no longer receiving")
         self._reported = {name: state for name, (state, _) in described.items()}
 
-    def _report_suspended(self, counts: dict[tuple[str, str], int]) -> None:
+    def _report_suspended(self, counts: dict[Suspended, int]) -> None:
         before, self._suspended = self._suspended, counts
         if before is None:
             return  # suspended before this process has started
-        for (service, code), count in sorted(counts.items()):
-            new = count - before.get((service, code), 0)
+        for suspended, count in sorted(counts.items()):
+            new = count - before.get(suspended, 0)
             if new > 0:
-                what = "message was" if new == 1 else "messages were"
-                self._report(f"{service or 'Without a port'}: {new:,} {what} suspended ({code})")
+                what = f"{suspended.what} was" if new == 1 else f"{suspended.what}s were"
+                service = suspended.service or "Without a port"
+                self._report(f"{service}: {new:,} {what} suspended ({suspended.error_code})")
 
     def _supervise_server(self) -> None:
         if self._server is not None and self._server.pid is None:

@@ -9,6 +9,7 @@ from postroom.message import Message
 from postroom.messagebox.connection import connect
 from postroom.messagebox.coordination.running_processes import ProcessKind, register_process
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
+from postroom.operations.instances.listing import Suspended, count_suspended
 from postroom.operations.ports.receive_locations import (
     create_watched_folders,
     describe_running_locations,
@@ -21,6 +22,7 @@ from postroom.spark.intake.file_claimer import FileClaimer
 from tests.support.box import Box, Region
 from tests.support.file_location import add_file_location
 from tests.support.inbox_location import add_inbox_location
+from tests.support.orchestrations import ECHO, apply_orchestrations
 from tests.support.two_way import make_location_two_way
 
 
@@ -114,7 +116,7 @@ def test_the_supervisor_reports_new_suspended_messages(box: Box, tmp_path: Path)
         box.agent().publish([Message.of(b"x", promoted={Region: "EU"}) for _ in range(count)])
 
     class PublishingSupervisor(ReportingSupervisor):
-        def _report_suspended(self, counts: dict[tuple[str, str], int]) -> None:
+        def _report_suspended(self, counts: dict[Suspended, int]) -> None:
             super()._report_suspended(counts)
             if not lines:
                 publish(2)
@@ -126,3 +128,16 @@ def test_the_supervisor_reports_new_suspended_messages(box: Box, tmp_path: Path)
     publish(1)  # suspended before the supervisor has started
     PublishingSupervisor(box.url, tmp_path, report=add_line).run(stop)
     assert lines[0] == "Stopped: 2 messages were suspended (PORT_STOPPED)"
+
+
+def test_the_supervisor_reports_suspended_instances_of_orchestrations(box: Box, tmp_path: Path) -> None:
+    apply_orchestrations(box, tmp_path, ECHO)
+    lines = list[str]()
+    supervisor = ReportingSupervisor(box.url, tmp_path, report=lines.append)
+    supervisor._report_suspended(count_suspended(box.connection))
+    box.connection.execute(
+        "INSERT INTO orchestration_instances (instance_id, host_id, service_id, priority, created_at, suspended_at,"
+        " error_code) SELECT gen_random_uuid(), host_id, id, 7, now(), now(), 'JOURNAL' FROM orchestrations"
+    )
+    supervisor._report_suspended(count_suspended(box.connection))
+    assert lines == ["echo: 1 instance was suspended (JOURNAL)"]
