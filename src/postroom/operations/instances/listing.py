@@ -103,8 +103,11 @@ class Instance:
 
     @property
     def reason(self) -> str:
-        """The first line of the error description."""
-        return (self.error_description or "").partition("\n")[0]
+        """The first line of the error description. If that is a traceback: the error, which follows the calls."""
+        lines = (self.error_description or "").splitlines() or [""]
+        if not lines[0].startswith("Traceback "):
+            return lines[0]
+        return next((line for line in lines[1:] if not line.startswith(" ")), lines[0])
 
 
 @dataclass(frozen=True, kw_only=True)
