@@ -92,6 +92,6 @@ def _find_reports(connection: Connection, given: ShortId) -> set[uuid.UUID]:
 def _describe_instances(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:
     """Return a line for each instance. The instances of one message often differ only in the last digits."""
     return {
-        each.instance_id: f"{each.instance_id}: {each.display_name}, {each.state_label}"
+        each.instance_id: f"{each.instance_id}: {each.display_name}, {each.state.label}"
         for each in list_instances(connection, InstanceQuery(ids=ids))
     }

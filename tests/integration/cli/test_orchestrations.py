@@ -126,12 +126,12 @@ def test_an_unenlisted_orchestration_gets_no_messages_and_its_instances_continue
     query = InstanceQuery(states=[InstanceState.DEHYDRATED])
     with connect(database) as connection:
         wait_until(lambda: list_instances(connection, query), what="the instance waits")
-        assert [one.state_label for one in list_instances(connection, query)] == ["waiting for a message"]
         counts = {count.state: count.instances for count in count_instances(connection, "Main")}
         assert (counts[InstanceState.DEHYDRATED], counts[InstanceState.RETRYING]) == (1, 0)
     [counted] = shop("instance", "list", "--group-by", "port", "--port", "ship", "-o", "json").json
     assert (counted["port"], counted["state"], counted["count"]) == ("ship", "waiting", 1)
-    assert len(shop("instance", "list", "--state", "waiting", "-o", "json").json) == 1
+    [listed] = shop("instance", "list", "--state", "waiting", "-o", "json").json
+    assert listed["state"] == "waiting"
     assert shop("instance", "list", "--state", "retrying", "-o", "json").json == []
     assert shop("orchestration", "unenlist", "ship").code == ExitCode.OK
     [listed] = shop("orchestration", "list", "--application", "shop", "-o", "json").json
@@ -189,7 +189,7 @@ def test_the_story_of_an_instance_says_what_happened_and_what_it_waits_for(
         wait_until(lambda: connection.execute(waiting).fetchone() is not None, what="the instance waits")
         [(instance_id,)] = connection.execute(waiting).fetchall()
     shown = shop("instance", "show", instance_id, "-o", "json").json
-    assert (shown["state"], shown["retry_at"]) == ("waiting for a message or timer", None)
+    assert (shown["state"], shown["retry_at"]) == ("waiting", None)
     assert shown["timer_at"] is not None
     expected = [
         ("activated by a message", None),
@@ -282,3 +282,20 @@ def test_a_messaging_instance_has_no_story(shop: Run, tmp_path: Path) -> None:
     ran = shop("instance", "show", waiting["instance_id"], "--graph", tmp_path / "story.svg")
     assert ran.code == ExitCode.STATE
     assert "has no story" in ran.err
+
+
+def test_instances_with_exceptions_are_listed_and_grouped_by_the_error(
+    shop: Run, database: str, tmp_path: Path
+) -> None:
+    app = tmp_path / "shop.py"
+    app.write_text(APP.replace("    payments = Payments.of(order)\n", '    {}["amount"]\n', 1))
+    assert shop("apply", app).code == ExitCode.OK
+    suspended = InstanceQuery(states=[InstanceState.SUSPENDED])
+    with HostInstance(database, "Main", tmp_path, settings=SETTINGS, as_role=True), connect(database) as connection:
+        publish(shop, tmp_path, "order")
+        wait_until(lambda: list_instances(connection, suspended), what="the suspended instance")
+    [listed] = shop("instance", "list", "-o", "json").json
+    assert listed["error_description"].startswith("Traceback (most recent call last):\n")
+    assert listed["reason"] == "KeyError: 'amount'"
+    [group] = shop("instance", "list", "--group-by", "reason", "-o", "json").json
+    assert (group["reason"], group["count"]) == ("KeyError: 'amount'", 1)

@@ -28,8 +28,6 @@ _STATE_STYLES = {
     "receiving": "green",
     "writing": "green",
     "waiting": "yellow",
-    "waiting for a message": "yellow",
-    "waiting for a message or timer": "yellow",
     "waiting to retry": "yellow",
     "scheduled": "yellow",
     "stopped": "yellow",

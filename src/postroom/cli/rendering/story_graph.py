@@ -85,7 +85,7 @@ def draw_story(instance: Instance, story: Story) -> str:
         f"<style>{_STYLE}</style>",
         f'<rect class="paper" width="{_WIDTH}" height="{height}"/>',
         f'<text class="title" x="20" y="34">{escape(_shorten(title, _WIDTH - 40))}</text>',
-        f'<text x="20" y="58">{escape(instance.state_label)}</text>',
+        f'<text x="20" y="58">{escape(instance.state.label)}</text>',
         *(f'<text class="soft" x="20" y="{78 + 18 * n}">{escape(text)}</text>' for n, text in enumerate(remarks)),
         f'<line class="axis" x1="{_AXIS}" y1="{top - 14}" x2="{_AXIS}" y2="{height - 20}"/>',
         *(f'<g transform="translate(0 {top + _ROW * number})">{row}</g>' for number, row in enumerate(rows)),

@@ -271,7 +271,7 @@ def _change_one(
                 hint="See 'postroom instance operations'.",
             )
         operation_id = start_single(connection, action, instance_id)
-        after = {"state": instance.state_label, "pending": action, "operation": operation_id}
+        after = {"state": instance.state.label, "pending": action, "operation": operation_id}
         record_action(connection, f"instance.{action}", str(instance_id), after=after)
         return False
 
@@ -286,7 +286,7 @@ def _call(connection: Connection, action: str, ids: list[uuid.UUID]) -> set[uuid
 def _record(connection: Connection, action: str, instance_id: uuid.UUID, before: Instance | None) -> None:
     old = None
     if before is not None:
-        old = {"state": before.state_label, "service": before.display_name, "error_code": before.error_code}
+        old = {"state": before.state.label, "service": before.display_name, "error_code": before.error_code}
     new = {"state": _STATES_AFTER[action]}
     record_action(connection, f"instance.{action}", str(instance_id), before=old, after=new)
 
@@ -324,7 +324,7 @@ def _replace_body(connection: Connection, instance_id: uuid.UUID, body: Body) ->
 
 def _build_state_error(instance: Instance, done: str) -> StateError:
     """Return the error that explains why the state of an instance does not allow an operation."""
-    what = f"Instance {instance.instance_id} cannot be {done}: it is {instance.state_label}."
+    what = f"Instance {instance.instance_id} cannot be {done}: it is {instance.state.label}."
     match instance.state:
         case InstanceState.ACTIVE:
             return StateError(

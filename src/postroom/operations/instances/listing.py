@@ -88,13 +88,6 @@ class Instance:
         return self.service or ("routing failure report" if is_report else "")
 
     @property
-    def state_label(self) -> str:
-        """The state as users see it."""
-        if self.state is not InstanceState.DEHYDRATED:
-            return self.state.label
-        return "waiting for a message" if self.timer_at is None else "waiting for a message or timer"
-
-    @property
     def related_instances(self) -> int:
         """The number of instances that a routing failure report was written about."""
         if self.related_instance_id is None or self.last_related_instance_id is None:

@@ -143,7 +143,7 @@ def _to_row(instance: Instance, output: Format) -> dict[str, Any]:
         "service": instance.display_name if output is Format.TABLE else instance.service,
         # The queues count retries. Users count attempts.
         "attempt": instance.attempt + 1,
-        "state": instance.state_label,
+        "state": instance.state.label,
         "service_class": instance.service_class.name.lower(),
         "task": instance.task.name.lower(),
         "cause": None if instance.cause is None else instance.cause.name.lower().replace("_", " "),

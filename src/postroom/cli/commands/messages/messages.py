@@ -89,7 +89,7 @@ def show(options: CommandOptions, message_id: ShortId) -> None:
     referring = [
         {
             "instance_id": instance.instance_id,
-            "state": instance.state_label,
+            "state": instance.state.label,
             "service": instance.display_name if options.output is Format.TABLE else instance.service,
             "reason": instance.reason,
         }
