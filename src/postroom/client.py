@@ -209,13 +209,11 @@ class Client:
         **content: Unpack[Content],
     ) -> Steps[Future[Message]]:
         """Publish a request, as ``start_request`` does, for a caller that waits by other means."""
-        message = self._build_message(body, **content)
+        message = self._build_message(body, is_request=True, **content)
         yield from self._find_pauses([message])
         with self._open_connection():
             self._check_properties([message])
-            if self._responses is None:
-                self._responses = Responses(self._connect, self._host)
-            responses = self._responses
+            responses = self._responses = self._responses or Responses(self._connect, self._host)
             waiting = responses.add(message, Future() if response is None else response, timeout=timeout, key=key)
             try:
                 published = self._repeat_with_key(key, lambda: self._publish_request(responses, waiting, message))
@@ -228,10 +226,10 @@ class Client:
             responses.confirm(waiting, is_repeated=published.repeated)
             return waiting.future
 
-    def directed_to(self, name: str, context: Context | None = None) -> Context:
+    def directed_to(self, name: str, context: Context | None = None, *, for_request: bool = False) -> Context:
         """Return the context with the properties that direct a message to the send port or send port group ``name``."""
         with self._open_connection():
-            return direct_context(self._connection, name, Context() if context is None else context)
+            return direct_context(self._connection, name, context or Context(), for_request=for_request)
 
     def publish_many(self, messages: Sequence[Message], *, key: str | None = None) -> list[Published]:
         """Publish all of these messages or none of them.
@@ -302,6 +300,7 @@ class Client:
         self,
         body: bytes | bytearray | memoryview | Body | Message | None,
         *,
+        is_request: bool = False,
         to: str | None = None,
         promoted: Values | None = None,
         written: Values | None = None,
@@ -323,7 +322,9 @@ class Client:
                 predicates=self._by_name(predicates),
                 **parts,
             )
-        return message if to is None else replace(message, context=self.directed_to(to, message.context))
+        if to is None:
+            return message
+        return replace(message, context=self.directed_to(to, message.context, for_request=is_request))
 
     def _publish(self, messages: Sequence[Message], key: str | None) -> list[Published]:
         self._check_properties(messages)

@@ -30,12 +30,15 @@ class _Addressee(NamedTuple):
     is_two_way: bool
 
 
-def direct_context(connection: Connection, name: str, context: Context) -> Context:
+def direct_context(connection: Connection, name: str, context: Context, *, for_request: bool = False) -> Context:
     """Return the context with the properties that direct it to the send port or send port group ``name``.
 
     The outbound address and transport type in the context are promoted, too, unless they are too long. Raise NotFound
-    if there is no such port or group."""
-    return Addressees.read(connection).direct(name, context)
+    if there is no such port or group, and StateError if the context is that of a request and the port is one-way."""
+    addressees = Addressees.read(connection)
+    if for_request:
+        addressees.check_two_way(name)
+    return addressees.direct(name, context)
 
 
 class Addressees:
@@ -58,6 +61,15 @@ class Addressees:
         if address is None:
             address = self._addresses[name] = _build_address(_find(self._known, name))
         return _promote_address(context.merge(address))
+
+    def check_two_way(self, name: str) -> None:
+        """Raise StateError if ``name`` is a one-way send port, which returns no response."""
+        addressee = _find(self._known, name)
+        if not addressee.is_group and not addressee.is_two_way:
+            raise StateError(
+                f"The send port {name!r} is one-way, so it returns no response.",
+                hint="Publish the message, or declare the port with two_way=True.",
+            )
 
     def find_acknowledging_port(self, name: str) -> uuid.UUID | None:
         """Return the send port that acknowledges messages that are directed to ``name``. Return None for a group: each

@@ -192,6 +192,13 @@ def test_a_request_without_a_subscriber_is_refused(box: Box, client: Client) -> 
     wait_until(lambda: count_waiting(box) == 0)
 
 
+def test_a_request_to_a_one_way_port_is_refused_at_once(box: Box, client: Client) -> None:
+    box.add_port("Out", "Orders.Region == 'EU'")
+    with pytest.raises(StateError, match="'Out' is one-way, so it returns no response"):
+        client.start_request(b"", to="Out")
+    assert (count_waiting(box), box.count("instances")) == (0, 0)
+
+
 def test_a_request_survives_lost_connections(box: Box, client: Client, answers: Answers) -> None:
     response = client.start_request(b"price?", promoted=EU)
     request = answers.receive()
