@@ -38,6 +38,12 @@ def to_recorded(value: object) -> Any:
             return {_TAG: "uuid", "value": str(value)}
         case bytes():
             return {_TAG: "bytes", "value": base64.b64encode(value).decode()}
+    if isinstance(value, float):
+        raise BadValue(
+            f"The journal cannot store the float {value}.",
+            why="JSON has no NaN and no infinity.",
+            hint="Return None or a text instead.",
+        )
     raise BadValue(
         # Not the value itself: results of steps can be confidential.
         f"The journal cannot store a value of the type {type(value).__name__}.",

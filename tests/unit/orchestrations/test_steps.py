@@ -76,6 +76,15 @@ def test_a_step_that_returns_something_else_than_data_fails() -> None:
     assert "The journal cannot store a value of the type object." in str(run.error)
 
 
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_step_that_returns_a_float_that_is_no_number_fails_with_the_value(value: str) -> None:
+    async def pay(order: Message) -> None:
+        await orchestrations.step(float, value)
+
+    run = testing.start(declare(pay), message("order"))
+    assert f"The journal cannot store the float {value}." in str(run.error)
+
+
 def test_the_error_of_a_secret_step_is_neither_stored_nor_shown(crashes: bool) -> None:
     def log_in(attempt: int) -> str:
         if attempt == 1:
