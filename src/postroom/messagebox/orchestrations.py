@@ -49,6 +49,11 @@ class DeployedOrchestration:
     subscription_id: int | None
 
 
+def format_name(name: str, version: int) -> str:
+    """Return the name of a version: ``procure``, ``procure version 2``."""
+    return name if version == 1 else f"{name} version {version}"
+
+
 class ClaimedInstance(NamedTuple):
     """An instance that a host instance works on. A tuple, as a claimed message is.
 

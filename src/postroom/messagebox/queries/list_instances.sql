@@ -12,7 +12,7 @@ SELECT i.instance_id, i.state, h.name, i.service_class, i.service_id,
        CASE i.task WHEN 4 THEN (SELECT count(*) FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 4)
                    WHEN 6 THEN (SELECT count(*) FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 6)
                    ELSE 1 END,
-       v.id IS NOT NULL, i.primary_attempts IS NOT NULL
+       v.id IS NOT NULL, i.primary_attempts IS NOT NULL, o.version
   FROM (SELECT * FROM instances i
          WHERE __CONDITIONS__
            AND (%(after)s::bigint IS NULL OR i.seq > %(after)s)

@@ -8,15 +8,10 @@ from typing import Any
 from postroom.application import ApplicationDefinition, OrchestrationDefinition
 from postroom.errors import Problem, format_count, nearest
 from postroom.filters.text import format_filter
-from postroom.messagebox.orchestrations import DeployedOrchestration
+from postroom.messagebox.orchestrations import DeployedOrchestration, format_name
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.plan import Action, ChangeKind, Difference, PlanStep
 from postroom.properties import dotted_name, split_key
-
-
-def format_name(name: str, version: int) -> str:
-    """Return the name of a version: ``procure``, ``procure version 2``."""
-    return name if version == 1 else f"{name} version {version}"
 
 
 def is_newest(definition: ApplicationDefinition, one: OrchestrationDefinition) -> bool:
@@ -28,7 +23,8 @@ def plan_orchestrations(definition: ApplicationDefinition, deployed: Deployed) -
     """Yield what happens to each version of each orchestration."""
     declared = {(one.name, one.version) for one in definition.orchestrations}
     for key in sorted(deployed.orchestrations.keys() - declared):
-        yield PlanStep(kind=ChangeKind.ORCHESTRATION, name=format_name(*key), action=Action.REMOVE)
+        note = "only version 1" if key[1] == 1 and any(name == key[0] for name, _ in declared) else ""
+        yield PlanStep(kind=ChangeKind.ORCHESTRATION, name=format_name(*key), action=Action.REMOVE, note=note)
     for one in definition.orchestrations:
         known = deployed.orchestrations.get((one.name, one.version))
         name = format_name(one.name, one.version)
@@ -168,6 +164,6 @@ def find_orchestration_removal_problems(definition: ApplicationDefinition, deplo
         running = deployed.orchestration_instances.get(known.service_id, 0)
         if key not in declared and running:
             yield definition.position.problem(
-                f"orchestration {format_name(*key)!r} is no longer declared, but has "
+                f"version {known.version} of the orchestration {known.name!r} is no longer declared, but has "
                 f"{format_count(running, 'instance')}. Keep it until they have ended, or terminate them."
             )

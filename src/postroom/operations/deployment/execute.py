@@ -22,13 +22,14 @@ from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.migrate import create_host
+from postroom.messagebox.orchestrations import format_name
 from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import deploy_property
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.compare_groups import group_fields
 from postroom.operations.deployment.compare_hosts import resolve_host_settings
-from postroom.operations.deployment.compare_orchestrations import format_name, is_newest
+from postroom.operations.deployment.compare_orchestrations import is_newest
 from postroom.operations.deployment.declared_fields import (
     BACKUP_ADAPTER,
     CIRCUIT_BREAKER,

@@ -14,6 +14,7 @@ from postroom.errors import NotFound, nearest
 from postroom.messagebox.configuration.hosts import ServiceClass, find_host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instance_states import InstanceState as InstanceState
+from postroom.messagebox.orchestrations import format_name
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask
 
@@ -80,10 +81,15 @@ class Instance:
     """True if the send port or receive location was removed and is not declared again."""
     on_backup: bool = False
     """True if the backup transport of the send port makes the next attempt."""
+    version: int | None = None
+    """The version of an orchestration."""
 
     @property
     def display_name(self) -> str:
-        """The name of the service, or "routing failure report", which has no service."""
+        """The name of the service, of an orchestration with its version, or "routing failure report", which has no
+        service."""
+        if self.service is not None and self.version is not None:
+            return format_name(self.service, self.version)
         is_report = self.cause is Cause.ROUTING_FAILURE_REPORT
         return self.service or ("routing failure report" if is_report else "")
 
@@ -288,7 +294,7 @@ _FIELDS = (
     *("instance_id", "state", "host", "service_class", "service_id", "service", "port", "subscription_id"),
     *("message_id", "task", "attempt", "priority", "seq", "enqueued_at", "retry_at", "timer_at", "suspended_at"),
     *("cause", "error_code", "error_description", "adapter", "uri", "related_instance_id", "last_related_instance_id"),
-    *("messages", "service_removed", "on_backup"),
+    *("messages", "service_removed", "on_backup", "version"),
 )
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import DefinitionRefused
+from postroom.operations.deployment.plan import Action, ChangeKind
 from postroom.operations.deployment.taken_changes import wait_until_taken
 from postroom.operations.instances.changes import resume
+from postroom.operations.instances.listing import InstanceQuery, list_instances
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
 from tests.support.orchestrations import COLLECT, ECHO, apply_orchestrations, is_empty, publish, sent
@@ -84,13 +86,16 @@ def test_versions_are_declared_side_by_side(
     publish(box, "order", "", key="old")
     wait_until(lambda: sent(recorder) == [b"ask"], what="an instance of version 1")
     new = ECHO.replace("def echo", "def changed").replace("activate=", 'name="collect", version=2, activate=')
-    with pytest.raises(DefinitionRefused, match="has one instance"):
+    refused = "version 1 of the orchestration 'collect' is no longer declared, but has one instance"
+    with pytest.raises(DefinitionRefused, match=refused):
         apply_orchestrations(box, tmp_path, new)
     apply_orchestrations(box, tmp_path, COLLECT + new)
+    assert [one.version for one in list_instances(box.connection, InstanceQuery(port="collect"))] == [1]
     publish(box, "order", "new", key="new")
     wait_until(lambda: sent(recorder) == [b"ask", b"echo new"], what="an instance of version 2")
     publish(box, "reply", "1", "2", key="old")
     wait_until(lambda: b"1 2" in sent(recorder), what="the end of the old instance")
     wait_until(lambda: is_empty(box), what="no instance")
-    apply_orchestrations(box, tmp_path, new)
+    [removal] = apply_orchestrations(box, tmp_path, new).select(ChangeKind.ORCHESTRATION, Action.REMOVE)
+    assert (removal.name, removal.note) == ("collect", "only version 1")
     assert box.count("orchestrations") == 1

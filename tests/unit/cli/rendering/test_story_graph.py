@@ -87,6 +87,7 @@ def test_times_are_written_where_they_change_and_dates_with_each_day() -> None:
     ]
     assert "procure, instance 00000000-0000-0000-0000-000000000001" in texts
     assert "waiting" in texts
+    assert "procure version 2, instance " in draw_story(replace(INSTANCE, version=2), STORY)
 
 
 def test_a_suspended_instance_ends_with_its_error() -> None:
