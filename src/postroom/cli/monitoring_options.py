@@ -17,7 +17,8 @@ from postroom.monitoring.logs import LOG_FORMAT_VARIABLE, LogFormat, set_up_logg
 if TYPE_CHECKING:
     from postroom.monitoring.server import MonitoringServer
 
-_log = logging.getLogger(__name__)
+#: What a command reports is logged under the name of the program, not of this module.
+_log = logging.getLogger("postroom")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +52,10 @@ class MonitoringOptions:
         else:
             click.echo(text)
 
-    def report_event(self, text: str) -> None:
-        """Show what has happened, with the time."""
+    def report_event(self, text: str, level: int = logging.INFO) -> None:
+        """Show what has happened, with the time. A log for programs has the level too."""
         if self.log_format == "json":
-            _log.info("%s", text)
+            _log.log(level, "%s", text)
         else:
             click.echo(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}", err=True)
 

@@ -71,7 +71,10 @@ class Completer:
         finished, self._batch = self._batch, []
         for claimed, outcome in finished:
             if isinstance(outcome, Suspension):
-                _log.warning("message %s was suspended: %s", claimed.message_id, outcome.code, extra=claimed.log_ids)
+                ids = claimed.log_ids
+                if outcome.instance_id is not None:
+                    ids["instance_id"] = outcome.instance_id
+                _log.warning("message %s was suspended: %s", claimed.message_id, outcome.code, extra=ids)
         self._buffer.finish([claimed.seq for claimed, _ in finished])
         scheduled = (outcome.delay for _, outcome in finished if isinstance(outcome, ScheduledRetry | Postponement))
         if delays := [delay for delay in scheduled if delay is not None]:

@@ -178,6 +178,7 @@ class Supervisor:
         spark: SparkOptions | None = None,
         monitoring: MonitoringSettings | None = None,
         report: Report = _log.info,
+        report_problem: Report | None = None,
     ) -> None:
         self._url = url
         self._home = home
@@ -185,6 +186,7 @@ class Supervisor:
         self._spark = spark or SparkOptions()
         self._monitoring = monitoring or MonitoringSettings()
         self._report = report
+        self._report_problem = report_problem or report
         self._children: list[_Child] = []
         self._frozen = FrozenProcesses()
         self._next_host_poll = 0.0
@@ -218,7 +220,7 @@ class Supervisor:
                 self._supervise_server()
                 self._add_children()
                 for pid in self._frozen.kill(self.pids().values()):
-                    self._report(f"Process {pid} was frozen and has been killed")
+                    self._report_problem(f"Process {pid} was frozen and has been killed")
                 for child in self._children:
                     self._supervise(child)
                 self._report_changes()
@@ -265,7 +267,7 @@ class Supervisor:
                 if child.name.lower() not in known:
                     self._add(child)
         except Unavailable as error:
-            self._report(f"The MessageBox does not answer: {str(error).splitlines()[0]}")
+            self._report_problem(f"The MessageBox does not answer: {str(error).splitlines()[0]}")
             # A lost connection is replaced at once, because a change may have been missed.
             self._next_host_poll = 0.0 if self._listening is not None else time.monotonic() + _RETRY_SECONDS
             self._stop_listening()
@@ -335,7 +337,8 @@ class Supervisor:
         # A location starts to receive after its process has started, because Spark has to start.
         for name, (state, description) in sorted(described.items()):
             if self._reported.get(name) is not state:
-                self._report(f"{name}: {description}")
+                report = self._report_problem if state is LocationState.FAILING else self._report
+                report(f"{name}: {description}")
         for name in sorted(self._reported.keys() - described.keys()):
             self._report(f"{name}: no longer receiving")
         self._reported = {name: state for name, (state, _) in described.items()}
@@ -349,20 +352,20 @@ class Supervisor:
             if new > 0:
                 what = f"{suspended.what} was" if new == 1 else f"{suspended.what}s were"
                 service = suspended.service or "Without a port"
-                self._report(f"{service}: {new:,} {what} suspended ({suspended.error_code})")
+                self._report_problem(f"{service}: {new:,} {what} suspended ({suspended.error_code})")
 
     def _supervise_server(self) -> None:
         if self._server is not None and self._server.pid is None:
-            self._report("PostgreSQL has ended; restarting it")
+            self._report_problem("PostgreSQL has ended; restarting it")
             try:
                 self._server.start()
             except Unavailable as error:
-                self._report(f"PostgreSQL does not start: {error.why or error.what}")
+                self._report_problem(f"PostgreSQL does not start: {error.why or error.what}")
 
     def _supervise(self, child: _Child) -> None:
         code = child.poll()
         if code is not None:
-            self._report(f"{child.name} ended with exit code {code}; restarting it (log: {child.log})")
+            self._report_problem(f"{child.name} ended with exit code {code}; restarting it (log: {child.log})")
         if child.process is None and time.monotonic() >= child.not_before:
             child.start()
             self._report_start(child)

@@ -28,14 +28,23 @@ def deploy_and_supervise(
     database: str | None,
     spark: SparkOptions,
     report: Report,
+    report_problem: Report | None = None,
     backlog: Backlog | None = None,
     monitoring: MonitoringSettings | None = None,
 ) -> Iterator[Supervisor]:
     """Apply the application to its MessageBox and yield a supervisor that is ready to run. Spark starts meanwhile: it
-    takes longer than the database."""
+    takes longer than the database. Problems go to ``report`` too if ``report_problem`` is not given."""
     with lock_home(home):
         server = EmbeddedServer(server_folder(home)) if database is None else None
-        supervisor = Supervisor(database, home, server=server, spark=spark, monitoring=monitoring, report=report)
+        supervisor = Supervisor(
+            database,
+            home,
+            server=server,
+            spark=spark,
+            monitoring=monitoring,
+            report=report,
+            report_problem=report_problem,
+        )
         try:
             supervisor.start_pipelines(_find_pipelines(definition))
             if server is not None:

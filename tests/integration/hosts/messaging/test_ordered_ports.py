@@ -7,6 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from postroom import Schedule
 from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure, DeliveryRefused
@@ -82,7 +84,9 @@ def test_two_host_instances_deliver_in_the_order_of_publishing(box: Box, start_h
     assert check(box.connection) == []
 
 
-def test_a_failed_message_is_suspended_not_resumable_and_the_others_are_sent(box: Box, start_host: StartHost) -> None:
+def test_a_failed_message_is_suspended_not_resumable_and_the_others_are_sent(
+    box: Box, start_host: StartHost, caplog: pytest.LogCaptureFixture
+) -> None:
     """SND-12, INS-13, ACC-50."""
     box.add_port("Ordered", "Orders.Region == 'EU'", ordered=True, retry_count=0)
     recorder = RecordingAdapter(fail_number(25))
@@ -96,6 +100,8 @@ def test_a_failed_message_is_suspended_not_resumable_and_the_others_are_sent(box
     assert failed.state is InstanceState.SUSPENDED_NOT_RESUMABLE
     [attempt] = [one for one in recorder.attempts if one.body == b"25"]
     assert failed.instance_id == attempt.attempt.instance_id
+    logged = [one.__dict__["instance_id"] for one in caplog.records if "was suspended" in one.message]
+    assert logged == [failed.instance_id]
     changes.terminate(box.connection, failed.instance_id)
     assert box.count("instances") == 0
     assert check(box.connection) == []

@@ -133,7 +133,7 @@ def test_the_supervisor_reports_new_suspended_messages(box: Box, tmp_path: Path)
 def test_the_supervisor_reports_suspended_instances_of_orchestrations(box: Box, tmp_path: Path) -> None:
     apply_orchestrations(box, tmp_path, ECHO)
     lines = list[str]()
-    supervisor = ReportingSupervisor(box.url, tmp_path, report=lines.append)
+    supervisor = ReportingSupervisor(box.url, tmp_path, report_problem=lines.append)
     supervisor._report_suspended(count_suspended(box.connection))
     box.connection.execute(
         "INSERT INTO orchestration_instances (instance_id, host_id, service_id, priority, created_at, suspended_at,"

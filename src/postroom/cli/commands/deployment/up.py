@@ -33,7 +33,9 @@ def up(
     Example:
       postroom up examples/orders/app.py --home ./orders-home
     """
+    import logging
     import threading
+    from functools import partial
 
     from postroom.application.loading.load import load
     from postroom.monitoring.logs import LogFormat
@@ -53,6 +55,7 @@ def up(
             database=options.database,
             spark=SparkOptions(master=master, settings=settings),
             report=report,
+            report_problem=partial(report, level=logging.WARNING),
             backlog=to_backlog(backlog),
             monitoring=MonitoringSettings(
                 metrics_port=monitoring.metrics_port,
