@@ -32,6 +32,10 @@ _WAITING = """
     SELECT lpad(to_hex(n), 32, '0')::uuid, 1, %(service)s, 5, now(), 1, %(due)s + n * interval '1 second'
       FROM generate_series(1, %(count)s) n
 """
+_READY = """
+    INSERT INTO orchestration_instances (instance_id, host_id, service_id, priority, created_at, ready_seq)
+    SELECT gen_random_uuid(), 1, %(service)s, 7, now(), n FROM generate_series(1, %(count)s) n
+"""
 _MESSAGE = """
     WITH m AS (SELECT gen_random_uuid() AS id),
          p AS (INSERT INTO parts SELECT id, 'body', 'text/plain', NULL, 1, 'x' FROM m),
@@ -97,3 +101,14 @@ def test_a_poll_without_work_reads_no_instance(waiting: Box) -> None:
         with waiting.connection.transaction(force_rollback=True), reads(waiting.connection) as read:
             assert claim(waiting, DUE) == []
         assert_few_rows_were_read(read)
+
+
+def test_a_claim_does_not_read_the_ready_instances_that_it_leaves(databases: Databases) -> None:
+    with databases.open_box() as box:
+        box.connection.execute("VACUUM ANALYZE orchestration_instances")  # when there is none
+        box.connection.execute(_READY, {"service": SERVICE, "count": 2_000})
+        for _ in range(7):
+            with box.connection.transaction(force_rollback=True), reads(box.connection) as read:
+                assert len(claim(box, DUE)) == 100
+            assert read.whole(*TABLES) == 0
+            assert read.entries("orchestration_instances_ready") <= 100

@@ -43,9 +43,11 @@ BEGIN
             WHERE w.host_id = __HOST_ID__ AND w.wake_at <= p_now AND w.ready_seq IS NULL AND w.claim_id IS NULL
               AND w.suspended_at IS NULL
             ORDER BY w.wake_at LIMIT 10 * p_limit FOR UPDATE SKIP LOCKED));
-    -- Two host instances died while they had these, and one of them may have killed both: claim one at a time.
+    -- Two host instances died while they had these, and one of them may have killed both: claim one at a time. The
+    -- condition is for claimed_by: with one for claim_id PostgreSQL may read orchestration_instances_ready, which is
+    -- large, instead of orchestration_instances_suspected.
     SELECT w.instance_id INTO suspect FROM orchestration_instances w
-     WHERE w.host_id = __HOST_ID__ AND w.process_deaths >= 2 AND w.claim_id IS NULL AND w.suspended_at IS NULL
+     WHERE w.host_id = __HOST_ID__ AND w.process_deaths >= 2 AND w.claimed_by IS NULL AND w.suspended_at IS NULL
        AND w.ready_seq IS NOT NULL AND w.service_id = ANY (p_services)
        AND NOT EXISTS (SELECT 1 FROM orchestration_instances o
                         WHERE o.host_id = __HOST_ID__ AND o.process_deaths >= 2 AND o.claimed_by = p_host_instance)
