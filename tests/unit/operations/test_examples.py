@@ -58,6 +58,8 @@ def test_init_lists_the_written_files_and_the_next_step(
     output = capsys.readouterr().out
     assert "wrote shop/app.py" in output
     assert "cd shop\n       postroom up app.py" in output
+    assert main(["init", "my shop"]) == ExitCode.OK
+    assert "cd 'my shop'\n" in capsys.readouterr().out
 
 
 def test_init_accepts_an_empty_folder_and_rejects_a_folder_with_files(

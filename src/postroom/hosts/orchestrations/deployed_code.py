@@ -6,7 +6,9 @@ applied or restored. Code that was loaded before the edit continues to run.
 
 from __future__ import annotations
 
+import linecache
 import logging
+import shlex
 import uuid
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from postroom.application.loading.orchestrations import load_orchestrations
 from postroom.errors import PostroomError
 from postroom.messagebox.orchestrations import DeployedOrchestration
 from postroom.orchestrations.definition import Orchestration
-from postroom.pipelines.shipping.imported_files import digest_code
+from postroom.pipelines.shipping.imported_files import digest_code, find_imported_files
 
 _log = logging.getLogger(__name__)
 
@@ -30,8 +32,8 @@ class DeployedCode:
         self._deployed: list[DeployedOrchestration] = []
         #: What was loaded, or why it cannot be, by the file and the digest of its code.
         self._files: dict[tuple[str, str], _Declared | str] = {}
-        #: Why files are not loaded. Their orchestrations wait.
-        self.problems: list[str] = []
+        #: Why files are not loaded, by path. Their orchestrations wait.
+        self.problems: dict[str, str] = {}
 
     @property
     def service_ids(self) -> list[uuid.UUID]:
@@ -50,14 +52,14 @@ class DeployedCode:
             return
         known = {key: code for key, code in self._files.items() if is_same or not isinstance(code, str)}
         files: dict[tuple[str, str], _Declared | str] = {}
-        problems: list[str] = []
+        problems: dict[str, str] = {}
         for key in sorted({(one.file, one.code) for one in deployed}):
             try:
                 files[key] = known[key] if key in known else _load_applied(*key)
             except _CodeDiffers as error:
-                problems.append(str(error))
-        for problem in problems:
-            if problem not in self.problems:
+                problems[key[0]] = str(error)
+        for file, problem in problems.items():
+            if self.problems.get(file) != problem:
                 _log.error("%s", problem)
         self._found = {
             one.service_id: _find_declared(one, files[one.file, one.code])
@@ -75,6 +77,7 @@ def _load_applied(file: str, digest: str) -> _Declared | str:
     """Load a file. Return the reason if it cannot be loaded. Raise _CodeDiffers if it is not the applied one, also if
     it is edited at this moment."""
     _check_digest(file, digest)
+    _keep_source(Path(file))
     declared: _Declared | str
     try:
         declared = load_orchestrations(Path(file))
@@ -83,6 +86,15 @@ def _load_applied(file: str, digest: str) -> _Declared | str:
         declared = f"The file {file} cannot be loaded on this machine.\n{error}\nCorrect it, and resume the instance."
     _check_digest(file, digest)
     return declared
+
+
+def _keep_source(file: Path) -> None:
+    """Keep the lines of a file and of what it imports, so that tracebacks show the code that runs, not a later edit."""
+    for name in find_imported_files(file.parent, file.name):
+        path = file.parent / name
+        text = path.read_text(encoding="utf-8", errors="replace")
+        # Without a time of change the lines are not read again.
+        linecache.cache[str(path)] = len(text), None, text.splitlines(keepends=True), str(path)
 
 
 def _check_digest(file: str, digest: str) -> None:
@@ -96,7 +108,7 @@ def _check_digest(file: str, digest: str) -> None:
     if found != digest:
         raise _CodeDiffers(
             f"{file}, or a file that it imports, is not what was applied. Its orchestrations wait. "
-            f"Run 'postroom apply {file}', or restore what was applied."
+            f"Run 'postroom apply {shlex.quote(file)}', or restore what was applied."
         )
 
 

@@ -19,6 +19,7 @@ from postroom.hosts.orchestrations.live_instances import LiveInstances
 from postroom.hosts.orchestrations.turn_watch import TurnWatch
 from postroom.messagebox.configuration.hosts import Dequeuing, Host
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
+from postroom.messagebox.coordination.running_processes import report_code_problems
 from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations, read_orchestrations
 
 _log = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ class OrchestrationRunner:
     ) -> None:
         self._connect = connect
         self._host = host
+        self._host_instance = host_instance
         self._code = DeployedCode()
         self._clock = clock or system_clock
         self._procedures = HostOrchestrations(host.name)
@@ -93,7 +95,10 @@ class OrchestrationRunner:
 
     def load_code(self, connection: Connection) -> None:
         """Load the code of the deployed orchestrations, if anything was applied. One thread at a time."""
+        before = self._code.problems
         self._code.load(read_orchestrations(connection, host_id=self._host.host_id))
+        if before or self._code.problems:
+            report_code_problems(connection, self._host_instance, self._code.problems)
         self.wake()
 
     @property
@@ -101,7 +106,7 @@ class OrchestrationRunner:
         """The reasons why orchestrations cannot run at the moment."""
         stuck = len(self._watch.stuck_threads)
         blocked = f"{format_count(stuck, 'thread')} of orchestrations cannot be interrupted."
-        return [*self._code.problems, *([blocked] if stuck else [])]
+        return [*self._code.problems.values(), *([blocked] if stuck else [])]
 
     def wake(self) -> None:
         """Poll now: there may be messages."""

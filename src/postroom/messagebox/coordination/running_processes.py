@@ -84,6 +84,24 @@ def report_throttles(connection: Connection, process_id: int, throttles: Mapping
     )
 
 
+def report_code_problems(connection: Connection, process_id: int, problems: Mapping[str, str]) -> None:
+    """Report why a process does not load files with orchestrations, by path."""
+    connection.execute(
+        "UPDATE management.host_instances SET code_problems = %s WHERE id = %s", (Jsonb(problems), process_id)
+    )
+
+
+def read_code_problems(connection: Connection) -> set[str]:
+    """Return why running processes do not load files with orchestrations."""
+    return {
+        problem
+        for (problem,) in connection.execute(
+            "SELECT p.value FROM management.host_instances i, jsonb_each_text(i.code_problems) p"
+            " WHERE i.dead_since IS NULL"
+        )
+    }
+
+
 def list_running_processes(connection: Connection) -> list[RunningProcess]:
     """Return the processes that hold their lock, sorted by host."""
     with connection.cursor(row_factory=class_row(RunningProcess)) as cursor:

@@ -10,8 +10,9 @@ SELECT i.state,
                            -- One group for all rows with the same error, at any position.
                            -- The second line of a bad row names the column. The calls of a traceback are left out.
                            WHEN 'reason' THEN nullif(concat_ws(' ',
-                                regexp_replace(split_part(regexp_replace(i.error_description,
-                                                                         '^Traceback [^\n]*\n( [^\n]*\n)*', ''), E'\n', 1),
+                                regexp_replace(split_part(
+                                    regexp_replace(i.error_description, '^Traceback [^\n]*\n( [^\n]*\n)*', ''),
+                                    E'\n', 1),
                                                '\m(row|line|column|record|document|byte) [0-9][0-9,]*', '\1 n', 'gi'),
                                 substring(split_part(i.error_description, E'\n', 2)
                                           FROM '^(The column ''[^'']*'' is [^ ]+), but has') || '.'), '')

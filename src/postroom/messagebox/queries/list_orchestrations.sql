@@ -1,8 +1,10 @@
 -- The orchestrations of one application (or of all) with their hosts, and the number of their instances
--- and of their messages in the queues, by name and version.
+-- and of their messages in the queues, and the reason if a host instance does not load the file, by name and version.
 -- Indexes: orchestration_instances_service. The queues are read whole.
 SELECT o.id, a.name, h.name, coalesce(i.instances, 0), coalesce(i.suspended, 0), coalesce(w.waiting, 0),
-       coalesce(s.suspended, 0)
+       coalesce(s.suspended, 0),
+       (SELECT max(n.code_problems ->> o.file) FROM host_instances n
+         WHERE n.host_id = o.host_id AND n.dead_since IS NULL)
   FROM orchestrations o
   JOIN applications a ON a.id = o.application_id
   JOIN hosts h ON h.id = o.host_id

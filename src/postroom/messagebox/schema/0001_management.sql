@@ -85,7 +85,9 @@ CREATE TABLE management.host_instances (
     routing_version  bigint NOT NULL DEFAULT 0,
     dead_since       timestamptz,                                    -- when a job first found that its lock is gone
     -- How the process itself is throttled, by direction.
-    throttles        jsonb NOT NULL DEFAULT '{}'
+    throttles        jsonb NOT NULL DEFAULT '{}',
+    -- Why files with orchestrations are not loaded, by path.
+    code_problems    jsonb NOT NULL DEFAULT '{}'
 );
 
 -- The deployed applications with their definitions.

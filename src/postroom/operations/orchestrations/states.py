@@ -35,6 +35,8 @@ class OrchestrationListing:
     """Messages in the work queue, for new and for existing instances."""
     suspended_messages: int
     """Messages that would activate an instance, and messages that an ended instance has not received."""
+    problem: str | None
+    """Why a host instance does not load the file, so that its instances wait."""
 
 
 def list_orchestrations(connection: Connection, *, application: str | None = None) -> list[OrchestrationListing]:
@@ -50,8 +52,9 @@ def list_orchestrations(connection: Connection, *, application: str | None = Non
             suspended_instances=suspended_instances,
             waiting=waiting,
             suspended_messages=suspended_messages,
+            problem=problem,
         )
-        for service_id, owner, host, instances, suspended_instances, waiting, suspended_messages in rows
+        for service_id, owner, host, instances, suspended_instances, waiting, suspended_messages, problem in rows
         if service_id in deployed
     ]
 

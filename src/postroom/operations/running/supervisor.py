@@ -28,6 +28,7 @@ from postroom.messagebox.coordination.notifications import (
     listen,
     receive_notifications,
 )
+from postroom.messagebox.coordination.running_processes import read_code_problems
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.embedded.postmaster import Guard
 from postroom.messagebox.streams.location_progress import LocationState
@@ -193,6 +194,7 @@ class Supervisor:
         self._listening: Connection | None = None
         self._next_report = 0.0
         self._reported: dict[str, LocationState] = {}
+        self._code_problems: set[str] = set()
         self._next_suspended_count = 0.0
         self._suspended: dict[Suspended, int] | None = None
 
@@ -326,6 +328,7 @@ class Supervisor:
         try:
             with connect(self.url, application_name="postroom up") as connection:
                 self._report_locations(describe_running_locations(connection))
+                self._report_code_problems(read_code_problems(connection))
                 if now >= self._next_suspended_count:
                     self._report_suspended(count_suspended(connection))
                     # The count reads everything that is suspended, so it may take 5 % of the time.
@@ -342,6 +345,11 @@ class Supervisor:
         for name in sorted(self._reported.keys() - described.keys()):
             self._report(f"{name}: no longer receiving")
         self._reported = {name: state for name, (state, _) in described.items()}
+
+    def _report_code_problems(self, problems: set[str]) -> None:
+        for problem in sorted(problems - self._code_problems):
+            self._report_problem(problem)
+        self._code_problems = problems
 
     def _report_suspended(self, counts: dict[Suspended, int]) -> None:
         before, self._suspended = self._suspended, counts

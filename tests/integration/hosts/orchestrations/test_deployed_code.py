@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import DefinitionRefused
+from postroom.messagebox.coordination.running_processes import read_code_problems
 from postroom.operations.deployment.plan import Action, ChangeKind
 from postroom.operations.deployment.taken_changes import wait_until_taken
 from postroom.operations.instances.changes import resume
 from postroom.operations.instances.listing import InstanceQuery, list_instances
+from postroom.operations.orchestrations.states import list_orchestrations
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
 from tests.support.orchestrations import COLLECT, ECHO, apply_orchestrations, is_empty, publish, sent
@@ -57,11 +59,30 @@ def test_a_file_that_was_edited_is_not_run_before_it_is_applied(
     second = start_host(recorder)
     advice = f"Run 'postroom apply {file}'"
     wait_until(lambda: any(advice in problem for problem in second.find_problems()), what="the edit detected")
+    wait_until(lambda: any(advice in problem for problem in read_code_problems(box.connection)), what="its report")
+    [listed] = list_orchestrations(box.connection)
+    assert advice in str(listed.problem)
     publish(box, "order", "", key="new")
     publish(box, "reply", "2")
     file.write_text(applied)
     wait_until(lambda: sent(recorder) == [b"1 2", b"ask", b"ask"], what="the end with the applied code")
     wait_until(lambda: second.find_problems() == [], what="no problem")
+    wait_until(lambda: read_code_problems(box.connection) == set(), what="no report of a problem")
+    assert [one.problem for one in list_orchestrations(box.connection)] == [None]
+
+
+def test_a_traceback_shows_the_code_that_has_run_although_the_file_was_edited(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(box, tmp_path, ECHO.replace('b"echo " + order.data', '{}["applied"]'))
+    start_host(recorder)
+    wait_until_taken(box.connection, ["Default"])
+    file = tmp_path / "app.py"
+    file.write_text(file.read_text().replace('{}["applied"]', '{}["edited"]'))
+    publish(box, "order", "")
+    wait_until(lambda: box.count("orchestration_instances WHERE suspended_at IS NOT NULL") == 1, what="suspended")
+    description = box.one("SELECT error_description FROM orchestration_instances")
+    assert '{}["applied"]' in description
 
 
 def test_a_waiting_instance_in_memory_continues_with_the_code_that_was_applied_last(

@@ -7,7 +7,12 @@ from pathlib import Path
 
 from postroom.message import Message
 from postroom.messagebox.connection import connect
-from postroom.messagebox.coordination.running_processes import ProcessKind, register_process
+from postroom.messagebox.coordination.running_processes import (
+    ProcessKind,
+    read_code_problems,
+    register_process,
+    report_code_problems,
+)
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.operations.instances.listing import Suspended, count_suspended
 from postroom.operations.ports.receive_locations import (
@@ -141,3 +146,13 @@ def test_the_supervisor_reports_suspended_instances_of_orchestrations(box: Box, 
     )
     supervisor._report_suspended(count_suspended(box.connection))
     assert lines == ["echo: 1 instance was suspended (JOURNAL)"]
+
+
+def test_the_supervisor_reports_once_that_a_host_does_not_load_edited_code(box: Box, tmp_path: Path) -> None:
+    lines = list[str]()
+    supervisor = ReportingSupervisor(box.url, tmp_path, report_problem=lines.append)
+    process = register_process(box.connection, box.host().host_id, ProcessKind.HOST)
+    report_code_problems(box.connection, process, {"app.py": "app.py is not what was applied."})
+    for _ in range(2):
+        supervisor._report_code_problems(read_code_problems(box.connection))
+    assert lines == ["app.py is not what was applied."]

@@ -50,6 +50,8 @@ def list_(options: CommandOptions, application: str | None) -> None:
     columns += ["suspended_messages", "filter"]
     if not all(row["newest"] for row in rows):
         columns.insert(2, "newest")
+    if any(row["problem"] for row in rows):
+        columns.append("problem")
     show_rows(rows, columns, options.output, empty="No orchestrations. Apply an application: postroom apply APP")
 
 
@@ -105,6 +107,7 @@ def _to_row(listing: OrchestrationListing) -> dict[str, Any]:
         "suspended_instances": listing.suspended_instances,
         "waiting": listing.waiting,
         "suspended_messages": listing.suspended_messages,
+        "problem": listing.problem,
         "service_id": one.service_id,
         "subscription_id": one.subscription_id,
     }

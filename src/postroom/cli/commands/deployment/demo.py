@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,7 +85,7 @@ def demo(options: CommandOptions, name: str, keep: bool) -> None:
     if options.output is not Format.JSON:
         click.secho("The demo succeeded: every message arrived once, byte for byte.", fg="green")
         if keep:
-            click.echo(f"The home folder is kept. Next:  postroom instance list --home {home}")
+            click.echo(f"The home folder is kept. Next:  postroom instance list --home {shlex.quote(str(home))}")
 
 
 class _Live:

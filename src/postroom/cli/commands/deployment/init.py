@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -38,4 +39,6 @@ def init(options: CommandOptions, folder: Path, example: str) -> None:
         return
     for path in written:
         click.echo(f"wrote {path}")
-    click.echo(f"\nNext:  cd {folder}\n       postroom up app.py\n\nREADME.md describes how to try it.")
+    click.echo(
+        f"\nNext:  cd {shlex.quote(str(folder))}\n       postroom up app.py\n\nREADME.md describes how to try it."
+    )
