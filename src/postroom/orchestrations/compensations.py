@@ -42,17 +42,18 @@ def mark_error(error: BaseException, turn: int) -> None:
 
 
 def describe_compensations(error: BaseException, turn: int) -> str:
-    """Return what became of the compensations of an exception that nobody has handled in this turn."""
+    """Return what became of the compensations of an exception that nobody has handled in this turn, as a line after
+    the traceback."""
     first_turn = error.__dict__.get(_FIRST_TURN)
     if first_turn is None:
         return ""
     if first_turn == turn:
         return (
-            "The compensations were not stored and have sent nothing, because the exception was not handled. If the "
+            "\nThe compensations were not stored and have sent nothing, because the exception was not handled. If the "
             "instance is resumed, it continues from its last transaction. To compensate, handle the exception around "
-            "the scope.\n"
+            "the scope."
         )
     return (
-        "Compensations have run and are stored, so the instance cannot continue inside the scope. Handle the exception "
-        "around the scope, apply and resume; or terminate the instance.\n"
+        "\nCompensations have run and are stored, so the instance cannot continue inside the scope. Handle the "
+        "exception around the scope, apply and resume; or terminate the instance."
     )

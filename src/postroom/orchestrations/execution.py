@@ -190,7 +190,7 @@ class Execution:
         """Return the traceback of ``error``, from the first line of the orchestration on, and what was compensated."""
         error = self.error
         assert error is not None
-        return describe_compensations(error, self.journal_events - 1) + format_traceback(error)
+        return format_traceback(error) + describe_compensations(error, self.journal_events - 1)
 
     def find_receive(self, message: Message) -> int | None:
         """Return the number of the correlation set whose receive waits for the message."""

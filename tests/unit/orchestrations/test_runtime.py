@@ -168,8 +168,7 @@ def test_an_exception_that_is_not_handled_discards_compensations_and_says_so() -
     run.advance(timedelta(seconds=1))
     assert bodies(run) == []
     assert run.error is not None
-    assert run.error.startswith("The compensations were not stored and have sent nothing")
-    assert run.error.endswith("ValueError: no room")
+    assert "\nValueError: no room\nThe compensations were not stored and have sent nothing" in run.error
 
 
 async def book_and_deliver(order: Message) -> None:
@@ -187,9 +186,7 @@ def test_compensations_that_wait_are_stored_and_the_exception_can_be_handled_lat
     assert {command["place"].split(", ")[1] for command in journal.turns[1]["commands"]} == {"compensation"}
     run.acknowledge(run.sent[0])
     assert run.error is not None
-    assert run.error.startswith(
-        "Compensations have run and are stored, so the instance cannot continue inside the scope"
-    )
+    assert "\nCompensations have run and are stored, so the instance cannot continue inside the scope" in run.error
 
     async def handle(order: Message) -> None:
         with suppress(ValueError):

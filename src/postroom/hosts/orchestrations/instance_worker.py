@@ -203,7 +203,9 @@ class InstanceWorker:
         self._dropped.append(claimed)
 
     def _suspend(self, claimed: ClaimedInstance, *, code: str, description: str) -> None:
-        _log.warning("instance %s is suspended: %s", claimed.instance_id, description.splitlines()[-1])
+        # The first line, or the error of a traceback, which follows the calls.
+        reason = next((line for line in description.splitlines() if not line.startswith((" ", "Traceback "))), "")
+        _log.warning("instance %s is suspended: %s", claimed.instance_id, reason)
         connection = self._get_connection().connection
         is_suspended = self._procedures.suspend(connection, claimed, code=code, description=description)
         self._counts["suspended" if is_suspended else "discarded"] += 1
