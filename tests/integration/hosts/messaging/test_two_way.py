@@ -16,6 +16,8 @@ from postroom.message import Message
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
+from postroom.operations.instances.advice import read_advice
+from postroom.operations.instances.listing import InstanceQuery, list_instances
 from postroom.operations.ports import send_ports
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
@@ -140,6 +142,10 @@ def test_a_failed_request_is_suspended_and_its_caller_is_told(box: Box, quotes: 
         wait_until(lambda: [sent.port for sent in adapter.sent] == ["Failures"])
     else:
         wait_until(lambda: box.suspended() == [("DELIVERY", True)])
+        [request] = list_instances(box.connection, InstanceQuery())
+        advice = read_advice(box.connection, request) or ""
+        assert "its caller got the failure as the answer" in advice
+        assert f"Usually: postroom instance terminate {request.instance_id}" in advice
     assert quotes.count_waiting() == 0
 
 

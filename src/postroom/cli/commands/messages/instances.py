@@ -111,7 +111,7 @@ def show(options: CommandOptions, instance_id: ShortId, graph: Path | None) -> N
       postroom instance show 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
       postroom instance show 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000 --graph story.svg
     """
-    from postroom.operations.instances.advice import get_advice
+    from postroom.operations.instances.advice import read_advice
     from postroom.operations.instances.listing import get_instance
     from postroom.operations.orchestrations.story import read_story
     from postroom.operations.short_ids import find_id
@@ -119,9 +119,10 @@ def show(options: CommandOptions, instance_id: ShortId, graph: Path | None) -> N
     with open_messagebox(options) as connection:
         found = get_instance(connection, find_id(connection, instance_id, "instance"))
         story = read_story(connection, found.instance_id)
+        advice = read_advice(connection, found)
     if graph is not None:
         write_graph(graph, found, story)
-    row = {**_to_row(found, options.output), "what_to_do": get_advice(found)}
+    row = {**_to_row(found, options.output), "what_to_do": advice}
     if options.output is Format.TABLE:
         # The reason repeats the first line of the description. Empty fields are left out.
         row = {name: value for name, value in row.items() if value is not None and name not in ("reason", "since")}
