@@ -48,7 +48,6 @@ from postroom.responses import Responses, WaitingRequest
 from postroom.system_properties import BTS
 
 T = TypeVar("T")
-
 _NAME = "postroom client"
 #: How long a publish waits while programs are throttled, in seconds.
 _THROTTLE_WAIT = 30.0
@@ -226,10 +225,10 @@ class Client:
             responses.confirm(waiting, is_repeated=published.repeated)
             return waiting.future
 
-    def directed_to(self, name: str, context: Context | None = None, *, for_request: bool = False) -> Context:
+    def directed_to(self, name: str, context: Context | None = None) -> Context:
         """Return the context with the properties that direct a message to the send port or send port group ``name``."""
         with self._open_connection():
-            return direct_context(self._connection, name, context or Context(), for_request=for_request)
+            return direct_context(self._connection, name, Context() if context is None else context)
 
     def publish_many(self, messages: Sequence[Message], *, key: str | None = None) -> list[Published]:
         """Publish all of these messages or none of them.
@@ -324,7 +323,9 @@ class Client:
             )
         if to is None:
             return message
-        return replace(message, context=self.directed_to(to, message.context, for_request=is_request))
+        with self._open_connection():
+            context = direct_context(self._connection, to, message.context, for_request=is_request)
+        return replace(message, context=context)
 
     def _publish(self, messages: Sequence[Message], key: str | None) -> list[Published]:
         self._check_properties(messages)
