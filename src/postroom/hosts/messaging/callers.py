@@ -255,6 +255,8 @@ class Callers:
                 self._take_over(instance_id)
             elif not response.is_awaited:
                 self._end([instance_id], Answer(missing=NoResponse.LOST))
+            elif response.instance_id == instance_id:
+                self._stop_following(instance_id)  # no other host instance has taken it over
 
     def _read_answer(self, response: StoredResponse) -> Answer:
         if response.content_type is None:
@@ -279,7 +281,11 @@ class Callers:
             ),
         )
         if is_taken_over:
-            with self._lock:
-                self._following.discard(instance_id)
+            self._stop_following(instance_id)
         if not self.is_waiting(caller):
             self.forget(instance_id)
+
+    def _stop_following(self, instance_id: uuid.UUID) -> None:
+        """Let a caller wait for a response that is routed to its own instance, also for a late one."""
+        with self._lock:
+            self._following.discard(instance_id)

@@ -22,6 +22,8 @@ class StoredResponse(NamedTuple):
     """None if the request could not be answered."""
     is_awaited: bool
     """True if a caller waits for it."""
+    instance_id: uuid.UUID | None
+    """The instance of this caller."""
     is_orphaned: bool
     """True if the host instance that holds this caller has ended."""
 

@@ -270,6 +270,25 @@ def test_a_call_with_a_key_keeps_waiting_when_its_host_instance_was_declared_dea
     wait_until(lambda: quotes.count_waiting() == 0)
 
 
+def test_a_call_whose_host_instance_was_declared_dead_waits_for_its_late_response(box: Box, quotes: Quotes) -> None:
+    adapter = AnsweringAdapter(lambda body: b"5")
+    instance = quotes.start(adapter, pipelines.PassThrough())
+    stored, key = uuid.uuid4(), uuid.uuid4()
+    assert read(quotes.ask(key=stored)) == b"5"
+    send_ports.stop(box.connection, "Pricing")
+    first = quotes.ask(key=key)
+    declare_dead(box)
+    wait_until(lambda: instance.regained_locks == 1)
+    # The loop that answers this one has looked at the subscription of the first one, too.
+    assert read(quotes.ask(key=stored)) == b"5"
+    first.deadline = 0.0
+    assert read_reason(first) is NoResponse.EXPIRED
+    send_ports.start(box.connection, "Pricing")
+    wait_until(lambda: len(instance.callers) == 0, what="the late response")
+    assert read(quotes.ask(key=key)) == b"5"
+    assert box.suspended() == []
+
+
 def test_a_call_whose_host_instance_was_declared_dead_gets_the_response_of_the_one_that_took_over(
     box: Box, quotes: Quotes
 ) -> None:

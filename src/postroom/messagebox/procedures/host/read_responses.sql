@@ -1,12 +1,14 @@
 -- For each request of this host: return whether its response is stored, and its content type; whether a caller still
--- waits for it; and whether the host instance that holds this caller has ended, so that another one can take over the
--- request. All are read by one statement, because the response is stored in the transaction that ends the wait.
+-- waits for it, and the instance of this caller; and whether the host instance that holds this caller has ended, so
+-- that another one can take over the request. All are read by one statement, because the response is stored in the
+-- transaction that ends the wait.
 -- Indexes: primary keys of receipts, stored_responses and host_instances, subscriptions_instance.
 CREATE OR REPLACE FUNCTION messagebox.read_responses___HOST__(p_units uuid[])
-RETURNS TABLE (unit uuid, stored boolean, content_type text, waiting boolean, orphaned boolean)
+RETURNS TABLE (
+    unit uuid, stored boolean, content_type text, waiting boolean, instance_id uuid, orphaned boolean)
 LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
-    SELECT u.unit, f.unit IS NOT NULL, f.content_type, s.id IS NOT NULL,
+    SELECT u.unit, f.unit IS NOT NULL, f.content_type, s.id IS NOT NULL, s.instance_id,
            s.for_host_instance IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM host_instances i WHERE i.id = s.for_host_instance)
       FROM unnest(p_units) AS u (unit)
