@@ -269,7 +269,7 @@ class Callers:
             caller = self._waiting.get(instance_id)
         if caller is None:
             return
-        kept_for = timedelta(seconds=max(0.0, caller.kept_until - time.monotonic()))
+        kept_for = timedelta(seconds=max(0.0, caller.deadline - time.monotonic()))
         is_taken_over = transaction(
             self._connection.get(),
             lambda connection: self._stored.take_over_caller(

@@ -16,7 +16,8 @@ from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.coordination.notifications import OwnHost
 
-#: How late the response to a request with an idempotency key may come. It is stored for the repeated request.
+#: How late the response to a request with an idempotency key may come, while this host instance runs. It is stored for
+#: the repeated request.
 LATE_RESPONSE_SECONDS = 3600.0
 
 
@@ -42,13 +43,13 @@ class RequestReceiver:
         over from a host instance that has ended, or gets the stored response. Raise MessageFailure if the request
         fails, and KeyReused if its key came with another body."""
         now = time.monotonic()
-        kept_for = timeout if digest is None else timeout + LATE_RESPONSE_SECONDS
+        late = 0.0 if digest is None else LATE_RESPONSE_SECONDS
         caller = Caller(
             instance_id=uuid.uuid4(),
             interchange_id=interchange.interchange_id,
             location=location,
             deadline=now + timeout,
-            kept_until=now + kept_for,
+            kept_until=now + timeout + late,
             digest=digest,
         )
         # Before the publish: the response may come before its commit is confirmed.
@@ -58,7 +59,7 @@ class RequestReceiver:
         request = Request(
             interchange=interchange,
             instance_id=caller.instance_id,
-            kept_for=timedelta(seconds=kept_for),
+            kept_for=timedelta(seconds=timeout),
             digest=digest,
         )
         try:
