@@ -98,17 +98,26 @@ def _clear_progress(listing: LocationListing, now: datetime) -> LocationListing:
 
 
 def list_served_locations(connection: Connection, *, clock: Clock = system_clock) -> list[ReceiveLocation]:
-    """Return the locations that a running process serves. A pipeline process has locked its locations. A host serves
-    all its two-way locations."""
+    """Return the locations that a running process serves. A pipeline process has locked its locations, but releases
+    the lock of one that fails, so that another process can try. A host serves all its two-way locations."""
     locked = {lock for (lock,) in connection.execute(statement("queries/held_locks"), (LOCATION_LOCK,))}
-    running = {process.host for process in list_running_processes(connection) if process.kind == ProcessKind.HOST}
-    hosts = {host.host_id for host in read_hosts(connection) if host.name in running}
+    failing = {
+        location_id
+        for (location_id,) in connection.execute(
+            "SELECT location_id FROM management.running_locations WHERE state = %s", (LocationState.FAILING.value,)
+        )
+    }
+    running = {(process.kind, process.host) for process in list_running_processes(connection)}
+    known = read_hosts(connection)
+    hosts = {host.host_id for host in known if (ProcessKind.HOST, host.name) in running}
+    pipelines = {host.host_id for host in known if (ProcessKind.PIPELINE, host.name) in running}
     now = clock()
 
     def is_served(location: ReceiveLocation) -> bool:
         if location.is_two_way:
             return location.host_id in hosts and location.receives_at(now)
-        return lock_number(location.location_id) % (1 << 32) in locked
+        is_failing = location.location_id in failing and location.host_id in pipelines
+        return is_failing or lock_number(location.location_id) % (1 << 32) in locked
 
     return list(filter(is_served, read_receive_locations(connection)))
 

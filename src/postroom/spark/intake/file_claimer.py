@@ -32,7 +32,7 @@ from pathlib import Path
 
 from postroom.agent.idempotency import read_progress
 from postroom.clock import Clock, system_clock
-from postroom.files.safe_files import remove_leftovers
+from postroom.files.safe_files import make_folder, remove_leftovers
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.coordination.file_pause import lock_files
@@ -89,6 +89,7 @@ class FileClaimer:
         *,
         monotonic: Callable[[], float] = time.monotonic,
         max_outstanding: int = MAX_OUTSTANDING,
+        makes_folder: bool = True,
     ) -> None:
         self._connection = connection
         self._location_id = location.location_id
@@ -96,6 +97,8 @@ class FileClaimer:
         assert definition is not None, "only locations over folders claim files"
         self._definition = definition
         self.folder = self._definition.folder(home)
+        if makes_folder:
+            make_folder(self.folder)
         self.private_folder = self._definition.private_parent(home) / str(location.location_id)
         self._home = home
         self._archive = self._definition.archive_folder(home)

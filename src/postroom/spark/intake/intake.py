@@ -53,12 +53,15 @@ class PassiveIntake:
         self._lock.release()
 
 
-def make_intake(connection: Connection, location: ReceiveLocation, home: Path, clock: Clock) -> Intake:
-    """Return the intake for the adapter of a location."""
+def make_intake(
+    connection: Connection, location: ReceiveLocation, home: Path, clock: Clock, *, makes_folder: bool = True
+) -> Intake:
+    """Return the intake for the adapter of a location. With ``makes_folder``, create its watched folder if that is
+    missing."""
     if location.adapter.is_row_stream:
         return PassiveIntake(connection, location)
     if location.watched_folder:
-        return FileClaimer(connection, location, home, clock)
+        return FileClaimer(connection, location, home, clock, makes_folder=makes_folder)
     return InboxNumbering(connection, location)
 
 

@@ -131,12 +131,18 @@ class ClaimFolders:
 
 @contextmanager
 def open_claim_folders(definition: File, home: Path, location_id: uuid.UUID) -> Iterator[ClaimFolders]:
-    """Open the folders of a location, and make the private folder if it is missing. Raise Unavailable if another
-    account could replace it, unless the location trusts its senders, or if a rename cannot move files between them."""
+    """Open the folders of a location, and make the private folder if it is missing. Raise Unavailable if the watched
+    folder is missing, if another account could replace the private folder, unless the location trusts its senders, or
+    if a rename cannot move files between them."""
     watched_path, parent_path = definition.folder(home), definition.private_parent(home)
     is_inside = definition.private_folder is None
     with ExitStack() as stack:
-        make_folder(watched_path)
+        if not watched_path.exists():
+            raise Unavailable(
+                f"The folder {watched_path} is gone.",
+                why="A share may not be mounted. A location that runs does not create its folder again.",
+                hint="Mount the share, or create the folder. The location then continues.",
+            )
         watched = _close_later(stack, os.open(watched_path, _OPEN))
         if is_inside:
             parent = _close_later(stack, _open_or_make(parent_path, watched))

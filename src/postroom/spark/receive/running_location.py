@@ -78,6 +78,8 @@ class RunningLocation:
         self._intake_loop = BackgroundLoop(f"intake of {location.name}", self._run_intake, backoff=_INTAKE_BACKOFF)
         self._intake_connection = LazyConnection(partial(login.connect, "claims"))
         self._intake: Intake | None = None
+        #: A scan has opened the watched folder, so that it was there.
+        self._has_scanned = False
         self._report = LocationReport()
         self._query: StreamingQuery | None = None
         #: The source of the query has answered: another query may start.
@@ -234,8 +236,12 @@ class RunningLocation:
                 if not is_served_as_configured(connection, self.location, self._clock):
                     self._is_served_here.clear()
                     return _STANDBY_SECONDS  # it is about to be replaced
-                self._intake = make_intake(connection, self.location, self._home, self._clock)
+                makes_folder = not self._has_scanned
+                self._intake = make_intake(
+                    connection, self.location, self._home, self._clock, makes_folder=makes_folder
+                )
             scan = self._intake.scan()
+            self._has_scanned = self._has_scanned or scan.active
         except MessageBoxUnavailable:
             raise  # the failure cannot be reported over this connection
         except Exception as error:

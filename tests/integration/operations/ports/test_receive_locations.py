@@ -43,6 +43,18 @@ def test_a_location_is_served_while_a_process_has_locked_it(box: Box, tmp_path: 
         assert list_served_locations(box.connection) == []
 
 
+def test_a_failing_location_is_shown_with_its_reason_although_its_lock_is_released(box: Box, tmp_path: Path) -> None:
+    location = add_file_location(box, tmp_path / "in")
+    with connect(box.url) as connection:
+        failing = LocationProgress(location_id=location.location_id, state=LocationState.FAILING, reason="No folder.")
+        LocationReport().store(connection, failing)
+        assert describe_running_locations(box.connection) == {}
+        register_process(connection, location.host_id, ProcessKind.PIPELINE)
+        assert describe_running_locations(box.connection) == {"drop": (LocationState.FAILING, "No folder.")}
+        [listed] = list_locations(box.connection)
+        assert (listed.state, listed.reason) == ("failing", "No folder.")
+
+
 def test_a_two_way_location_is_served_while_its_host_runs(box: Box) -> None:
     location = make_location_two_way(box, add_inbox_location(box))
     [listed] = list_locations(box.connection)

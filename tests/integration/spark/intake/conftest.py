@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,7 @@ def make_claimer(box: Box, location: ReceiveLocation, clock: MovedClock, tmp_pat
     """Return a function that makes claimers, each with its own session as the host."""
     with ExitStack() as stack:
 
-        def make(other: ReceiveLocation | None = None, **settings: int) -> FileClaimer:
+        def make(other: ReceiveLocation | None = None, **settings: Any) -> FileClaimer:
             connection = stack.enter_context(connect(box.url, user=box.host().role_name))
             return FileClaimer(connection, other or location, tmp_path, clock, monotonic=clock.monotonic, **settings)
 

@@ -303,4 +303,5 @@ def test_a_watched_folder_that_is_replaced_between_two_scans_is_checked_again(
     assert claimer.scan().claimed == 1
     assert (folder.with_name("away") / "old.json").exists()
     shutil.rmtree(folder)
-    assert claimer.scan().active  # it is created again
+    with pytest.raises(Unavailable, match="is gone"):
+        claimer.scan()

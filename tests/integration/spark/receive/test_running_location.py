@@ -106,10 +106,28 @@ def test_a_folder_that_cannot_be_created_is_reported(box: Box, login: Login, tmp
         running.stop()
 
 
+def test_a_location_does_not_create_its_folder_again_while_it_runs(
+    box: Box, login: Login, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    location = add_file_location(box, tmp_path / "in")
+    running = RunningLocation(NO_SESSION, location, login=login, home=tmp_path)
+    running.start()
+    try:
+        wait_until(lambda: state_of(box, location) == ("starting", None), what="a scan")
+        away = (tmp_path / "in").rename(tmp_path / "away")
+        wait_until(lambda: "is gone" in str(state_of(box, location)), what="the report")
+        wait_until(lambda: caplog.text.count("is gone") > 1, what="another try")
+        assert not (tmp_path / "in").exists()
+        away.rename(tmp_path / "in")
+        wait_until(lambda: state_of(box, location) == ("starting", None), what="a location that continues")
+    finally:
+        running.stop()
+
+
 def test_an_unexpected_error_of_the_intake_is_reported_and_retried(
     box: Box, login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def raise_error(*_: object) -> None:
+    def raise_error(*_: object, **__: object) -> None:
         raise ZeroDivisionError("division by zero")
 
     location = add_file_location(box, tmp_path / "in")
