@@ -121,10 +121,11 @@ def _draw_lines(lines: Sequence[StoryLine]) -> Iterator[str]:
 
 def _draw_waits(waits: Sequence[Wait]) -> Iterator[str]:
     for number, wait in enumerate(waits):
-        text = wait.what.removeprefix("messages that match ")
-        verb = "waits for" if text == wait.what else "waits for messages that match"
+        verb = "waits for" if wait.filter is None else "waits for messages that match"
         small = " · ".join(filter(None, [verb, wait.place, _format_due(wait.due)]))
-        box = (_draw_left if wait.kind == "message" else _draw_right)(f"{wait.kind} waits", text, small)
+        box = (_draw_left if wait.kind == "message" else _draw_right)(
+            f"{wait.kind} waits", wait.filter or wait.what, small
+        )
         yield (f'<text class="soft" x="20" y="{_BOX / 2 + 4:g}">now</text>' if number == 0 else "") + box
 
 

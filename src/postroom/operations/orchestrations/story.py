@@ -40,10 +40,11 @@ class StoryLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """Something that an instance waits for. A timer is due at a time, and a step has a place."""
+    """Something that an instance waits for. Messages match a filter, a timer is due at a time, a step has a place."""
 
     kind: Literal["message", "timer", "step"]
     what: str
+    filter: str | None = None
     due: datetime | None = None
     place: str | None = None
 
@@ -70,7 +71,10 @@ def read_story(connection: Connection, instance_id: uuid.UUID) -> Story | None:
     subscriptions = list_subscriptions(connection, instance_id=instance_id)
     names = ", ".join(dotted_name(*split_key(key)) for key in convoy)
     waits = [
-        *(Wait(kind="message", what=f"messages that match {subscription.filter}") for subscription in subscriptions),
+        *(
+            Wait(kind="message", what=f"messages that match {subscription.filter}", filter=subscription.filter)
+            for subscription in subscriptions
+        ),
         *([Wait(kind="message", what=f"messages of its convoy, by {names}")] if convoy else []),
         *([] if wake_at is None else [Wait(kind="timer", what="its next timer", due=wake_at)]),
         *_list_running_steps(turns),

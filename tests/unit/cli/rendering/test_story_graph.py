@@ -25,7 +25,10 @@ STORY = Story(
             time=TIME + timedelta(seconds=1), kind="step", what="step pay failed: \x00 no\nroute", has_failed=True
         ),
     ),
-    waits=(Wait(kind="message", what="messages that match Kind == 'offer'"), Wait(kind="timer", what="its next timer")),
+    waits=(
+        Wait(kind="message", what="messages that match Kind == 'offer'", filter="Kind == 'offer'"),
+        Wait(kind="timer", what="its next timer"),
+    ),
     journals=0,
     unreceived=0,
 )
