@@ -145,8 +145,8 @@ class Responses:
 
     def cancel(self, waiting: WaitingRequest) -> None:
         """Stop waiting, unless the request has ended. Return at once."""
-        if self._take(waiting.instance_id) is not None:
-            self._forget(waiting)
+        if self._stop_waiting(waiting.instance_id) is not None:
+            self._loop.wake()
 
     def close(self) -> None:
         """End all requests that wait, and remove the queue, unless a request with an idempotency key waits: it can be
@@ -167,6 +167,15 @@ class Responses:
                 self._following.discard(waiting)
             return waiting
 
+    def _stop_waiting(self, instance_id: uuid.UUID) -> WaitingRequest | None:
+        """Remove a request that waits without a response. Its instance is removed by the loop."""
+        with self._lock:
+            waiting = self._waiting.pop(instance_id, None)
+            if waiting is not None:
+                self._following.discard(waiting)
+                self._to_remove.append(waiting)
+            return waiting
+
     def _put_back(self, waiting: WaitingRequest) -> None:
         with self._lock:
             self._waiting[waiting.instance_id] = waiting
@@ -179,9 +188,8 @@ class Responses:
 
     def _end(self, instances: Iterable[uuid.UUID], error: Exception) -> None:
         for instance_id in instances:
-            waiting = self._take(instance_id)
+            waiting = self._stop_waiting(instance_id)
             if waiting is not None:
-                self._to_remove.append(waiting)
                 waiting.fail(error)
 
     def _step(self) -> float:
@@ -233,8 +241,7 @@ class Responses:
             for waiting in [request for request in following if request.unit == response.unit]:
                 stored = self._stored.read_body(connection, response.unit) if response.is_stored else None
                 answer = None if stored is None else decode_message(stored)
-                if self._take(waiting.instance_id) is not None:
-                    self._to_remove.append(waiting)
+                if self._stop_waiting(waiting.instance_id) is not None:
                     _answer(waiting, answer) if answer is not None else waiting.fail(_build_lost())
                     ended += 1
         return ended
@@ -270,7 +277,10 @@ class Responses:
         """Complete a response, and give it to its request after the commit. Suspend it if its request is gone."""
         waiting = self._take(received.instance_id)
         if waiting is None:
-            received.suspend(_build_suspension(correlation_failure()))
+            # Its request may have stopped waiting just now. Then the program that it was taken over from gets it.
+            self._queue.call(lambda _, connection: self._remove_instances(connection))
+            with suppress(ClaimLost):
+                received.suspend(_build_suspension(correlation_failure()))
             return
         try:
             response = _read_bodies(received.message)

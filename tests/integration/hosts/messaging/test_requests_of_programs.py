@@ -327,6 +327,21 @@ def test_the_first_request_gets_its_response_after_a_repeated_one_has_stopped_wa
     assert check(box.connection) == []
 
 
+def test_the_first_request_gets_a_response_that_comes_while_a_repeated_one_stops_waiting(
+    box: Box, client: Client, answers: Answers
+) -> None:
+    first = client.start_request(b"price?", promoted=EU, key="one", timeout=PATIENCE)
+    request = answers.receive()
+    with Client(box.url) as other:
+        repeated = other.start_request(b"price?", promoted=EU, key="one", timeout=PATIENCE)
+        repeated.cancel()
+        answers.answer(request, b"5")
+        request.complete()
+        assert first.result(PATIENCE).data == b"5"
+    assert box.suspended() == []
+    assert check(box.connection) == []
+
+
 def test_a_request_of_a_closed_client_can_be_repeated(box: Box, client: Client, answers: Answers) -> None:
     with Client(box.url) as first:
         waiting = first.start_request(b"price?", promoted=EU, key="one")

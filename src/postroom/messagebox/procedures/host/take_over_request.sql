@@ -46,7 +46,10 @@ BEGIN
     UPDATE subscriptions SET removed_at = now() WHERE id = the_subscription;
     UPDATE __HOST___q q
        SET instance_id = p_instance_id, subscription_id = the_new_subscription, for_host_instance = p_host_instance,
-           service_id = coalesce(p_service_id, q.service_id)
+           service_id = coalesce(p_service_id, q.service_id),
+           -- The program that has received the response and not completed it loses its claim.
+           claim_id = CASE WHEN p_service_id IS NULL THEN q.claim_id END,
+           claimed_by = CASE WHEN p_service_id IS NULL THEN q.claimed_by END
      WHERE q.instance_id = the_instance AND q.task = 4;
     UPDATE receipts r
        SET outcome = r.outcome || jsonb_build_object('instance_id', p_instance_id)
