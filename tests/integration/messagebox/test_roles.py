@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -17,7 +18,10 @@ from postroom.message import Message
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.migrate import migrate
+from postroom.messagebox.storage.copy_rows import Cause
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
+from postroom.operations.instances.advice import read_advice
+from postroom.operations.instances.listing import InstanceQuery, InstanceState, list_instances
 from postroom.operations.ports import groups
 from postroom.operations.ports import send_ports as ports
 from postroom.operations.roles import grant_role, list_roles, revoke_role
@@ -309,6 +313,12 @@ def test_a_host_reads_the_definitions_of_its_own_ports_and_locations_only(
             HOST: ["Europe"] if table == "ports" else ["drop"],
             OTHER_HOST: ["Elsewhere"] if table == "ports" else [],
         }
+
+
+def test_an_operator_gets_advice_about_a_message_that_operators_may_not_read(logins: dict[str, Connection]) -> None:
+    [instance] = list_instances(logins[OPERATOR], InstanceQuery(port="Europe"))
+    failed = replace(instance, state=InstanceState.SUSPENDED, cause=Cause.FAILURE, error_code="DELIVERY")
+    assert "postroom instance resume" in (read_advice(logins[OPERATOR], failed) or "")
 
 
 def test_an_operator_cannot_unenlist_a_port(box: Box, logins: dict[str, Connection]) -> None:

@@ -13,31 +13,25 @@ from dataclasses import replace
 from postroom.errors import format_count
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask
 from postroom.operations.instances.listing import Instance, InstanceQuery, InstanceState, count_instances
 from postroom.pipelines.rows.document import LINE_HINT
-from postroom.system_properties import BTS
 
 
 def read_advice(connection: Connection, instance: Instance) -> str | None:
-    """Return what to do about a suspended instance, which may be a request whose caller has been answered."""
+    """Return what to do about a suspended instance. A caller of a failed request has been answered (RR-11)."""
     advice = get_advice(instance)
     is_failed = instance.state is InstanceState.SUSPENDED and instance.cause is Cause.FAILURE
     if not is_failed or instance.task not in DELIVERIES:
         return advice
-    parameters = {
-        "message_id": instance.message_id,
-        "port_id": instance.service_id,
-        "token": BTS.EpmRRCorrelationToken.key,
-    }
-    row = connection.execute(statement("queries/has_answered_caller"), parameters).fetchone()
-    if row is None or not row[0]:
+    # Operators may not read the message, which shows whether there was a caller.
+    query = "SELECT 1 FROM send_ports WHERE id = %s AND response IS NOT NULL"
+    if connection.execute(query, (instance.service_id,)).fetchone() is None:
         return advice
     return (
-        "It is a request, and its caller got the failure as the answer. The caller does not wait any more, so a"
-        f" response would be suspended with CORRELATION. Usually: postroom instance terminate {instance.instance_id}\n"
-        f"To send the request nevertheless: {advice}"
+        "It is a request. If a caller waited for the response, it got the failure as the answer and does not wait any"
+        " more, so a response would be suspended with CORRELATION. Then: postroom instance terminate"
+        f" {instance.instance_id}\nTo send the request nevertheless: {advice}"
     )
 
 
