@@ -8,6 +8,7 @@ import random as random_module
 import uuid
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from copy import deepcopy
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, overload
 
@@ -168,7 +169,8 @@ async def suspend(reason: str) -> None:
 
 def carried_state() -> Any:
     """Return the state that the last ``continue_with`` has passed on. None before the first one."""
-    return get_execution().carried.state
+    # A copy: the orchestration may change it, and a replay starts with the state that was carried.
+    return deepcopy(get_execution().carried.state)
 
 
 def now() -> datetime:

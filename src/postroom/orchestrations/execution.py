@@ -16,6 +16,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
@@ -142,7 +143,7 @@ class Execution:
                 step = self.steps.pop(event.number)
                 if not future.cancelled():
                     if event.error is None:
-                        future.set_result(event.value)
+                        future.set_result(deepcopy(event.value))  # the orchestration may change it
                     else:
                         future.set_exception(_make_step_failure(step, event.error))
                 return

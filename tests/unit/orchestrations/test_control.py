@@ -212,6 +212,20 @@ def test_an_exception_of_the_first_branch_is_raised_and_the_others_are_cancelled
     assert (bodies(run), run.has_ended) == ([b"reply"], True)
 
 
+def test_carried_state_that_the_orchestration_changes_is_replayed_as_it_was_carried(crashes: bool) -> None:
+    async def check(order: Message) -> None:
+        state = orchestrations.carried_state()
+        if state is None:
+            await orchestrations.continue_with({"count": 1})
+        state["count"] += 1
+        await orchestrations.delay(1)
+        await orchestrations.send(Message.of(str(state["count"]).encode()))
+
+    run = testing.start(declare(check), message("order"), crashes=crashes)
+    run.advance(timedelta(seconds=1))
+    assert bodies(run) == [b"2"]
+
+
 def test_an_instance_continues_with_a_fresh_journal_from_any_task(crashes: bool) -> None:
     async def count(number: int) -> None:
         await orchestrations.delay(1)

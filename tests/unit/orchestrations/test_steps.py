@@ -37,6 +37,18 @@ def test_a_step_runs_once_and_its_result_is_replayed(crashes: bool) -> None:
     assert calls[0] != calls[1]
 
 
+def test_a_result_that_the_orchestration_changes_is_replayed_as_the_step_returned_it(crashes: bool) -> None:
+    async def pay(order: Message) -> None:
+        items = await orchestrations.step(lambda: [1])
+        items.append(2)
+        await orchestrations.delay(5)
+        await orchestrations.send(Message.of(repr(items).encode()))
+
+    run = testing.start(declare(pay), message("order"), crashes=crashes)
+    run.advance(timedelta(seconds=5))
+    assert bodies(run) == [b"[1, 2]"]
+
+
 def test_a_failed_step_is_tried_again_and_raises_in_the_end(crashes: bool) -> None:
     calls: list[int] = []
 
