@@ -130,6 +130,10 @@ class Postponement:
     paused: bool = False
 
 
+#: Why a failed message of an ordered port is not resumable. The last line of its description.
+OUT_OF_ORDER = "The port is ordered and has sent the messages after it, so it would be out of order."
+
+
 @dataclass(frozen=True, kw_only=True)
 class Suspension:
     """Suspend the message with an error, until an operator resumes or terminates it."""

@@ -21,7 +21,14 @@ from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnectio
 from postroom.hosts.messaging.acknowledgements import Acknowledgements
 from postroom.hosts.messaging.transports import choose_transport, count_remaining_retries, limit_to_expiration
 from postroom.messagebox.configuration.endpoints import ReceiveLocation, SendPort, Transport, read_receive_locations
-from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, ScheduledRetry, Suspension
+from postroom.messagebox.queues import (
+    MAX_DESCRIPTION,
+    OUT_OF_ORDER,
+    ClaimedMessage,
+    HostQueues,
+    ScheduledRetry,
+    Suspension,
+)
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.messagebox.storage.stored_messages import StoredContext
 from postroom.values import value_to_json
@@ -50,7 +57,7 @@ class MessagingFailures:
         if port.route_failures:
             failure = Failure(
                 code=outcome.code,
-                description=outcome.description,
+                description=outcome.description.removesuffix(f"\n{OUT_OF_ORDER}"),
                 message_id=claimed.message_id,
                 instance_id=claimed.delivery_id,
                 failed_at=self._clock(),
@@ -203,7 +210,8 @@ def _retry_or_suspend(port: SendPort, claimed: ClaimedMessage, error: Exception,
     )
     if claimed.task == QueueTask.DELIVER_IN_ORDER and not port.stop_on_failure:
         # The messages after it are delivered, so it would be out of order later (SND-12).
-        return replace(suspension, resumable=False, instance_id=claimed.delivery_id)
+        description = f"{suspension.description}\n{OUT_OF_ORDER}"
+        return replace(suspension, description=description, resumable=False, instance_id=claimed.delivery_id)
     return suspension
 
 

@@ -19,6 +19,7 @@ from postroom.errors import StateError
 from postroom.message import Body, Bytes, Part
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.coordination.notifications import WakeUp
+from postroom.messagebox.queues import OUT_OF_ORDER
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask, write_part
 from postroom.operations.audit import record_action
@@ -335,6 +336,13 @@ def _build_state_error(instance: Instance, done: str) -> StateError:
                 what,
                 why="It is a routing failure report: the context of a message that had no subscriber.",
                 hint=_build_report_hint(instance),
+            )
+        case InstanceState.SUSPENDED_NOT_RESUMABLE if (instance.error_description or "").endswith(OUT_OF_ORDER):
+            return StateError(
+                what,
+                why=OUT_OF_ORDER,
+                hint=f"If it may arrive late, save it (postroom message save {instance.instance_id}) and publish it "
+                "again. Then terminate it. To hold back the messages after a failure, set stop_on_failure=True.",
             )
         case InstanceState.SUSPENDED_NOT_RESUMABLE:
             return StateError(

@@ -11,7 +11,7 @@ import pytest
 
 from postroom import Schedule
 from postroom.adapters import Attempt
-from postroom.errors import DeliveryFailure, DeliveryRefused
+from postroom.errors import DeliveryFailure, DeliveryRefused, StateError
 from postroom.message import Message
 from postroom.messagebox.configuration.endpoints import read_send_ports
 from postroom.messagebox.connection import connect
@@ -102,6 +102,10 @@ def test_a_failed_message_is_suspended_not_resumable_and_the_others_are_sent(
     assert failed.instance_id == attempt.attempt.instance_id
     logged = [one.__dict__["instance_id"] for one in caplog.records if "was suspended" in one.message]
     assert logged == [failed.instance_id]
+    with pytest.raises(StateError) as refused:
+        changes.resume(box.connection, failed.instance_id)
+    assert "would be out of order" in refused.value.why
+    assert f"postroom message save {failed.instance_id}" in refused.value.hint
     changes.terminate(box.connection, failed.instance_id)
     assert box.count("instances") == 0
     assert check(box.connection) == []
