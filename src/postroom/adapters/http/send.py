@@ -268,7 +268,7 @@ def _describe_error(error: Exception) -> str:
     if isinstance(error, ProtocolError) and isinstance(error.args[-1], Exception):
         return _to_one_line(f"{type(error.args[-1]).__name__}: {error.args[-1]}")
     # urllib3 writes the connection object before the description of the error.
-    return _to_one_line(re.sub(r"^<?[\w.]*Connection(Pool)?\([^)]*\)(?:[^:]*>)?: ", "", str(error)))
+    return _to_one_line(re.sub(r"^<?[\w.]*(Connection|Pool)\([^)]*\)(?:[^:]*>)?: ", "", str(error)))
 
 
 def _to_one_line(text: str) -> str:
