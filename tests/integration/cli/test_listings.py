@@ -31,6 +31,20 @@ def test_several_ports_are_changed_all_or_none(applied: Run) -> None:
     assert applied("port", "stop", "Europe", "Europe").code == ExitCode.OK
 
 
+def test_a_two_way_port_is_shown_with_the_pipeline_of_its_responses(run: Run, tmp_path: Path) -> None:
+    app = tmp_path / "quotes.py"
+    app.write_text(
+        "from postroom import Application, adapters, pipelines\n"
+        "app = Application('quotes')\n"
+        "url = 'http://127.0.0.1:9/price'\n"
+        "app.send_port('Pricing', adapters.Http(url), two_way=True, receive_pipeline=pipelines.Json())\n"
+        "app.send_port('Plain', adapters.Http(url))\n"
+    )
+    assert run("apply", app).code == ExitCode.OK
+    assert "json" in run("port", "show", "Pricing", "-o", "json").json["receive_pipeline"].lower()
+    assert run("port", "show", "Plain", "-o", "json").json["receive_pipeline"] is None
+
+
 def test_several_locations_are_changed_all_or_none(applied: Run) -> None:
     for verb in (["disable"], ["schedule", "--window", "08:00-18:00"]):
         assert applied("location", verb[0], "drop", "nowhere", *verb[1:]).code == ExitCode.NOT_FOUND

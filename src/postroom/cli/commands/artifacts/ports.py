@@ -124,6 +124,7 @@ add_state_commands(
 
 
 def _to_row(listing: PortListing) -> dict[str, Any]:
+    from postroom.operations.describe import describe_value
     from postroom.operations.ports.send_ports import describe_maps, describe_pipeline
     from postroom.operations.redaction import redact_adapter
 
@@ -140,6 +141,7 @@ def _to_row(listing: PortListing) -> dict[str, Any]:
         "maps": describe_maps(port.maps_json),
         "pipeline": describe_pipeline(port.pipeline_json),
         "two_way": port.is_two_way,
+        "receive_pipeline": describe_value(port.response_json["pipeline"]) if port.response_json else None,
         "retry_count": port.retry_count,
         "retry_interval_seconds": port.retry_interval.total_seconds(),
         "service_window": None if port.service_window is None else str(port.service_window),
