@@ -85,7 +85,8 @@ class MonitoringServer:
         if request.path == "/targets" and self.list_targets is not None:
             body = Bytes(json.dumps(self.list_targets()).encode() + b"\n")
             return Response(status=200, body=body, headers={"Content-Type": "application/json"})
-        return build_error_response(404, f"There is no {request.path}. There are /metrics, /livez and /readyz.")
+        known = "/livez and /readyz" if self.list_targets is None else "/livez, /readyz and /targets"
+        return build_error_response(404, f"There is no {request.path}. There are /metrics, {known}.")
 
     async def _respond_ready(self) -> Response:
         process = self.process

@@ -92,12 +92,14 @@ def test_metrics_have_the_format_of_prometheus_or_openmetrics(monitoring: Monito
 def test_other_paths_and_methods_are_rejected(monitoring: MonitoringServer) -> None:
     assert get(monitoring, "/")[0] == 404
     assert get(monitoring, "/targets")[0] == 404
+    assert "/targets" not in get(monitoring, "/")[2]
     assert get(monitoring, "/metrics", "POST")[0] == 405
     assert get(monitoring, "/livez", "HEAD") == (200, "application/json", "")
     monitoring.list_targets = lambda: [Target(targets=["127.0.0.1:1"], labels={"process": "host Main"})]
     assert json.loads(get(monitoring, "/targets")[2]) == [
         {"targets": ["127.0.0.1:1"], "labels": {"process": "host Main"}}
     ]
+    assert "There are /metrics, /livez, /readyz and /targets." in get(monitoring, "/")[2]
 
 
 def test_a_used_port_is_an_error() -> None:
