@@ -27,6 +27,17 @@ def test_without_a_terminal_a_line_is_written_after_each_change(
     ]
 
 
+def test_the_last_figures_are_written_although_lines_are_seldom(capsys: pytest.CaptureFixture[str]) -> None:
+    live = demo._Live(quiet=False)
+    with live:
+        for count in range(3):
+            live.show("orders dropped", Figures(delivered=Counter({"out/europe": count})))
+    assert capsys.readouterr().err.splitlines() == [
+        "orders dropped: delivered to out/europe 0",
+        "orders dropped: delivered to out/europe 2",
+    ]
+
+
 def test_a_long_title_fits_on_one_line() -> None:
     from rich.console import Console
 

@@ -98,7 +98,7 @@ class _Live:
         self._console = Console(stderr=True, highlight=False)
         self._live = Live(console=self._console, refresh_per_second=8) if self._console.is_terminal else None
         self._quiet = quiet
-        self._last_line = ""
+        self._last_line = self._newest_line = ""
         self._next = 0.0
 
     def __enter__(self) -> None:
@@ -108,6 +108,7 @@ class _Live:
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
+        self._print_newest()
 
     def report(self, what: str) -> None:
         """Write a message."""
@@ -122,9 +123,14 @@ class _Live:
             self._live.update(_build_table(figures, title=what))
             return
         line = f"{what}: {', '.join(f'{name} {count}' for name, count in _list_figures(figures)) or 'nothing yet'}"
-        if line != self._last_line and time.monotonic() >= self._next:
-            self._last_line, self._next = line, time.monotonic() + _SECONDS_BETWEEN_LINES
-            self._console.print(line, soft_wrap=True)
+        self._newest_line = line
+        if time.monotonic() >= self._next:
+            self._print_newest()
+
+    def _print_newest(self) -> None:
+        if self._newest_line != self._last_line:
+            self._last_line, self._next = self._newest_line, time.monotonic() + _SECONDS_BETWEEN_LINES
+            self._console.print(self._newest_line, soft_wrap=True)
 
 
 def _list_figures(figures: Figures) -> list[tuple[str, int]]:
