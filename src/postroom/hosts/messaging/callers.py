@@ -78,6 +78,8 @@ class Caller:
     """Of a request with an idempotency key. Its response is stored."""
     connections: int = 0
     """How many connections wait for the answer. ``Callers`` changes it under its lock."""
+    needs_publish: bool = True
+    """True until somebody publishes its request, and if it is not known whether that was committed."""
     future: Future[Answer] = field(default_factory=Future)
 
     def answer(self, answer: Answer) -> None:
@@ -135,6 +137,23 @@ class Callers:
         if is_first:
             self.loop.wake()
         return waiting
+
+    def start_publish(self, caller: Caller) -> bool:
+        """Return True if the request of a caller is to be published now. Only one of its connections gets True."""
+        with self._lock:
+            needs_publish, caller.needs_publish = caller.needs_publish, False
+            return needs_publish
+
+    def publish_again(self, caller: Caller, error: BaseException) -> None:
+        """Keep a caller with an idempotency key if it is not known whether its request was published. The repeated
+        request publishes it again. The connections that wait get the error."""
+        with self._lock:
+            waiting = self._waiting.get(caller.instance_id)
+            if waiting is not None:
+                self._keep(replace(waiting, needs_publish=True))
+        if waiting is not None:
+            with suppress(InvalidStateError):
+                waiting.future.set_exception(error)
 
     def take(self, instance_id: uuid.UUID) -> Caller | None:
         """Remove and return the caller of an instance. Return None if it does not wait here any more."""
@@ -230,12 +249,16 @@ class Callers:
             # A caller that follows another one has no subscription of its own.
             is_kept = caller.kept_until > now and instance_id not in self._following
             if is_kept:
-                kept = replace(caller, deadline=caller.kept_until, connections=0, future=Future())
-                self._waiting[instance_id] = self._by_interchange[caller.interchange_id] = kept
+                self._keep(caller)
         if is_kept:
             caller.answer(answer)
         else:
             self._end([instance_id], answer)
+
+    def _keep(self, caller: Caller) -> None:
+        """Let a copy of a caller wait without connections. Called under the lock."""
+        kept = replace(caller, deadline=caller.kept_until, connections=0, future=Future())
+        self._waiting[caller.instance_id] = self._by_interchange[caller.interchange_id] = kept
 
     def _remove_subscriptions(self) -> None:
         while self._to_remove:

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.two_way.requests import Request, RequestPublisher
+from postroom.errors import is_environment_error
 from postroom.hosts.messaging.callers import Caller, Callers
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.configuration.hosts import Host
@@ -53,9 +54,9 @@ class RequestReceiver:
             digest=digest,
         )
         # Before the publish: the response may come before its commit is confirmed.
-        waiting = self.callers.add(caller)
-        if waiting is not caller:
-            return waiting
+        caller = self.callers.add(caller)
+        if not self.callers.start_publish(caller):
+            return caller
         request = Request(
             interchange=interchange,
             instance_id=caller.instance_id,
@@ -69,7 +70,9 @@ class RequestReceiver:
             if result.is_repeated:
                 self.callers.follow(caller)
         except BaseException as error:
-            if (taken := self.callers.take(caller.instance_id)) is not None:
+            if digest is not None and is_environment_error(error):
+                self.callers.publish_again(caller, error)
+            elif (taken := self.callers.take(caller.instance_id)) is not None:
                 # After a lost connection the request may have been published nevertheless.
                 self.callers.forget(caller.instance_id)
                 with suppress(InvalidStateError):

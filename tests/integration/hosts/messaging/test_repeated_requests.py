@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import pytest
 
 from postroom import pipelines
 from postroom.adapters import Attempt
-from postroom.errors import DeliveryFailure, KeyReused
+from postroom.agent.two_way.requests import RequestPublisher, RequestResult
+from postroom.errors import DeliveryFailure, KeyReused, MessageBoxUnavailable
 from postroom.hosts.messaging import requests
 from postroom.hosts.messaging.callers import NoResponse
 from postroom.message import Message
@@ -133,6 +135,31 @@ def test_a_repeated_key_gets_the_response_that_came_after_the_timeout(
     assert read(quotes.ask(key=key)) == b"5"
     assert (len(adapter.sent), box.suspended()) == (1, [])
     wait_until(lambda: quotes.count_waiting() == 0)
+
+
+@pytest.mark.parametrize("is_published", [False, True], ids=["lost", "published"])
+def test_a_repeated_key_gets_the_response_after_the_connection_was_lost_during_the_first_publish(
+    box: Box, quotes: Quotes, monkeypatch: pytest.MonkeyPatch, is_published: bool
+) -> None:
+    adapter = AnsweringAdapter(lambda body: b"5")
+    instance = quotes.start(adapter, pipelines.PassThrough(), state="stopped")
+    key = uuid.uuid4()
+    publish = RequestPublisher.publish
+
+    def lose_connection(publisher: RequestPublisher, *arguments: Any) -> RequestResult:
+        if is_published:
+            publish(publisher, *arguments)
+        raise MessageBoxUnavailable("The connection was lost.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RequestPublisher, "publish", lose_connection)
+        with pytest.raises(MessageBoxUnavailable):
+            quotes.ask(key=key)
+    repeated = quotes.ask(key=key)
+    assert (quotes.count_waiting(), len(instance.callers)) == (1, 1)
+    send_ports.start(box.connection, "Pricing")
+    assert read(repeated) == b"5"
+    assert (len(adapter.sent), box.suspended()) == (1, [])
 
 
 def test_a_repeated_key_gets_the_late_response_at_another_host_instance(box: Box, quotes: Quotes) -> None:
