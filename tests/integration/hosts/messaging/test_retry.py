@@ -13,6 +13,7 @@ from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure, DeliveryRefused
 from postroom.hosts import HostInstance
 from postroom.message import Message
+from postroom.messagebox.instance_states import InstanceState
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.ports import send_ports
@@ -173,7 +174,7 @@ def test_a_message_is_in_the_scheduled_queue_between_attempts(box: Box, start_ho
         "SELECT attempt, error_code, valid_from - now() BETWEEN '59 min' AND '1 hour' FROM scheduled_queue"
     ).fetchone()
     assert row == (1, "DELIVERY", True)
-    assert box.one("SELECT state FROM instances") == 8
+    assert box.one("SELECT state FROM instances") == InstanceState.RETRYING
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["retried"] == 2, what="another poll")
     assert len(recorder.attempts) == 2, "the first message still waits"
