@@ -9,7 +9,6 @@ what was sent, while messages are published, and the spool must not grow.
 
 from __future__ import annotations
 
-import gc
 import statistics
 import sys
 import threading
@@ -25,6 +24,7 @@ from bench.messagebox import MeasuredBox, measured_box
 from bench.ratios import Result, compute_ratio, measure_alternately
 from postroom.application import load
 from postroom.hosts import HostInstance, HostSettings
+from postroom.hosts.run import reduce_garbage_collection
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import connect
@@ -159,8 +159,7 @@ def _measure_host(deployed: Deployed) -> float:
     settings = HostSettings(memory_queue=_BATCH * _THREADS, runs_jobs=False)
     box = deployed.box
     with HostInstance(box.url, box.host.name, box.home, as_role=True, settings=settings) as instance:
-        gc.collect()
-        gc.freeze()  # as run_host does in a process of its own
+        reduce_garbage_collection()  # as run_host does in a process of its own
         return _measure_rate(lambda: instance.orchestration_counts["completed"])
 
 
