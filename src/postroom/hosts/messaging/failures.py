@@ -145,31 +145,28 @@ class MessagingFailures:
 
 def describe_sent(port: SendPort, claimed: ClaimedMessage) -> SentMessage | None:
     """Return what an acknowledgement says about a message. None if the message is gone."""
-    if claimed.context is None:
-        return None
-    return SentMessage(
-        message_id=claimed.message_id,
-        instance_id=claimed.delivery_id,
-        context=StoredContext(claimed.context, {}, claimed.originator),
-        port_id=port.port_id,
-        port_name=port.name,
-        is_two_way=port.is_two_way,
-        uri=_get_endpoint(choose_transport(port, claimed), claimed.context).uri,
-    )
+    uri = _get_endpoint(choose_transport(port, claimed), claimed.context).uri
+    return _describe_sent(claimed, port.port_id, port.name, is_two_way=port.is_two_way, uri=uri)
 
 
 def describe_removed(claimed: ClaimedMessage, port_name: str, is_two_way: bool) -> SentMessage | None:
     """Return what a NACK says about a message of a send port that was removed. None if the message is gone."""
-    if claimed.context is None or claimed.service_id is None:
+    return _describe_sent(claimed, claimed.service_id, port_name, is_two_way=is_two_way, uri=None)
+
+
+def _describe_sent(
+    claimed: ClaimedMessage, port_id: uuid.UUID | None, port_name: str, *, is_two_way: bool, uri: str | None
+) -> SentMessage | None:
+    if claimed.context is None or port_id is None:
         return None
     return SentMessage(
         message_id=claimed.message_id,
         instance_id=claimed.delivery_id,
         context=StoredContext(claimed.context, {}, claimed.originator),
-        port_id=claimed.service_id,
+        port_id=port_id,
         port_name=port_name,
         is_two_way=is_two_way,
-        uri=None,
+        uri=uri,
     )
 
 
