@@ -78,7 +78,7 @@ class ErrorMessage(StoredMessageBatch):
             connection, self._claimed, error_id=self.message.message_id, context=self.message.context.to_json()
         )
         if part_ids is None:
-            raise ClaimLost("The message was given to another host instance.")
+            raise ClaimLost("Another host instance has taken over the message.")
         # Names and contents are the original's and stored already. Only the ids are referred to.
         parts = [Part(name=str(part_id), body=Bytes(b""), part_id=part_id) for part_id in part_ids]
         self.routed.messages = [replace(self.message, parts=tuple(parts))]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from postroom.errors import PostroomError
+from postroom.errors import ClaimLost, PostroomError
 from postroom.message import Context
 from postroom.messagebox.connection import Connection, call_blocking, read_blocking, read_value
 from postroom.system_properties import BTS
@@ -233,6 +233,10 @@ class HostQueues:
         result = call_blocking(connection, f"SELECT {' + '.join(calls)}".encode(), *arguments)
         return int.from_bytes(result.get_value(0, 0) or b"", "big")
 
+    def complete_message(self, connection: Connection, claimed: ClaimedMessage) -> None:
+        """Complete one message. Raise ClaimLost if another host instance has taken it over."""
+        _check_claim(self.complete(connection, claimed.claim_id, [claimed.seq]))
+
     def retry(
         self,
         connection: Connection,
@@ -295,6 +299,12 @@ class HostQueues:
             ),
         )
 
+    def suspend_message(
+        self, connection: Connection, claimed: ClaimedMessage, suspension: Suspension, now: datetime | None = None
+    ) -> None:
+        """Suspend one message. Raise ClaimLost if another host instance has taken it over."""
+        _check_claim(self.suspend(connection, claimed.claim_id, {claimed.seq: suspension}, now))
+
     def insert_error_message(
         self, connection: Connection, claimed: ClaimedMessage, *, error_id: uuid.UUID, context: str
     ) -> list[uuid.UUID] | None:
@@ -337,6 +347,11 @@ def _format_call(function: str, arguments: str) -> str:
 
 def _count(connection: Connection, call: str, arguments: tuple[object, ...]) -> int:
     return int(read_value(connection, call, *arguments))
+
+
+def _check_claim(rows: int) -> None:
+    if rows != 1:
+        raise ClaimLost("Another host instance has taken over the message.")
 
 
 def format_array(values: Iterable[object]) -> str:

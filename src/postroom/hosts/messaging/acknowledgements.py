@@ -18,7 +18,6 @@ from postroom.agent.publish import publish
 from postroom.agent.routes import OrderedRoutes
 from postroom.agent.routing.matching import ProcedureMatcher
 from postroom.clock import Clock
-from postroom.errors import ClaimLost
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connection, read_value
@@ -47,16 +46,14 @@ class Acknowledgements:
 
     def complete(self, connection: Connection, claimed: ClaimedMessage, sent: SentMessage) -> None:
         """Complete a message and publish its ACK. Raise ClaimLost if another host instance has the claim."""
-        self._publish_with(
-            connection, sent.build_ack(), lambda: self._queues.complete(connection, claimed.claim_id, [claimed.seq])
-        )
+        self._publish_with(connection, sent.build_ack(), lambda: self._queues.complete_message(connection, claimed))
 
     def suspend(self, connection: Connection, claimed: ClaimedMessage, suspension: Suspension, nack: Message) -> None:
         """Suspend a message and publish its NACK. Raise ClaimLost if another host instance has the claim."""
         self._publish_with(
             connection,
             nack,
-            lambda: self._queues.suspend(connection, claimed.claim_id, {claimed.seq: suspension}, self._clock()),
+            lambda: self._queues.suspend_message(connection, claimed, suspension, self._clock()),
         )
 
     def publish_in_transaction(
@@ -67,10 +64,9 @@ class Acknowledgements:
         publish(connection, batch, ordered=ordered)
         return batch.hosts
 
-    def _publish_with(self, connection: Connection, message: Message, change_row: Callable[[], int]) -> None:
+    def _publish_with(self, connection: Connection, message: Message, change_row: Callable[[], None]) -> None:
         def work(connection: Connection, outbox: Outbox) -> None:
-            if change_row() != 1:
-                raise ClaimLost("Another host instance has taken over the message.")
+            change_row()
             outbox.publish(message)
 
         MessageAgent(connection, self._host, is_engine=True).transaction(work)

@@ -7,6 +7,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple, cast
 
 from postroom.adapters import Attempt
@@ -223,11 +224,7 @@ class EndpointManager:
 
     def _publish_resumed(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         """Publish a received message that was resumed, or a message that is rerouted."""
-
-        def complete(connection: Connection) -> None:
-            if self._queues.complete(connection, claimed.claim_id, [claimed.seq]) != 1:
-                raise ClaimLost("Another host instance has taken over the message.")
-
+        complete = partial(self._queues.complete_message, claimed=claimed)
         try:
             self._resumed.handle(connections.get_writing(), claimed, build_message(claimed, connections), complete)
         except ClaimLost:

@@ -62,8 +62,7 @@ class ResponseDelivery:
         return outcome
 
     def _complete(self, connection: Connection, claimed: ClaimedMessage, caller: Caller, answer: Answer) -> None:
-        if self._queues.complete(connection, claimed.claim_id, [claimed.seq]) != 1:
-            raise ClaimLost("Another host instance has taken over the message.")
+        self._queues.complete_message(connection, claimed)
         self._subscriptions.complete(connection, claimed.instance_id)
         if caller.digest is not None:
             content_type = answer.content_type if answer.missing is None else None

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 
 from postroom.adapters import Attempt, SendAdapter
 from postroom.adapters.contract import SolicitAdapter
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.two_way.responses import ResponsePublisher
-from postroom.errors import ClaimLost, PipelineFailure
+from postroom.errors import PipelineFailure
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
 from postroom.hosts.messaging.failures import describe_sent
 from postroom.hosts.messaging.sent_messages import retry_while_unavailable
 from postroom.message import Message
 from postroom.messagebox.configuration.endpoints import SendPort
 from postroom.messagebox.configuration.hosts import Host
-from postroom.messagebox.connection import Connection
 from postroom.messagebox.coordination.notifications import OwnHost
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
 
@@ -46,11 +46,7 @@ class Solicits:
         assert sent is not None, "a message without context cannot be built"
         received = adapter.solicit(outgoing, attempt)
         response = Interchange(interchange_id=uuid.uuid4(), body=received.body, context=received.context)
-
-        def complete(connection: Connection) -> None:
-            if self._queues.complete(connection, claimed.claim_id, [claimed.seq]) != 1:
-                raise ClaimLost("Another host instance has taken over the message.")
-
+        complete = partial(self._queues.complete_message, claimed=claimed)
         retry_while_unavailable(
             lambda: self._responses.publish(connections.get_writing(), port, sent, response, complete)
         )
