@@ -42,6 +42,7 @@ from postroom.messagebox.throttling.pace import find_pauses
 from postroom.messagebox.throttling.states import Throttle
 from postroom.operations.hosts import get_publishing_host
 from postroom.operations.properties import find_property, read_deployed_properties
+from postroom.processes.garbage_collection import delay_garbage_collection
 from postroom.processes.steps import Steps, run_steps
 from postroom.properties import Property, dotted_name, split_key
 from postroom.responses import Responses, WaitingRequest
@@ -245,7 +246,7 @@ class Client:
     def publish_many_in_steps(self, messages: Sequence[Message], *, key: str | None = None) -> Steps[list[Published]]:
         """Publish these messages, as ``publish_many`` does, for a caller that waits by other means."""
         yield from self._find_pauses(messages)
-        with self._open_connection():
+        with self._open_connection(), delay_garbage_collection():
             return self._repeat_with_key(key, lambda: self._publish(messages, key))
 
     def subscribe(self, name: str, filter: Filter | str, **settings: Unpack[SubscriptionSettings]) -> Subscription:

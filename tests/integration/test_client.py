@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator
 from decimal import Decimal
@@ -204,6 +205,22 @@ def test_a_key_is_rejected_with_other_messages(client: Client, database: str, ot
     assert "new key" in error.value.hint
     assert client.publish_many([order(), order(b"2")], key="k") == first
     assert count(database, "spool") == 2
+
+
+def test_publish_many_of_a_thousand_messages_delays_garbage_collection(client: Client) -> None:
+    messages = [order() for _ in range(1000)]
+    phases: list[str] = []
+
+    def record(phase: str, _: dict[str, int]) -> None:
+        phases.append(phase)
+
+    gc.collect()
+    gc.callbacks.append(record)
+    try:
+        client.publish_many(messages)
+    finally:
+        gc.callbacks.remove(record)
+    assert phases in ([], ["start", "stop"]), "garbage is collected once at most, after the publish"
 
 
 def test_a_key_of_publish_many_is_rejected_by_publish_with_another_message(client: Client) -> None:

@@ -120,17 +120,6 @@ def guard_worker(timeout: float) -> Iterator[bool]:
         yield context.attemptNumber() > 0
 
 
-@contextmanager
-def pause_garbage_collection() -> Iterator[None]:
-    """Pause the garbage collector for code that makes many objects and no cycles. It would visit each of them several
-    times, and everything else in the process."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
 def fail_if_threads_leaked() -> None:
     """Raise Unavailable if earlier tasks have abandoned too many threads in this worker. Spark starts a new worker."""
     threads = count_abandoned_threads()

@@ -3,7 +3,6 @@ collector skips what a worker keeps."""
 
 from __future__ import annotations
 
-import gc
 import signal
 import subprocess
 import sys
@@ -60,12 +59,6 @@ def test_a_worker_with_too_many_abandoned_threads_fails_its_next_task(monkeypatc
     monkeypatch.setattr(worker, "count_abandoned_threads", lambda: worker.MAX_LEAKED_THREADS + 1)
     with pytest.raises(Unavailable, match="9 abandoned threads"):
         worker.fail_if_threads_leaked()
-
-
-def test_the_garbage_collector_runs_again_after_a_failed_chunk() -> None:
-    with pytest.raises(UnicodeDecodeError), worker.pause_garbage_collection():
-        b"\xff".decode()
-    assert gc.isenabled()
 
 
 def test_the_modules_of_a_worker_are_frozen_once() -> None:

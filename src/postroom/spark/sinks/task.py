@@ -30,9 +30,10 @@ from postroom.messagebox.storage.stored_messages import build_message
 from postroom.messagebox.streams.sink_batches import CHUNK_MESSAGES, SeqRange, SinkMessage, SinkQueue
 from postroom.pipelines.definition import FORMAT_SECONDS
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT, Send
+from postroom.processes.garbage_collection import delay_garbage_collection
 from postroom.spark.sinks.row_columns import convert_rows, has_simple_columns
 from postroom.spark.sinks.row_format import RowFormat, to_row_failure
-from postroom.spark.worker import GRACE, freeze_modules, guard_worker, pause_garbage_collection
+from postroom.spark.worker import GRACE, freeze_modules, guard_worker
 
 _log = logging.getLogger(__name__)
 
@@ -131,7 +132,7 @@ class SinkTask:
         again."""
         queue = SinkQueue(self.host)
         with_body = self.rows.body != "none" or self.rows.parsed is not None
-        with pause_garbage_collection():
+        with delay_garbage_collection():
             found = queue.read_rows(connection, self.batch_id, self.attempt, seqs, limit=limit, with_body=with_body)
             is_whole = all(found.is_simple)
             simple = found if is_whole else found.select(lambda column: list(compress(column, found.is_simple)))
