@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
@@ -124,7 +125,7 @@ def count_orchestration_instances(connection: Connection, application: str) -> d
 
 
 class HostOrchestrations:
-    """The procedures of the host ``name`` for instances. Every call is one statement on the caller's connection."""
+    """The procedures of the host ``name`` for instances. Calls run on the caller's connection."""
 
     def __init__(self, name: str) -> None:
         self._host = name.lower()
@@ -157,6 +158,14 @@ class HostOrchestrations:
             claim_id,
             None if instance_ids is None else list(instance_ids),
         )
+
+    def release_instances(self, connection: Connection, instances: Iterable[ClaimedInstance]) -> None:
+        """Release instances of any claims, so that they continue from their journals."""
+        by_claim: dict[uuid.UUID, list[uuid.UUID]] = defaultdict(list)
+        for claimed in instances:
+            by_claim[claimed.claim_id].append(claimed.instance_id)
+        for claim_id, instance_ids in by_claim.items():
+            self.release(connection, claim_id, instance_ids)
 
     def read_messages(self, connection: Connection, claim_id: uuid.UUID) -> list[ClaimedMessage]:
         """Return the first messages that the instances of a claim have not received, at most MESSAGES_AT_A_TIME for

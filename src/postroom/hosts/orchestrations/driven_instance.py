@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from postroom.hosts.orchestrations.instance_store import InstanceConnection, MessageBoxStore
+from postroom.hosts.orchestrations.instance_store import MessageBoxStore
+from postroom.hosts.orchestrations.worker_session import WorkerSession
 from postroom.messagebox.orchestrations import ClaimedInstance
 from postroom.orchestrations.driver import Driver, Outcome, PersistencePoint
 from postroom.orchestrations.execution import Execution
@@ -25,9 +26,9 @@ class DrivenInstance:
     def execution(self) -> Execution:
         return self._driver.execution
 
-    def advance(self, thread: InstanceConnection) -> None:
-        """Drive the instance up to its next persistence point, in this thread."""
-        self.store.thread = thread
+    def advance(self, session: WorkerSession) -> None:
+        """Drive the instance up to its next persistence point, with the session of this worker."""
+        self.store.session = session
         try:
             self.point = next(self._points) if self._outcome is None else self._points.send(self._outcome)
         except StopIteration:

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
-import uuid
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Sequence
 
-from postroom.agent.direct.message_agent import MessageAgent
-from postroom.agent.routing.table import RoutingTable
-from postroom.clock import Clock
 from postroom.errors import ClaimLost, PostroomError, is_environment_error
-from postroom.hosts.dequeue.service import ThreadConnections
-from postroom.hosts.orchestrations.deployed_code import DeployedCode
 from postroom.hosts.orchestrations.driven_instance import DrivenInstance
+from postroom.hosts.orchestrations.instance_loader import InstanceLoader
 from postroom.hosts.orchestrations.instance_queue import InstanceQueue, NewWork, Work
-from postroom.hosts.orchestrations.instance_store import InstanceConnection, MessageBoxStore
-from postroom.hosts.orchestrations.live_instances import LiveInstances
 from postroom.hosts.orchestrations.shared_persistence import Outcomes, persist_together
 from postroom.hosts.orchestrations.turn_watch import TurnWatch
-from postroom.messagebox.configuration.hosts import Host, ServiceClass
-from postroom.messagebox.connection import Connect, Connection
-from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations
-from postroom.messagebox.queues import HostQueues
-from postroom.messagebox.subscriptions import ServiceSubscriptions
-from postroom.orchestrations.driver import Driver, Outcome
-from postroom.orchestrations.execution import Execution
-from postroom.orchestrations.journal import Continuation
-from postroom.orchestrations.recorded_values import from_recorded
-from postroom.orchestrations.replay import replay
+from postroom.hosts.orchestrations.worker_session import WorkerSession, WorkerSessions
+from postroom.messagebox.orchestrations import ClaimedInstance
+from postroom.orchestrations.driver import Outcome
 from postroom.processes.backoff import Backoff
 from postroom.processes.time_limit import TimedOut
 
@@ -47,31 +31,21 @@ class InstanceWorker:
     def __init__(
         self,
         *,
-        connect: Connect,
-        host: Host,
-        procedures: HostOrchestrations,
-        code: DeployedCode,
+        sessions: WorkerSessions,
+        loader: InstanceLoader,
         work: InstanceQueue,
-        live: LiveInstances,
         watch: TurnWatch,
         counts: Counter[str],
         stopping: threading.Event,
         is_paused: Callable[[], bool],
-        clock: Clock,
     ) -> None:
-        self._host = host
-        self._procedures = procedures
-        self._code = code
+        self._sessions = sessions
+        self._loader = loader
         self._work = work
-        self._live = live
         self._watch = watch
         self._counts = counts
         self._stopping = stopping
         self._is_paused = is_paused
-        self._clock = clock
-        self._connections = ThreadConnections(connect, HostQueues(host.name))
-        self._routing = RoutingTable()
-        self._connection: InstanceConnection | None = None
         #: The instances of the batch whose claims are released after it, because they were dropped from memory.
         self._dropped: list[ClaimedInstance] = []
         self._has_failed = False
@@ -97,12 +71,12 @@ class InstanceWorker:
             if any(claimed.is_suspected for claimed in self.batch):
                 self._work.on_capacity()  # the next one can be claimed
             self.batch = ()
-        self._connections.close()
+        self._sessions.close()
 
     def _work_on(self, batch: Sequence[Work]) -> None:
         """Drive each instance to its next persistence point, and store these together."""
         try:
-            self._get_connection()
+            self._sessions.get()
         except PostroomError as error:
             for work in batch:
                 if isinstance(work, DrivenInstance):
@@ -114,7 +88,7 @@ class InstanceWorker:
             return
         outcomes: Outcomes
         try:
-            outcomes = persist_together(self._get_connection(), pending)
+            outcomes = persist_together(self._sessions.get(), pending)
         except (Exception, TimedOut) as error:
             outcomes = {instance.claimed.instance_id: error for instance in pending}
         unfinished = [one for one in pending if not self._handle_outcome(one, outcomes[one.claimed.instance_id])]
@@ -128,11 +102,11 @@ class InstanceWorker:
         """Drive an instance to its next persistence point. Return None if it has none, because it has failed."""
         instance: DrivenInstance | None = None
         try:
-            thread = self._get_connection()
-            instance = work if isinstance(work, DrivenInstance) else self._open(thread, work)
+            session = self._sessions.get()
+            instance = work if isinstance(work, DrivenInstance) else self._load(session, work)
             if instance is None:
                 return None
-            instance.advance(thread)
+            instance.advance(session)
             if instance.point is not None:
                 return instance
             self._suspend(work.claimed, code="ORCHESTRATION", description=instance.execution.format_error())
@@ -142,24 +116,13 @@ class InstanceWorker:
             instance.close()
         return None
 
-    def _open(self, thread: InstanceConnection, work: NewWork) -> DrivenInstance | None:
+    def _load(self, session: WorkerSession, work: NewWork) -> DrivenInstance | None:
         """Bring an instance into memory. Return None if it is suspended, because its code cannot be loaded."""
-        claimed = work.claimed
-        loaded = self._code.find(claimed.service_id)
-        if isinstance(loaded, str):
-            self._suspend(claimed, code="ORCHESTRATION_CODE", description=loaded)
-            return None
-        deployed, orchestration = loaded
-        store = MessageBoxStore(thread, claimed, deployed, work.messages)
-        execution = self._live.take(claimed.instance_id, orchestration, claimed.journal_length)
-        watch = partial(self._watch.watch, claimed)
-        if execution is None and claimed.journal_length:
-            carried = Continuation(journal=claimed.journals, state=from_recorded(json.loads(claimed.carried or "null")))
-            execution = replay(orchestration, claimed.instance_id, store.read_journal(), carried, watch)
-        elif execution is None:
-            execution = Execution(orchestration, claimed.instance_id)
-        execution.watch = watch
-        return DrivenInstance(claimed, store, Driver(execution, store))
+        loaded = self._loader.load(session, work)
+        if isinstance(loaded, DrivenInstance):
+            return loaded
+        self._suspend(work.claimed, code="ORCHESTRATION_CODE", description=loaded)
+        return None
 
     def _handle_outcome(self, instance: DrivenInstance, outcome: Outcome | BaseException) -> bool:
         """Handle the outcome of a persistence point. Return False if the instance has more to do."""
@@ -178,7 +141,7 @@ class InstanceWorker:
             instance.close()
             self._counts["completed"] += 1
         else:
-            self._live.put(instance.execution, instance.store.journal_length)
+            self._loader.keep(instance)
             self._counts["waiting" if point.suspension is None else "suspended"] += 1
         return True
 
@@ -206,8 +169,8 @@ class InstanceWorker:
         # The first line, or the error of a traceback, which follows the calls.
         reason = next((line for line in description.splitlines() if not line.startswith((" ", "Traceback "))), "")
         _log.warning("instance %s is suspended: %s", claimed.instance_id, reason)
-        connection = self._get_connection().connection
-        is_suspended = self._procedures.suspend(connection, claimed, code=code, description=description)
+        session = self._sessions.get()
+        is_suspended = session.procedures.suspend(session.connection, claimed, code=code, description=description)
         self._counts["suspended" if is_suspended else "discarded"] += 1
 
     def _release_dropped(self, failures: int) -> None:
@@ -216,33 +179,12 @@ class InstanceWorker:
             if failures and self._stopping.wait(_BACKOFF.delay(failures)):
                 return
             try:
-                release(self._procedures, self._get_connection().connection, self._dropped)
+                session = self._sessions.get()
+                session.procedures.release_instances(session.connection, self._dropped)
                 return
             except PostroomError as error:
                 _log.warning("the claims of %d instances cannot be released: %s", len(self._dropped), error)
                 failures += 1
-
-    def _get_connection(self) -> InstanceConnection:
-        connection = self._connections.get_writing()
-        if self._connection is None or self._connection.connection is not connection:
-            self._connection = InstanceConnection(
-                connection,
-                MessageAgent(connection, self._host, self._routing, is_engine=True),
-                procedures=self._procedures,
-                subscriptions=ServiceSubscriptions(self._host, ServiceClass.ORCHESTRATIONS),
-                reader=self._connections,
-                clock=self._clock,
-            )
-        return self._connection
-
-
-def release(procedures: HostOrchestrations, connection: Connection, instances: Iterable[ClaimedInstance]) -> None:
-    """Release the claims of instances, so that they continue from their journals."""
-    by_claim: dict[uuid.UUID, list[uuid.UUID]] = defaultdict(list)
-    for claimed in instances:
-        by_claim[claimed.claim_id].append(claimed.instance_id)
-    for claim_id, instance_ids in by_claim.items():
-        procedures.release(connection, claim_id, instance_ids)
 
 
 def _describe(error: PostroomError) -> str:

@@ -12,11 +12,13 @@ from datetime import timedelta
 from postroom.clock import Clock, system_clock
 from postroom.errors import format_count
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
+from postroom.hosts.orchestrations.instance_loader import InstanceLoader
 from postroom.hosts.orchestrations.instance_poller import InstancePoller
 from postroom.hosts.orchestrations.instance_queue import InstanceQueue
-from postroom.hosts.orchestrations.instance_worker import InstanceWorker, release
+from postroom.hosts.orchestrations.instance_worker import InstanceWorker
 from postroom.hosts.orchestrations.live_instances import LiveInstances
 from postroom.hosts.orchestrations.turn_watch import TurnWatch
+from postroom.hosts.orchestrations.worker_session import WorkerSessions
 from postroom.messagebox.configuration.hosts import Dequeuing, Host
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
 from postroom.messagebox.coordination.running_processes import report_code_problems
@@ -52,6 +54,7 @@ class OrchestrationRunner:
         self._live = LiveInstances(MAX_LIVE)
         self._watch = TurnWatch(turn_limit.total_seconds(), self._suspend_endless, on_stuck_thread)
         self._watch_connection = LazyConnection(connect)
+        self._loader = InstanceLoader(self._code, self._live, self._watch)
         self._work = InstanceQueue(memory_queue)
         self._stopping = threading.Event()
         #: The number of times that instances were worked on, by outcome.
@@ -139,17 +142,13 @@ class OrchestrationRunner:
         for _ in range(count):
             self._workers.append(
                 InstanceWorker(
-                    connect=self._connect,
-                    host=self._host,
-                    procedures=self._procedures,
-                    code=self._code,
+                    sessions=WorkerSessions(self._connect, self._host, self._procedures, self._clock),
+                    loader=self._loader,
                     work=self._work,
-                    live=self._live,
                     watch=self._watch,
                     counts=self.counts,
                     stopping=self._stopping,
                     is_paused=lambda: self._poller.is_paused,
-                    clock=self._clock,
                 )
             )
 
@@ -162,4 +161,4 @@ class OrchestrationRunner:
         _log.error(f"{what}: %s", claimed.instance_id, description)
         for worker in self._workers:
             if claimed in worker.batch:
-                release(self._procedures, connection, worker.batch)
+                self._procedures.release_instances(connection, worker.batch)

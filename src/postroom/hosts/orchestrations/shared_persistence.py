@@ -14,7 +14,7 @@ from contextlib import suppress
 from postroom.agent.direct.message_agent import Outbox
 from postroom.errors import ClaimLost, NotFound, PostroomError, PublishFailed, RoutingFailure, is_environment_error
 from postroom.hosts.orchestrations.driven_instance import DrivenInstance
-from postroom.hosts.orchestrations.instance_store import InstanceConnection
+from postroom.hosts.orchestrations.worker_session import WorkerSession
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import JournalEntry
@@ -30,20 +30,20 @@ Outcomes = dict[uuid.UUID, Outcome | BaseException]
 _Messages = Mapping[int, Message]
 
 
-def persist_together(thread: InstanceConnection, instances: Sequence[DrivenInstance]) -> Outcomes:
+def persist_together(session: WorkerSession, instances: Sequence[DrivenInstance]) -> Outcomes:
     """Store the persistence points of different instances. Raise only errors of the environment: then it is not known
     what was stored."""
     outcomes: Outcomes = {}
     messages: dict[uuid.UUID, _Messages] = {}
     for instance in instances:
         try:
-            messages[instance.claimed.instance_id] = _build_messages(thread, instance)
+            messages[instance.claimed.instance_id] = _build_messages(session, instance)
         except PostroomError as error:
             _check_environment(error)
             outcomes[instance.claimed.instance_id] = error
     while remaining := [one for one in instances if one.claimed.instance_id not in outcomes]:
         try:
-            outcomes |= _persist(thread, remaining, messages)
+            outcomes |= _persist(session, remaining, messages)
         except PostroomError as error:
             _check_environment(error)
             failures = _find_failures(error, remaining, messages) if isinstance(error, PublishFailed) else {}
@@ -53,7 +53,7 @@ def persist_together(thread: InstanceConnection, instances: Sequence[DrivenInsta
                 outcomes[remaining[0].claimed.instance_id] = error
             else:
                 for one in remaining:
-                    outcomes |= persist_together(thread, [one])
+                    outcomes |= persist_together(session, [one])
     return outcomes
 
 
@@ -62,28 +62,28 @@ def _check_environment(error: PostroomError) -> None:
         raise error
 
 
-def _build_messages(thread: InstanceConnection, instance: DrivenInstance) -> _Messages:
+def _build_messages(session: WorkerSession, instance: DrivenInstance) -> _Messages:
     assert instance.point is not None
     return {
-        send.number: send.message if send.port is None else thread.direct(send.message, send.port)
+        send.number: send.message if send.port is None else session.direct(send.message, send.port)
         for send in instance.point.sends
     }
 
 
 def _persist(
-    thread: InstanceConnection, instances: Sequence[DrivenInstance], messages: dict[uuid.UUID, _Messages]
+    session: WorkerSession, instances: Sequence[DrivenInstance], messages: dict[uuid.UUID, _Messages]
 ) -> Outcomes:
     stored: set[uuid.UUID] = set()
     interrupted: set[uuid.UUID] = set()
 
     def work(connection: Connection, outbox: Outbox) -> None:
         nonlocal stored, interrupted
-        stored, interrupted = _write(thread, connection, instances)
+        stored, interrupted = _write(session, connection, instances)
         for instance in instances:
             if instance.claimed.instance_id in stored:
                 _publish(outbox, instance, messages[instance.claimed.instance_id])
 
-    thread.agent.transaction(work, correct=lambda error: _direct_again(thread, error, instances, messages))
+    session.agent.transaction(work, correct=lambda error: _direct_again(session, error, instances, messages))
     outcomes: Outcomes = {}
     for instance_id in (one.claimed.instance_id for one in instances):
         if instance_id not in stored:
@@ -107,7 +107,7 @@ def _publish(outbox: Outbox, instance: DrivenInstance, messages: _Messages) -> N
 
 
 def _direct_again(
-    thread: InstanceConnection,
+    session: WorkerSession,
     error: PublishFailed,
     instances: Sequence[DrivenInstance],
     messages: dict[uuid.UUID, _Messages],
@@ -115,12 +115,12 @@ def _direct_again(
     """Direct the messages that failed to the current ids of their send ports. Return False if the ids are the same: a
     port has another id only if it was removed and declared again."""
     failures = _find_failures(error, instances, messages)
-    thread.forget_ports()
+    session.forget_ports()
     changed: dict[uuid.UUID, _Messages] = {}
     for instance in (one for one in instances if one.claimed.instance_id in failures):
         instance_id = instance.claimed.instance_id
         with suppress(NotFound):
-            directed = _build_messages(thread, instance)
+            directed = _build_messages(session, instance)
             if directed != messages[instance_id]:
                 changed[instance_id] = directed
     messages |= changed
@@ -128,11 +128,11 @@ def _direct_again(
 
 
 def _write(
-    thread: InstanceConnection, connection: Connection, instances: Sequence[DrivenInstance]
+    session: WorkerSession, connection: Connection, instances: Sequence[DrivenInstance]
 ) -> tuple[set[uuid.UUID], set[uuid.UUID]]:
     """Write the persistence points without their messages. Return the ids of the instances that were stored, and of
     those that must not continue after that."""
-    procedures = thread.procedures
+    procedures = session.procedures
     ended: list[JournalEntry] = []
     waiting: list[JournalEntry] = []
     restarted: list[tuple[JournalEntry, object]] = []
@@ -160,7 +160,7 @@ def _write(
     interrupted: set[uuid.UUID] = set()
     if waiting:
         stored, interrupted = procedures.persist(connection, waiting)
-        _write_commands(thread, connection, [one for one in instances if one.claimed.instance_id in stored])
+        _write_commands(session, connection, [one for one in instances if one.claimed.instance_id in stored])
     for entry, carried in restarted:
         if procedures.restart(connection, entry, carried=carried):
             stored.add(entry.claimed.instance_id)
@@ -169,7 +169,7 @@ def _write(
     return stored, interrupted
 
 
-def _write_commands(thread: InstanceConnection, connection: Connection, instances: Sequence[DrivenInstance]) -> None:
+def _write_commands(session: WorkerSession, connection: Connection, instances: Sequence[DrivenInstance]) -> None:
     """Create and remove the subscriptions of instances, and suspend those that suspend themselves."""
     for instance in instances:
         point = instance.point
@@ -177,18 +177,18 @@ def _write_commands(thread: InstanceConnection, connection: Connection, instance
         instance_id = instance.claimed.instance_id
         for command in point.commands:
             if isinstance(command, Forget):
-                thread.subscriptions.stop_waiting(connection, instance_id, command.filter)
+                session.subscriptions.stop_waiting(connection, instance_id, command.filter)
             elif isinstance(command, Correlate):
                 orchestration = instance.store.orchestration
-                thread.subscriptions.wait(
+                session.subscriptions.wait(
                     connection,
                     SubscribingService(service_id=orchestration.service_id, name=orchestration.name),
                     instance_id,
-                    thread.build_filter(command),
+                    session.build_filter(command),
                     ordered=orchestration.ordered,
                 )
         if point.suspension is not None:
-            thread.procedures.suspend(
+            session.procedures.suspend(
                 connection, instance.claimed, code="SUSPENDED_ITSELF", description=point.suspension
             )
 

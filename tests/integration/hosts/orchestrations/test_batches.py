@@ -12,8 +12,9 @@ import pytest
 from postroom.errors import MessageBoxUnavailable
 from postroom.hosts.orchestrations import instance_worker, shared_persistence
 from postroom.hosts.orchestrations.driven_instance import DrivenInstance
-from postroom.hosts.orchestrations.instance_store import InstanceConnection, MessageBoxStore
+from postroom.hosts.orchestrations.instance_store import MessageBoxStore
 from postroom.hosts.orchestrations.shared_persistence import Outcomes
+from postroom.hosts.orchestrations.worker_session import WorkerSession
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.orchestrations import MESSAGES_AT_A_TIME
 from postroom.messagebox.queues import ClaimedMessage
@@ -63,12 +64,12 @@ class Persistence:
         self.before: Hook = do_nothing
         self.after: Hook = do_nothing
 
-    def persist(self, thread: InstanceConnection, instances: Sequence[DrivenInstance]) -> Outcomes:
+    def persist(self, session: WorkerSession, instances: Sequence[DrivenInstance]) -> Outcomes:
         self.sizes.append(len(instances))
         before, after = self.before, self.after
         self.before = self.after = do_nothing
         before(instances)
-        outcomes = shared_persistence.persist_together(thread, instances)
+        outcomes = shared_persistence.persist_together(session, instances)
         after(instances)
         return outcomes
 
