@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import ParamSpec, Protocol, TypeVar
 
+from postroom.correlation_tokens import add_token, build_response_filter
 from postroom.errors import DeliveryFailure, StateError
 from postroom.message import Message
 from postroom.orchestrations.definition import Orchestration
@@ -20,6 +21,8 @@ from postroom.system_properties import BTS
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
+#: How often an atomic function runs at most, and the time between two runs.
+_MAX_RUNS, _RETRY_SECONDS = 21, 2.0
 #: Inside ``atomic``: the sends that take effect at its end.
 _buffered: ContextVar[list[Send] | None] = ContextVar("buffered_sends", default=None)
 
@@ -82,15 +85,8 @@ async def request(message: Message, *, to: SendPort | str) -> Message:
     refuse_in_atomic("wait for a response", "The request is not sent before the end of the function.")
     execution = get_execution()
     token = str(execution.make_id())
-    context = (
-        message.context.promote(BTS.EpmRRCorrelationToken, token)
-        .promote(BTS.CorrelationToken, token)
-        .write(BTS.IsRequestResponse, True)
-    )
-    await send(replace(message, context=context), to=to)
-    response = await execution.receive_once(
-        (BTS.EpmRRCorrelationToken == token) & (BTS.RouteDirectToTP == True)  # noqa: E712 - a filter
-    )
+    await send(replace(message, context=add_token(message.context, token)), to=to)
+    response = await execution.receive_once(build_response_filter(token))
     _check_nack(response, _get_name(to), "request")
     return response
 
@@ -122,13 +118,13 @@ async def atomic(function: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs
 
     Raise RoutingFailure, and send nothing, if one of its messages has no subscribers.
     If it raises RetryTransaction, it runs again after two seconds, up to 21 times."""
-    for _ in range(21):
+    for _ in range(_MAX_RUNS):
         buffered: list[Send] = []
         token = _buffered.set(buffered)
         try:
             result = await function(*args, **kwargs)
         except RetryTransaction:
-            await asyncio.sleep(2.0)
+            await asyncio.sleep(_RETRY_SECONDS)
             continue
         finally:
             _buffered.reset(token)
@@ -137,7 +133,7 @@ async def atomic(function: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs
         else:
             enclosing += buffered
         return result
-    raise StateError(f"The atomic function {function!r} was run 21 times and never succeeded.")
+    raise StateError(f"The atomic function {function!r} was run {_MAX_RUNS} times and never succeeded.")
 
 
 def refuse_in_atomic(what: str, why: str) -> None:

@@ -20,7 +20,7 @@ from postroom.agent.routing.matching import Matcher
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.two_way.awaited_batch import AwaitedBatch
 from postroom.agent.two_way.documents import build_document, build_received, read_one_document
-from postroom.agent.two_way.tokens import add_token, build_token, wait_for_response
+from postroom.agent.two_way.tokens import add_own_token, wait_for_response
 from postroom.errors import BadValue, MessageFailure, PipelineFailure
 from postroom.message import Message
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
@@ -114,7 +114,7 @@ class RequestPublisher:
             return None
         message = build_document(chunk, location.pipeline.content_type)
         context = build_initial_context(location, request.interchange, message.context)
-        return message.with_context(add_token(context, build_token(request.instance_id)))
+        return message.with_context(add_own_token(context, request.instance_id))
 
 
 class RequestBatch(AwaitedBatch):

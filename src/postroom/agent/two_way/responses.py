@@ -18,6 +18,7 @@ from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.routing.matching import Matcher
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.two_way.documents import build_document, build_received, read_one_document
+from postroom.correlation_tokens import copy_token
 from postroom.errors import BadValue, MessageFailure, RoutingFailure
 from postroom.message import Context, Message
 from postroom.messagebox.configuration.endpoints import SendPort
@@ -108,16 +109,4 @@ def _build_context(port: SendPort, request: Context, document: Context, response
         .write(BTS.IsSolicitResponse, True)
         .write(BTS.InterchangeID, request.get(BTS.InterchangeID, str(response.interchange_id)))
     )
-    return _copy_tokens(request, context)
-
-
-def _copy_tokens(request: Context, response: Context) -> Context:
-    """Return the context of the response with the tokens of its request (RR-03)."""
-    token = request.get(BTS.EpmRRCorrelationToken)
-    if token is None:
-        return response
-    return (
-        response.promote(BTS.EpmRRCorrelationToken, token)
-        .promote(BTS.CorrelationToken, request.get(BTS.CorrelationToken, token))
-        .promote(BTS.RouteDirectToTP, True)
-    )
+    return copy_token(request, context)

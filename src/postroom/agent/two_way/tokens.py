@@ -1,4 +1,4 @@
-"""Tokens of requests: a request and its response carry the same one (RR-02, RR-03)."""
+"""The tokens of requests that wait in this process, and the subscriptions for their responses (RR-02)."""
 
 from __future__ import annotations
 
@@ -7,28 +7,22 @@ import socket
 import uuid
 from datetime import timedelta
 
+from postroom.correlation_tokens import add_token, build_response_filter
 from postroom.message import Context
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
-from postroom.system_properties import BTS
 
 #: Responses come before other messages, because a caller waits.
 _RESPONSE_PRIORITY = 1
 
 
-def build_token(instance_id: uuid.UUID) -> str:
-    """Return the token of a request that this process waits for. The response is routed to the instance."""
+def add_own_token(request: Context, instance_id: uuid.UUID) -> Context:
+    """Return the context of a request of this process with its token. The response is routed to the instance."""
+    return add_token(request, _build_token(instance_id))
+
+
+def _build_token(instance_id: uuid.UUID) -> str:
     return f"Svr:{socket.gethostname()};PID:{os.getpid()};RRUid:{instance_id}"
-
-
-def add_token(context: Context, token: str) -> Context:
-    """Return the context of a request with its token."""
-    return (
-        context.promote(BTS.EpmRRCorrelationToken, token)
-        .promote(BTS.CorrelationToken, token)
-        .promote(BTS.RouteDirectToTP, None)  # only a response is routed to the caller
-        .write(BTS.IsRequestResponse, True)
-    )
 
 
 def wait_for_response(
@@ -45,7 +39,7 @@ def wait_for_response(
         connection,
         service,
         instance_id,
-        (BTS.EpmRRCorrelationToken == build_token(instance_id)) & (BTS.RouteDirectToTP == True),  # noqa: E712
+        build_response_filter(_build_token(instance_id)),
         priority=_RESPONSE_PRIORITY,
         request_response=True,
         for_host_instance=for_host_instance,

@@ -246,6 +246,30 @@ def test_a_request_through_a_two_way_port_returns_its_response(box: Box, tmp_pat
     assert check(box.connection) == []
 
 
+def test_a_response_can_be_sent_as_the_next_request(box: Box, tmp_path: Path, start_host: StartHost) -> None:
+    """A response carries what routes it to its caller. As a request it must not reach the instance that sends it."""
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        app.send_port("Partner", adapters.Http("http://127.0.0.1:9/"), host="Default", two_way=True)
+
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def ask_twice(order: Message) -> None:
+            first = await orchestrations.request(Message.of(order.data), to="Partner")
+            second = await orchestrations.request(first, to="Partner")
+            await orchestrations.send(Message.of(b"got " + second.data), to="Out")
+        """,
+    )
+    partner = AnsweringAdapter(lambda body: b"answer to " + body)
+    start_host(partner)
+    publish(box, "order", "1")
+    wait_until(lambda: any(body.startswith(b"got") for body in sent(partner)), what="the result")
+    assert b"got answer to answer to 1" in sent(partner)
+    wait_until(lambda: is_empty(box), what="the end of the instance")
+    assert check(box.connection) == []
+
+
 def test_a_claim_whose_messages_could_not_be_read_is_released(
     box: Box,
     tmp_path: Path,

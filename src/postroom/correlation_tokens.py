@@ -1,0 +1,35 @@
+"""Correlation tokens: a request and its response carry the same one (RR-02, RR-03)."""
+
+from __future__ import annotations
+
+from postroom.filters.expression import Filter
+from postroom.message import Context
+from postroom.system_properties import BTS
+
+
+def add_token(request: Context, token: str) -> Context:
+    """Return the context of a request with its token. A response that is sent as a request loses what routed it to its
+    caller."""
+    return (
+        request.promote(BTS.EpmRRCorrelationToken, token)
+        .promote(BTS.CorrelationToken, token)
+        .promote(BTS.RouteDirectToTP, None)
+        .write(BTS.IsRequestResponse, True)
+    )
+
+
+def copy_token(request: Context, response: Context) -> Context:
+    """Return the context of a response with the token of its request, if it has one. So it is routed to the caller."""
+    token = request.get(BTS.EpmRRCorrelationToken)
+    if token is None:
+        return response
+    return (
+        response.promote(BTS.EpmRRCorrelationToken, token)
+        .promote(BTS.CorrelationToken, request.get(BTS.CorrelationToken, token))
+        .promote(BTS.RouteDirectToTP, True)
+    )
+
+
+def build_response_filter(token: str) -> Filter:
+    """Return the filter that the response to a request with this token matches, but the request does not."""
+    return (BTS.EpmRRCorrelationToken == token) & (BTS.RouteDirectToTP == True)  # noqa: E712 - a filter
