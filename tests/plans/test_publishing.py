@@ -13,7 +13,8 @@ _SUBSCRIBE = """
 """
 _INSERT = """
     SELECT insert_message(%(batch)s, (SELECT version FROM routing_version), %(message)s, '{}', %(subscriptions)s,
-                          %(instances)s, ARRAY[%(part)s::uuid], %(part)s, 'body', 'text/plain', NULL, 1, 'x')
+                          %(instances)s, ARRAY[5, 5, 5]::smallint[], ARRAY[%(part)s::uuid], %(part)s, 'body',
+                          'text/plain', NULL, 1, 'x')
 """
 _INDEXES = """
     SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = 'subscriptions'::regclass AND NOT indisprimary

@@ -34,11 +34,13 @@ from postroom.messagebox.storage.copy_rows import (
     write_suspended,
     write_work_queue,
 )
+from postroom.messagebox.subscriptions import JOIN_PRIORITY
 
 
 class Routes:
-    """Pairs of a message (its position in the batch) and a subscription, each with an instance id. The instance is new,
-    unless the message joins an existing one. The ids of new instances are numbered from ``first_instance``."""
+    """Pairs of a message (its position in the batch) and a subscription, each with an instance id and a priority. The
+    instance is new, unless the message joins an existing one. The ids of new instances are numbered from
+    ``first_instance``."""
 
     def __init__(self, matches: MatchResult, units: Units, *, first_instance: int = 0) -> None:
         self.messages = matches.rows
@@ -47,6 +49,7 @@ class Routes:
         self._instance_ids = units.derive_ids(IdKind.INSTANCE, first_instance + np.arange(len(matches.rows)))
         distinct, self._subscriber_of = np.unique(matches.subscription_ids, return_inverse=True)
         self._subscribers = [matches.subscribers[subscription_id] for subscription_id in distinct.tolist()]
+        self._priorities = self._per_pair([subscriber.priority for subscriber in self._subscribers])
 
     @property
     def hosts(self) -> set[str]:
@@ -116,6 +119,7 @@ class Routes:
         taken._subscription_ids = self._subscription_ids[pairs]
         taken._instance_ids = self._instance_ids[pairs]
         taken._subscriber_of = self._subscriber_of[pairs]
+        taken._priorities = self._priorities[pairs]
         taken._matches = replace(
             self._matches, rows=taken.messages, subscription_ids=taken._subscription_ids, convoys={}
         )
@@ -135,18 +139,22 @@ class Routes:
                 )
 
     def locate_convoys(self, connection: Connection) -> None:
-        """Set the instance ids of convoys to the instances that they join. Takes the routing lock."""
-        pairs = list(self._matches.convoys)
+        """Set the instance ids and priorities of convoys to those of the instances that they join. Takes the routing
+        lock."""
+        # In the order of the messages: the first one of a convoy activates the instance.
+        pairs = sorted(self._matches.convoys)
         if pairs:
             offered = [uuid.UUID(bytes=bytes(instance_id)) for instance_id in self._instance_ids[pairs]]
-            located = locate_instances(connection, list(self._matches.convoys.values()), offered)
+            located = locate_instances(connection, [self._matches.convoys[pair] for pair in pairs], offered)
+            joins = [one != new for one, new in zip(located, offered, strict=True)]
             self._instance_ids[pairs] = to_id_array(located)
+            self._priorities[np.array(pairs)[joins]] = JOIN_PRIORITY
 
-    def get_pairs(self, message: int) -> tuple[list[int], list[uuid.UUID]]:
-        """Return the subscriptions of one message, and the instance id for each."""
+    def get_pairs(self, message: int) -> tuple[list[int], list[uuid.UUID], list[int]]:
+        """Return the subscriptions of one message, and the instance id and the priority for each."""
         start, end = np.searchsorted(self.messages, [message, message + 1]).tolist()
-        instances = self._instance_ids[start:end].tolist()
-        return self._subscription_ids[start:end].tolist(), [uuid.UUID(bytes=instance_id) for instance_id in instances]
+        instances = [uuid.UUID(bytes=instance_id) for instance_id in self._instance_ids[start:end].tolist()]
+        return self._subscription_ids[start:end].tolist(), instances, self._priorities[start:end].tolist()
 
     def _join_instances(self, connection: Connection) -> None:
         """Set the instance ids of instance subscriptions and convoys to the instances that they join."""
@@ -195,7 +203,7 @@ class Routes:
             (SMALLINT, np.array([subscriber.service_class for subscriber in self._subscribers])[subscriber_of]),
             (UUID, services[subscriber_of]),
             (UUID, self._instance_ids[pairs]),
-            (SMALLINT, np.array([subscriber.priority for subscriber in self._subscribers])[subscriber_of]),
+            (SMALLINT, self._priorities[pairs]),
         ]
         tasks = [subscriber.task for subscriber in self._subscribers]
         if any(task is not QueueTask.DELIVER for task in tasks):
@@ -216,7 +224,7 @@ class Routes:
             host_id=subscriber.host_id,
             service_class=subscriber.service_class,
             service_id=subscriber.service_id,
-            priority=subscriber.priority,
+            priority=int(self._priorities[pair]),
             task=subscriber.task,
             cause=Cause.PORT_STOPPED,
             error_code="PORT_STOPPED",

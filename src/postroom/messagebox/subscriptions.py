@@ -34,6 +34,9 @@ from postroom.properties import Property
 
 _MAX_CONVOY_PROPERTIES = 3
 
+#: The priority of messages that join an instance (DEQ-12).
+JOIN_PRIORITY = 5
+
 
 class SubscriptionState(IntEnum):
     """The state of a subscription: matches are delivered, matches are suspended, or nothing matches."""
@@ -83,7 +86,7 @@ class ServiceSubscriptions:
         """Create a stopped activation subscription: each match creates a new instance. Return its id.
 
         With a convoy (one to three properties, or a set that several subscriptions share) messages with equal values
-        join the instance of the first message.
+        join the instance of the first message, with ``JOIN_PRIORITY``.
         """
         if convoy:
             convoy_set_id = self.create_convoy_set(connection, convoy)
@@ -139,7 +142,7 @@ class ServiceSubscriptions:
         instance_id: uuid.UUID,
         filter: Filter,
         *,
-        priority: int = 5,
+        priority: int = JOIN_PRIORITY,
         ordered: bool = False,
         request_response: bool = False,
         for_host_instance: int | None = None,

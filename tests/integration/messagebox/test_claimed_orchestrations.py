@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import TransactionConflict
+from postroom.message import Message
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations, JournalEntry, read_orchestrations
 from postroom.operations.instances.changes import resume
 from tests.support.box import Box
-from tests.support.orchestrations import apply_orchestrations, publish
+from tests.support.orchestrations import Key, Kind, apply_orchestrations, publish
 from tests.support.waiting import PATIENCE, wait_until
 
 CONVOY = """
@@ -57,6 +58,30 @@ def test_an_instance_whose_message_is_being_claimed_ends_in_a_repeated_transacti
             PROCEDURES.end(other, [entry])
     assert PROCEDURES.end(other, [entry]) == {claimed.instance_id}
     assert box.suspended() == [("0xC0C01B4C", False)]
+
+
+def test_a_later_message_of_a_convoy_overtakes_activations(box: Box, tmp_path: Path) -> None:
+    """DEQ-12."""
+    apply_orchestrations(box, tmp_path, CONVOY)
+    publish(box, "order", "", key="waiting")
+    [waiting] = claim(box)
+    [first] = PROCEDURES.read_messages(box.connection, waiting.claim_id)
+    entry = JournalEntry(claimed=waiting, journal_length=0, consumed=[first.seq], turns=[{}], is_released=True)
+    PROCEDURES.persist(box.connection, [entry])
+    publish(box, "order", "", key="new")
+    publish(box, "order", "", key="waiting")
+    assert [one.instance_id for one in claim(box, limit=1)] == [waiting.instance_id]
+
+
+def test_the_first_message_of_a_convoy_is_claimed_with_those_that_join_it(box: Box, tmp_path: Path) -> None:
+    """Its priority is worse. The others wait for it, so it does not wait for its turn."""
+    apply_orchestrations(box, tmp_path, CONVOY)
+    orders = [Message.of(b"", promoted={Kind: "order", Key: key}) for key in ("other", *["K"] * 20)]
+    box.agent().publish(orders)
+    [claimed] = claim(box, limit=1)
+    messages = PROCEDURES.read_messages(box.connection, claimed.claim_id)
+    # Ten messages for each instance that is claimed, and the first one.
+    assert [one.message_id for one in messages] == [order.message_id for order in orders[1:12]]
 
 
 def test_an_instance_that_five_processes_had_when_they_died_is_suspended(box: Box, tmp_path: Path) -> None:

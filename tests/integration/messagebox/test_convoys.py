@@ -1,4 +1,4 @@
-"""The MessageBox routes the messages of a convoy to one instance: ORC-20, 21, 22, 25, in all three publish paths."""
+"""The MessageBox routes the messages of a convoy to one instance, in all publish paths: ORC-20, 21, 22, 25, DEQ-12."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ def collect(
     subscriptions: ServiceSubscriptions,
     *properties: Property,
     state: SubscriptionState = SubscriptionState.STARTED,
+    priority: int = 7,
 ) -> int:
     """Create the activation subscription of a convoy: messages with a region, correlated by these properties."""
     with host.transaction():
-        activation = subscriptions.activate(host, SERVICE, Region.exists(), convoy=properties)
+        activation = subscriptions.activate(host, SERVICE, Region.exists(), convoy=properties, priority=priority)
         subscriptions.set_state(host, activation, state)
     return activation
 
@@ -63,6 +64,17 @@ def test_messages_of_one_batch_join_one_instance(
     sizes = Counter(len(seqs) for seqs in read_queued_numbers(box).values())
     assert sizes == {3: 2, 1: 8}  # K, L; M, and the port's seven
     assert check(box.connection) == []
+
+
+@pytest.mark.parametrize("priority", [3, 7])
+def test_only_the_first_message_of_a_convoy_has_the_priority_of_the_activation(
+    box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher, priority: int
+) -> None:
+    collect(host, subscriptions, Region, priority=priority)
+    publisher.publish({"region": "K"})
+    publisher.publish({"region": "K"})
+    publisher.publish(*({"region": region} for region in "KLLKLM"))
+    assert read_priorities(box, "work_queue") == [priority, 5, 5, priority, 5, 5, 5, priority]
 
 
 def test_all_values_of_the_set_have_to_be_equal(
@@ -141,6 +153,7 @@ def test_a_stopped_service_collects_in_the_suspended_queue(
         publisher.publish({"region": region})
     assert [len(seqs) for seqs in read_queued_numbers(box).values()] == [2, 1]
     assert box.suspended() == [("PORT_STOPPED", True)] * 3
+    assert read_priorities(box, "suspended_queue") == [7, 7, 5]
     subscriptions.set_state(host, activation, SubscriptionState.STARTED)
     assert box.suspended() == []
     assert box.one("SELECT array_agg(task) FROM work_queue") == [4, 4, 4]
@@ -165,11 +178,13 @@ def test_two_subscriptions_can_share_a_convoy_set(
     with host.transaction():
         shared = subscriptions.create_convoy_set(host, [Region])
         for filter in (Priority == 1, Priority == 2):
-            activation = subscriptions.activate(host, SERVICE, filter, convoy_set_id=shared)
+            activation = subscriptions.activate(host, SERVICE, filter, convoy_set_id=shared, priority=7)
             subscriptions.set_state(host, activation, SubscriptionState.STARTED)
     publisher.publish({"region": "K", "priority": 2})
     publisher.publish({"region": "K", "priority": 1})
-    assert [len(seqs) for seqs in read_queued_numbers(box).values()] == [2]
+    publisher.publish(*({"region": "L", "priority": number} for number in (2, 1, 2, 1, 2, 1)))
+    assert [len(seqs) for seqs in read_queued_numbers(box).values()] == [2, 6]
+    assert read_priorities(box, "work_queue") == [7, 5, 7, 5, 5, 5, 5, 5]
 
 
 def test_two_concurrent_first_messages_of_one_key_create_one_instance(
@@ -186,6 +201,7 @@ def test_two_concurrent_first_messages_of_one_key_create_one_instance(
             wait_until(lambda: is_waiting_for_lock(box, other), what="the second publisher to wait for the first")
         assert published.result(30) == 1
     assert [len(seqs) for seqs in read_queued_numbers(box).values()] == [2]
+    assert read_priorities(box, "work_queue") == [7, 5]
 
 
 def test_the_second_message_creates_the_instance_if_the_first_is_rolled_back(
@@ -258,6 +274,11 @@ def test_concurrent_publishes_and_completions_lose_no_message(
     assert len(alive) <= 3
     assert dict(returned) == {instance: count for instance, count in found.items() if instance not in alive}
     assert check(box.connection) == []
+
+
+def read_priorities(box: Box, queue: str) -> list[int]:
+    """Return the priorities of the messages in a queue, in their order."""
+    return [priority for (priority,) in box.connection.execute(f"SELECT priority FROM {queue} ORDER BY seq")]
 
 
 @pytest.mark.parametrize("properties", [[Region, Region], [Region, Priority, Total, Property("Orders.More", str)]])

@@ -50,8 +50,8 @@ _IDLE = TransactionStatus.IDLE
 _encode_json = msgspec.json.Encoder().encode
 
 _INSERT = (
-    "SELECT insert_message(%s::uuid, %s::bigint, %s::uuid, %s::jsonb, %s::bigint[], %s::uuid[], %s::uuid[], %s::uuid,"
-    " %s::text, %s::text, %s::text, %s::bigint, %b::bytea)"
+    "SELECT insert_message(%s::uuid, %s::bigint, %s::uuid, %s::jsonb, %s::bigint[], %s::uuid[], %s::smallint[],"
+    " %s::uuid[], %s::uuid, %s::text, %s::text, %s::text, %s::bigint, %b::bytea)"
 )
 _INSERT_PART = "SELECT insert_part(%s::uuid, %s::text, %s::text, %s::text, %s::bigint, %b::bytea)"
 
@@ -316,10 +316,12 @@ def _insert(
     message: Message,
     subscription_ids: list[int],
     instance_ids: list[uuid.UUID],
+    priorities: list[int],
 ) -> None:
     body = message.body
     part_ids = [part.part_id for part in message.parts]
-    head = (batch_id, version, message.message_id, message.context.to_json(), subscription_ids, instance_ids, part_ids)
+    routes = subscription_ids, instance_ids, priorities
+    head = batch_id, version, message.message_id, message.context.to_json(), *routes, part_ids
     body_values: tuple[object, ...] = (None,) * 6
     if body is not None:
         body_values = (body.part_id, body.name, body.content_type, body.charset, body.body.size, _get_inline_data(body))

@@ -2,12 +2,13 @@
 -- application property of the host), and insert a reference into the work queue (started) or the suspended queue
 -- (stopped). Returns the number of references. The task is 4 if the message joins an instance: by a subscription of
 -- that instance, or by a convoy whose instance the caller has located. It is 6 for an ordered send port, whose instance
--- has the id of the port. The caller has locked the ordered instances, and the rows draw their numbers here.
+-- has the id of the port. The priority is that of the subscription, except for messages that join a convoy. The caller
+-- has locked the ordered instances, and the rows draw their numbers here.
 -- Index: subscriptions' primary key, and by OFFSET 0 no other, whatever statistics there are: those of a table that was
 -- just filled let the planner read all live subscriptions for each message.
 CREATE OR REPLACE FUNCTION messagebox.evaluate_subscriptions(
     p_batch_id uuid, p_message_id uuid, p_subscription_ids bigint[], p_instance_ids uuid[],
-    p_now timestamptz DEFAULT now()
+    p_priorities smallint[], p_now timestamptz DEFAULT now()
 ) RETURNS integer
 LANGUAGE plpgsql VOLATILE
 SET search_path = messagebox, management, pg_temp SET plan_cache_mode = force_generic_plan AS $$
@@ -16,8 +17,8 @@ DECLARE
 BEGIN
     WITH found AS (
         SELECT s.*, coalesce(s.instance_id, CASE WHEN t.task = 6 THEN s.service_id ELSE f.new_instance END)
-                        AS the_instance, t.task AS the_task
-          FROM unnest(p_subscription_ids, p_instance_ids) AS f (id, new_instance)
+                        AS the_instance, t.task AS the_task, f.priority AS the_priority
+          FROM unnest(p_subscription_ids, p_instance_ids, p_priorities) AS f (id, new_instance, priority)
           CROSS JOIN LATERAL (SELECT * FROM subscriptions WHERE id = f.id OFFSET 0) s
           CROSS JOIN LATERAL (SELECT CASE WHEN s.instance_id IS NOT NULL OR s.convoy_set_id IS NOT NULL THEN 4
                                           WHEN s.ordered AND s.service_class = 4 THEN 6 ELSE 1 END AS task) t
@@ -29,7 +30,7 @@ BEGIN
     ), queued AS (
         INSERT INTO work_queue (host_id, message_id, subscription_id, service_class, service_id, instance_id,
                                 priority, task, enqueued_at, for_host_instance)
-        SELECT host_id, p_message_id, id, service_class, service_id, the_instance, priority, the_task, p_now,
+        SELECT host_id, p_message_id, id, service_class, service_id, the_instance, the_priority, the_task, p_now,
                for_host_instance
           FROM found WHERE state = 1 ORDER BY id
         RETURNING 1
@@ -37,8 +38,8 @@ BEGIN
         INSERT INTO suspended_queue (host_id, message_id, subscription_id, service_class, service_id, instance_id,
                                      priority, task, enqueued_at, suspended_at, cause, error_code, error_description,
                                      group_id)
-        SELECT host_id, p_message_id, id, service_class, service_id, the_instance, priority, the_task, p_now, p_now,
-               1, 'PORT_STOPPED',
+        SELECT host_id, p_message_id, id, service_class, service_id, the_instance, the_priority, the_task, p_now,
+               p_now, 1, 'PORT_STOPPED',
                'The subscriber ' || service_name
                || coalesce(', or the send port group ' || group_name || ' that the message comes through,', '')
                || ' is enlisted but stopped.',

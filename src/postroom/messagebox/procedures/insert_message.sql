@@ -5,15 +5,16 @@
 -- Locks: advisory (7001, 0) shared, until commit.
 CREATE OR REPLACE FUNCTION messagebox.insert_message(
     p_batch_id uuid, p_version bigint, p_message_id uuid, p_context jsonb, p_subscription_ids bigint[],
-    p_instance_ids uuid[], p_part_ids uuid[], p_body_part_id uuid, p_name text, p_content_type text, p_charset text,
-    p_size bigint, p_body bytea, p_now timestamptz DEFAULT now()
+    p_instance_ids uuid[], p_priorities smallint[], p_part_ids uuid[], p_body_part_id uuid, p_name text,
+    p_content_type text, p_charset text, p_size bigint, p_body bytea, p_now timestamptz DEFAULT now()
 ) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     references_made integer;
 BEGIN
-    references_made := route_message(p_batch_id, p_version, p_message_id, p_subscription_ids, p_instance_ids, p_now);
+    references_made := route_message(p_batch_id, p_version, p_message_id, p_subscription_ids, p_instance_ids,
+                                     p_priorities, p_now);
     INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context, published_at, originator_sid,
                        originator_pid, only_reference)
     SELECT p_message_id, p_part_ids, p_body_part_id, p_name, p_context, p_now,

@@ -5,7 +5,7 @@
 -- instances (see lock_ordered_instances).
 CREATE OR REPLACE FUNCTION messagebox.route_message(
     p_batch_id uuid, p_version bigint, p_message_id uuid, p_subscription_ids bigint[], p_instance_ids uuid[],
-    p_now timestamptz DEFAULT now()
+    p_priorities smallint[], p_now timestamptz DEFAULT now()
 ) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET plan_cache_mode = force_generic_plan AS $$
@@ -29,7 +29,8 @@ BEGIN
               CROSS JOIN LATERAL (SELECT * FROM subscriptions WHERE id = f.id OFFSET 0) s
              WHERE s.ordered));
     END IF;
-    references_made := evaluate_subscriptions(p_batch_id, p_message_id, p_subscription_ids, p_instance_ids, p_now);
+    references_made := evaluate_subscriptions(p_batch_id, p_message_id, p_subscription_ids, p_instance_ids,
+                                              p_priorities, p_now);
     IF references_made = 0 THEN
         RAISE EXCEPTION 'no host that subscribes may receive message %', p_message_id USING ERRCODE = 'PR002';
     END IF;

@@ -111,6 +111,19 @@ def test_the_subscriptions_of_an_ordered_orchestration_are_ordered(
     assert rows == [("collect", False, False), ("collect", True, True), ("count", False, True)]
 
 
+def test_messages_that_join_an_instance_have_a_better_priority_than_activations(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """DEQ-12. The priority of a declaration is that of its activation."""
+    apply_orchestrations(box, tmp_path, COLLECT + COUNT.replace("activate=", "priority=3, activate="))
+    start_host(recorder)
+    publish(box, "order", "1")
+    wait_until(lambda: sent(recorder) == [b"ask"], what="a waiting instance")
+    found = "SELECT service_name, instance_id IS NOT NULL, priority FROM subscriptions WHERE service_class = 1"
+    rows = box.connection.execute(f"{found} AND removed_at IS NULL ORDER BY 1, 2").fetchall()
+    assert rows == [("collect", False, 7), ("collect", True, 5), ("count", False, 3)]
+
+
 def test_a_long_convoy_continues_with_fresh_journals(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:

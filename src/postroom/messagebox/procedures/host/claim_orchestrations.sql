@@ -20,13 +20,25 @@ SET search_path = messagebox, management, pg_temp SET enable_seqscan = off SET e
 DECLARE
     suspect uuid;
 BEGIN
-    WITH taken AS (
+    WITH best AS MATERIALIZED (
+        SELECT w.ctid AS place, w.instance_id, w.seq, w.task FROM __HOST___q w
+         WHERE w.claim_id IS NULL AND w.task <> 6 AND w.service_class = 1 AND w.service_id = ANY (p_services)
+         ORDER BY w.priority, w.seq LIMIT 10 * p_limit FOR UPDATE SKIP LOCKED
+    ), activating AS MATERIALIZED (
+        -- The first message of a convoy has another priority than those that join its instance, which wait for it.
+        -- The subquery is no NOT EXISTS: PostgreSQL may read all instances for that.
+        SELECT w.ctid AS place
+          FROM (SELECT b.instance_id, min(b.seq) AS seq FROM best b
+                 WHERE b.task = 4
+                   AND (SELECT 1 FROM orchestration_instances i WHERE i.instance_id = b.instance_id) IS NULL
+                 GROUP BY b.instance_id) n
+         CROSS JOIN LATERAL (
+               SELECT q.ctid FROM __HOST___q q
+                WHERE q.instance_id = n.instance_id AND q.task = 4 AND q.claim_id IS NULL AND q.seq < n.seq
+                  FOR UPDATE SKIP LOCKED) w
+    ), taken AS (
         DELETE FROM __HOST___q q
-         WHERE q.ctid = ANY (ARRAY(
-               SELECT w.ctid FROM __HOST___q w
-                WHERE w.claim_id IS NULL AND w.task <> 6 AND w.service_class = 1
-                  AND w.service_id = ANY (p_services)
-                ORDER BY w.priority, w.seq LIMIT 10 * p_limit FOR UPDATE SKIP LOCKED))
+         WHERE q.ctid = ANY (ARRAY(SELECT b.place FROM best b UNION ALL SELECT a.place FROM activating a))
         RETURNING q.*
     ), delivered AS (
         INSERT INTO orchestration_messages (instance_id, seq, message_id, subscription_id, enqueued_at, counted_in)
