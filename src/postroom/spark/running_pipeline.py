@@ -41,13 +41,12 @@ def run_pipeline(
     settings: Mapping[str, str] | None = None,
     once: bool = False,
     as_role: bool = False,
-    stop: threading.Event | None = None,
     watcher: OnceWatcher | None = None,
     started: SparkSession | None = None,
     monitoring: MonitoringServer | None = None,
 ) -> Counter[str]:
-    """Serve the receive locations and the sinks of a host until SIGTERM or SIGINT, or until ``stop`` is set. With
-    ``once``, receive what is there, write what waits, and return. Return the tally, and the number of written messages.
+    """Serve the receive locations and the sinks of a host until SIGTERM or SIGINT. With ``once``, receive what is
+    there, write what waits, and return. Return the tally, and the number of written messages.
 
     With ``once``, ``watcher`` gets the progress of bulk files and sinks, which is logged otherwise.
     ``as_role`` logs in as the role of the host, if the server trusts that; otherwise the URL names the user.
@@ -55,7 +54,7 @@ def run_pipeline(
     ``started`` is a session that was started in advance, with these settings. It ends with this call.
     Raise NotFound, NotAllowed or Unavailable if it cannot start, and Unavailable if Spark or the MessageBox dies.
     """
-    stopping = stop or threading.Event()
+    stopping = threading.Event()
     with connect(url, application_name="postroom pipeline") as connection:
         host = find_host(connection, host_name)
     login = Login(url=url, user=host.role_name if as_role else None)
