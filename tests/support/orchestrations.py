@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from postroom.application import load
@@ -47,6 +49,16 @@ async def collect(order: Message) -> None:
     texts = [(await replies.receive()).data for _ in range(2)]
     await orchestrations.send(Message.of(b" ".join(texts)), to="Out")
 """
+
+
+@dataclass
+class Clock:
+    """The time of a host. The test moves it."""
+
+    time: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def __call__(self) -> datetime:
+        return self.time
 
 
 def apply_orchestrations(box: Box, folder: Path, code: str) -> Plan:

@@ -21,8 +21,8 @@ from postroom.system_properties import BTS
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-#: How often an atomic function runs at most, and the time between two runs.
-_MAX_RUNS, _RETRY_SECONDS = 21, 2.0
+#: How often an atomic function is repeated before its instance is suspended, and the time before each repetition.
+_MAX_RETRIES, _RETRY_SECONDS = 21, 2.0
 #: Inside ``atomic``: the sends that take effect at its end.
 _buffered: ContextVar[list[Send] | None] = ContextVar("buffered_sends", default=None)
 
@@ -117,23 +117,31 @@ async def atomic(function: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs
     """Run a coroutine function so that all of its sends take effect when it returns, or none if it raises.
 
     Raise RoutingFailure, and send nothing, if one of its messages has no subscribers.
-    If it raises RetryTransaction, it runs again after two seconds, up to 21 times."""
-    for _ in range(_MAX_RUNS):
+    If it raises RetryTransaction, it runs again after two seconds, up to 21 times. Then the instance is suspended. When
+    an operator resumes it, the function runs again, with the same number of repetitions."""
+    retries = 0
+    while True:
         buffered: list[Send] = []
         token = _buffered.set(buffered)
         try:
             result = await function(*args, **kwargs)
+            break
         except RetryTransaction:
-            await asyncio.sleep(_RETRY_SECONDS)
-            continue
+            if retries < _MAX_RETRIES:
+                retries += 1
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                retries = 0
+                name = getattr(function, "__qualname__", repr(function))
+                reason = f"The atomic function {name} was repeated {_MAX_RETRIES} times and has not succeeded."
+                await get_execution().suspend(reason)
         finally:
             _buffered.reset(token)
-        if (enclosing := _buffered.get()) is None:
-            get_execution().issue_sends(buffered)
-        else:
-            enclosing += buffered
-        return result
-    raise StateError(f"The atomic function {function!r} was run {_MAX_RUNS} times and never succeeded.")
+    if (enclosing := _buffered.get()) is None:
+        get_execution().issue_sends(buffered)
+    else:
+        enclosing += buffered
+    return result
 
 
 def refuse_in_atomic(what: str, why: str) -> None:

@@ -1,7 +1,8 @@
-"""Orchestrations start others, suspend themselves and terminate themselves on hosts (ORC-52, 53)."""
+"""Orchestrations on hosts start others, suspend and terminate themselves, and run atomic functions (ORC-40, 52, 53)."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 from postroom.messagebox.maintenance.check import check
@@ -11,7 +12,7 @@ from postroom.operations.orchestrations import states as orchestration_states
 from postroom.operations.orchestrations.story import read_story
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
-from tests.support.orchestrations import apply_orchestrations, has_ended, publish, sent
+from tests.support.orchestrations import Clock, apply_orchestrations, has_ended, publish, sent
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
@@ -110,5 +111,43 @@ def test_an_instance_that_terminates_itself_leaves_its_messages_as_zombies(
     start_host(recorder)
     wait_until(lambda: box.suspended() == [("0xC0C01B4C", False)], what="the other message suspended")
     wait_until(lambda: sent(recorder) == [b"sent"], what="the message that was sent before")
+    wait_until(lambda: has_ended(box), what="the end of the instance")
+    assert check(box.connection) == []
+
+
+def test_an_atomic_function_is_repeated_and_sends_everything_or_nothing(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """ORC-40, 41: the first function fails, and the second one succeeds after two seconds."""
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        async def fail() -> None:
+            await orchestrations.send(Message.of(b"not sent"), to="Out")
+            raise ValueError
+
+        async def transfer(attempts: list[int]) -> None:
+            await orchestrations.send(Message.of(b"take"), to="Out")
+            attempts.append(1)
+            if len(attempts) == 1:
+                raise orchestrations.RetryTransaction
+            await orchestrations.send(Message.of(b"give"), to="Out")
+
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def book(order: Message) -> None:
+            with suppress(ValueError):
+                await orchestrations.atomic(fail)
+            await orchestrations.atomic(transfer, [])
+        """,
+    )
+    clock = Clock()
+    start_host(recorder, clock=clock)
+    publish(box, "order", "")
+    waiting = "orchestration_instances WHERE wake_at IS NOT NULL AND claim_id IS NULL"
+    wait_until(lambda: box.count(waiting) == 1, what="the wait for the repetition")
+    assert box.count("spool") == 1, "only the order"
+    clock.time += timedelta(seconds=2)
+    wait_until(lambda: sent(recorder) == [b"give", b"take"], what="both messages")
     wait_until(lambda: has_ended(box), what="the end of the instance")
     assert check(box.connection) == []

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from postroom.messagebox.orchestrations import HostOrchestrations
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
-from tests.support.orchestrations import apply_orchestrations, publish
+from tests.support.orchestrations import Clock, apply_orchestrations, publish
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
@@ -25,16 +24,6 @@ async def wait(order: Message) -> None:
     except TimeoutError:
         await orchestrations.send(Message.of(b"too late"), to="Out")
 """
-
-
-@dataclass
-class Clock:
-    """The time of a host. The test moves it."""
-
-    time: datetime = field(default_factory=lambda: datetime.now(UTC))
-
-    def __call__(self) -> datetime:
-        return self.time
 
 
 def test_a_message_that_comes_while_a_step_runs_is_received_before_a_timer_that_is_due_after_it(
