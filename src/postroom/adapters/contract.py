@@ -90,8 +90,8 @@ class BatchSendAdapter(SendAdapter, Protocol):
     def send_batch(self, batch: Sequence[Outgoing]) -> Sequence[Exception | None]:
         """Send the messages. Return None for each message that the receiver has stored, and an error for each other.
 
-        The errors are those that ``send`` would raise, also errors of bodies: each message is retried, or not, by its
-        own error (SND-07). An exception means that none of the messages counts as sent (SND-08).
+        The errors are those that ``send`` would raise, including errors of bodies: each message is retried, or not, by
+        its own error (SND-07). An exception means that none of the messages counts as sent (SND-08).
         """
         ...
 

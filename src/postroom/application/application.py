@@ -307,9 +307,9 @@ class Application(Declarations):
 
         With a ``convoy`` of one to three properties, messages with equal values join the instance of the first one.
         ``correlations`` are those that its receives follow. If it is ``ordered``, an instance gets its messages in the
-        order of publishing, also those of several publishers. A changed function gets a new ``version``. The old one
-        stays and finishes its instances. ``priority`` is that of messages that activate it; those that join an instance
-        have 5. An instance whose journal reaches ``journal_limits`` is suspended.
+        order of publishing, including those of several publishers. A changed function gets a new ``version``. The old
+        one stays and finishes its instances. ``priority`` is that of messages that activate it; those that join an
+        instance have 5. An instance whose journal reaches ``journal_limits`` is suspended.
 
         @app.orchestration(activate=Kind == "order", correlations=[Offers])
         async def procure(order: Message) -> None: ...

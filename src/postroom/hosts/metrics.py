@@ -71,7 +71,7 @@ def _collect_http_metrics(host: str, http: HttpLocations) -> Iterator[Metric]:
     )
     yield Metric.gauge(
         "postroom_http_requests_in_progress",
-        "HTTP requests in progress, also those that wait for the response of a two-way port.",
+        "HTTP requests in progress, including those that wait for the response of a two-way port.",
         {(host, location): count for location, count in http.counts.in_progress.copy().items()},
         labels=("host", "location"),
     )

@@ -29,7 +29,7 @@ class InstanceCount:
 
 
 class InstanceMetrics:
-    """Counts instances with ``count``. That reads all queues, so it may take 5 % of the time."""
+    """Counts instances with ``count``. That reads all queues, so it runs for at most 5 % of the time."""
 
     def __init__(self, connect: Connect, count: Callable[[Connection], Iterable[InstanceCount]]) -> None:
         self._connect = connect

@@ -63,7 +63,7 @@ class _BadRow:
 
 
 def save_bad_rows(connection: Connection, instance_id: uuid.UUID, target: Path) -> SavedRows:
-    """Write all suspended rows of a file to ``target``, one per line, in their order and with the header of the file.
+    """Write all suspended rows of a file to ``target``, one per line, in order and with the header of the file.
 
     ``instance_id`` is one of these rows. Raise StateError if its rows are not lines, or if ``target`` exists."""
     instance = get_instance(connection, instance_id)
@@ -93,7 +93,7 @@ def resume_bad_rows(connection: Connection, corrected: Path) -> ResumedRows:
         raise StateError(
             f"{corrected} has {format_count(len(lines), 'row')}, but {len(manifest['rows']):,} were saved.",
             why="Each line belongs to the row that it was saved from.",
-            hint="Keep the lines in their order. To leave a row suspended, keep its line as it is, or leave it empty.",
+            hint="Keep the lines in order. To leave a row suspended, keep its line as it is, or leave it empty.",
         )
     changed = {
         uuid.UUID(row["instance_id"]): line

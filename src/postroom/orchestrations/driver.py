@@ -66,7 +66,7 @@ class PersistencePoint:
 
     @property
     def commands(self) -> list[Command]:
-        """The commands of all turns, in their order."""
+        """The commands of all turns, in order."""
         return [command for _, commands in self.handled for command in commands]
 
     @property

@@ -63,7 +63,7 @@ _NOTHING_CARRIED = Continuation()
 class Execution:
     """One instance in memory. ``unroutable`` has the reasons of sends without subscribers, by command number, and
     ``due_times`` when the timers of its journal are due. ``carried`` is what it continues with. The code of the
-    orchestration runs inside ``watch``, also when it is dropped."""
+    orchestration runs inside ``watch``, even when it is dropped."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class Execution:
         return [] if self._loop is None else self._loop.list_timers()
 
     def list_waits(self) -> list[str]:
-        """Return what the instance waits for, for people."""
+        """Return what the instance waits for, one text each."""
         receives = [
             f"receive {Correlate(number=n, place='', filter=self._filters[n]).name}"
             for n in self._receives
@@ -339,7 +339,7 @@ class Execution:
         raise AssertionError("a dropped coroutine continued")
 
     def start_timer(self, due: datetime) -> tuple[int, datetime]:
-        """Return the number of a new timer, and when it is due. A timer of the journal keeps its time, also if the code
+        """Return the number of a new timer, and when it is due. A timer of the journal keeps its time, even if the code
         has another time limit now."""
         number = self._next_number()
         due = self.due_times.pop(number, due)
@@ -351,7 +351,7 @@ class Execution:
         return self._last_number
 
     def _list_waiting(self, correlation: int) -> deque[asyncio.Future[Message]]:
-        """Return the receives that wait, in their order. Remove those that were cancelled or have their message."""
+        """Return the receives that wait, in order. Remove those that were cancelled or have their message."""
         waiting = self._receives.get(correlation)
         if waiting is None:
             return deque()

@@ -79,7 +79,7 @@ class Resumed(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """Something that an instance did. Commands are numbered in their order."""
+    """Something that an instance did. Commands are numbered in order."""
 
     number: int
     place: str

@@ -22,7 +22,7 @@ def replay(
 ) -> Execution:
     """Return an execution that has handled the events of the journal.
 
-    Raise JournalMismatch, with the place, if the code does something else than the journal has."""
+    Raise JournalMismatch, with the place, if the code does something other than the journal has."""
     execution = Execution(orchestration, instance_id, carried, watch)
     for number, turn in enumerate(turns, 1):
         execution.unroutable |= {

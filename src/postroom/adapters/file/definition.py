@@ -181,5 +181,5 @@ def _find_pattern_problems(pattern: str) -> list[str]:
 
 
 def _has_open_bracket(pattern: str) -> bool:
-    # A ']' that comes first in a character class, also after '!', is a literal character.
+    # A ']' that comes first in a character class, even after '!', is a literal character.
     return "[" in re.sub(r"\[!?+\]?+[^\]]*+\]", "", pattern)

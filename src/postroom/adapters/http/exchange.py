@@ -85,7 +85,7 @@ class _ResponseReader(io.RawIOBase):
     def __init__(self, sock: socket.socket, deadline: Deadline) -> None:
         self._socket = sock
         self._deadline = deadline
-        # The socket stays open until this file is closed, also if the connection is closed first.
+        # The socket stays open until this file is closed, even if the connection is closed first.
         self._file = sock.makefile("rb", buffering=0)
 
     def readable(self) -> bool:

@@ -75,7 +75,7 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """The port that the server listens on, also if it was started with port 0."""
+        """The port that the server listens on, even if it was started with port 0."""
         return self._port
 
     @property

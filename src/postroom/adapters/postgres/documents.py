@@ -25,7 +25,7 @@ def read_rows(content: bytes, format: Format, fields: Mapping[str, str] | None) 
     try:
         text = content.decode("utf-8-sig")
         documents = _read_json(text) if format == "json" else _read_csv(text)
-    except ValueError as error:  # also if the text cannot be decoded
+    except ValueError as error:  # or the text cannot be decoded
         raise DeliveryRefused(f"The document is not valid {format.upper()}.", why=str(error)) from error
     if fields is None:
         return [{name: format_value(value) for name, value in document.items()} for document in documents]

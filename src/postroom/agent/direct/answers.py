@@ -1,4 +1,4 @@
-"""Answers to requests. An answer whose caller is gone is suspended, also if it has other subscribers (RR-05, RR-07)."""
+"""Answers to requests. An answer whose caller is gone is suspended, even if it has other subscribers (RR-05, RR-07)."""
 
 from __future__ import annotations
 

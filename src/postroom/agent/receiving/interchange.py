@@ -147,7 +147,7 @@ def read_chunks(pipeline: DisassemblingPipeline, interchange: Interchange, progr
 
 
 def read_all_chunks(pipeline: DisassemblingPipeline, interchange: Interchange) -> list[Chunk]:
-    """Return all chunks of an interchange that is published in one transaction. The last one tells a rejection."""
+    """Return all chunks of an interchange that is published in one transaction. The last one may have a rejection."""
     size = 0
     chunks: list[Chunk] = []
     for chunk in read_chunks(pipeline, interchange, Progress(last_document=interchange.last_published)):

@@ -130,7 +130,7 @@ class _Waiting:
 
     found: Sequence[tuple[Subscriber, npt.NDArray[np.int64]]]
     subscribers: Mapping[int, Subscriber]
-    """All subscribers, also those of activation subscriptions."""
+    """All subscribers, including those of activation subscriptions."""
 
     @classmethod
     def find(cls, connection: Connection, routing: RoutingTable, columns: Columns, rows: int) -> _Waiting:

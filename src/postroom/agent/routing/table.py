@@ -60,7 +60,7 @@ class Subscriber:
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> Subscriber:
-        """Return a subscriber from the columns that all queries for subscriptions share, in their order."""
+        """Return a subscriber from the columns that all queries for subscriptions share, in order."""
         subscription_id, host_id, service_class, service_id, name, priority, state, *others = row
         ordered, instance_id, convoy_set_id, group_id, group_name, for_host_instance = others
         return cls(

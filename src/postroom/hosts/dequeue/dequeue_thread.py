@@ -17,7 +17,7 @@ _BACKOFF = Backoff(first=1.0, longest=256.0)
 _log = logging.getLogger(__name__)
 
 
-#: Returns up to so many messages to process together with a message. Does not wait.
+#: Returns messages to process together with this one, up to a number. Does not wait.
 TakeMore = Callable[[ClaimedMessage, int], list[ClaimedMessage]]
 
 

@@ -46,7 +46,7 @@ class Subservice:
     """One service class in a host instance. It starts paused, and works after ``unpause``.
 
     Messages that share an instance are handled one after the other. ``in_order`` claims the messages of all instances
-    of the service class in their order, otherwise only those of ordered send ports.
+    of the service class in order, otherwise only those of ordered send ports.
     """
 
     def __init__(

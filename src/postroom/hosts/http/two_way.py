@@ -19,7 +19,7 @@ _LOST = "Look for a suspended response by the interchange id, or send the reques
 _MISSING = {
     NoResponse.EXPIRED: (504, "The request was received, but its response did not come in time."),
     NoResponse.REFUSED: (502, "The request was received, but it could not be answered."),
-    NoResponse.STOPPING: (503, "The request was received, but the host stops before its response has come."),
+    NoResponse.STOPPING: (503, "The request was received, but the host stopped before its response came."),
     NoResponse.LOST: (409, f"A request with this key was received before, and its response is not available. {_LOST}"),
 }
 #: What a client with an idempotency key can do after these answers.

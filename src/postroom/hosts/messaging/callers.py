@@ -12,7 +12,7 @@ the repeated request.
 
 A repeated request whose first caller waits at another host instance follows that one: the loop reads the stored
 response of the first caller. If that host instance has ended, the repeated request takes over from it, together with a
-response that has come meanwhile.
+response that arrived in the meantime.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Caller:
     interchange_id: uuid.UUID
     location: ReceiveLocation
     deadline: float
-    """When its connections are told that the time is over, by the monotonic clock."""
+    """When its connections get a timeout, by the monotonic clock."""
     kept_until: float
     """When it stops waiting. Later than the deadline if the request has an idempotency key."""
     digest: bytes | None = None
@@ -197,7 +197,7 @@ class Callers:
 
     def refuse_lost(self) -> None:
         """Answer the callers whose subscriptions are gone, because this host instance was declared dead. Requests with
-        an idempotency key keep waiting, also if another host instance has taken them over."""
+        an idempotency key keep waiting, even if another host instance has taken them over."""
         with self._lock:
             kept = {instance_id for instance_id, caller in self._waiting.items() if caller.digest is not None}
             lost = self._waiting.keys() - kept

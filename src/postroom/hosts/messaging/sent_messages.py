@@ -1,4 +1,4 @@
-"""Stores what became of messages that were sent, also if the MessageBox is unavailable for a moment."""
+"""Stores what became of messages that were sent, even if the MessageBox is unavailable for a moment."""
 
 from __future__ import annotations
 

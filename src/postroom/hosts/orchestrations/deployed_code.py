@@ -74,8 +74,8 @@ class _CodeDiffers(Exception):
 
 
 def _load_applied(file: str, digest: str) -> _Declared | str:
-    """Load a file. Return the reason if it cannot be loaded. Raise _CodeDiffers if it is not the applied one, also if
-    it is edited at this moment."""
+    """Load a file. Return the reason if it cannot be loaded. Raise _CodeDiffers if it is not the applied one, even if
+    it was edited during the load."""
     _check_digest(file, digest)
     _keep_source(Path(file))
     declared: _Declared | str

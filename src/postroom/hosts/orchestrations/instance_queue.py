@@ -50,7 +50,7 @@ class InstanceQueue:
             self._changed.notify(len(self._work) - before)
 
     def end_threads(self, count: int) -> None:
-        """Let as many threads end after their batch."""
+        """Let ``count`` threads end after their batch."""
         with self._changed:
             self._threads_to_end += count
             self._changed.notify_all()

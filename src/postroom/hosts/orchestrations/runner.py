@@ -77,8 +77,8 @@ class OrchestrationRunner:
         self._watch.loop.start()
 
     def pause(self) -> None:
-        """Start no instance until ``unpause``. The caller releases the claims, also those of instances in progress:
-        these continue from their last persistence point."""
+        """Start no instance until ``unpause``. The caller releases the claims, including those of instances in
+        progress: these continue from their last persistence point."""
         self._poller.pause()
         self._work.discard()
 
@@ -153,8 +153,8 @@ class OrchestrationRunner:
             )
 
     def _suspend_endless(self, claimed: ClaimedInstance, description: str) -> None:
-        """Suspend an instance whose code does not return, and release those that wait for the same thread. A coroutine
-        that is dropped has no claim any more, so that there is nothing to suspend."""
+        """Suspend an instance whose code does not return, and release those that wait for the same thread. A dropped
+        coroutine has no claim, so there is nothing to suspend."""
         connection = self._watch_connection.get()
         is_suspended = self._procedures.suspend(connection, claimed, code="ORCHESTRATION", description=description)
         what = "instance %s is suspended" if is_suspended else "the dropped coroutine of instance %s is interrupted"

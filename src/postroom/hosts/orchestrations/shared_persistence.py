@@ -139,11 +139,11 @@ def _write(
     for instance in instances:
         point = instance.point
         assert point is not None
-        goes_on = not point.has_ended and point.continuation is None
+        keeps_journal = not point.has_ended and point.continuation is None
         entry = JournalEntry(
             claimed=instance.claimed,
             journal_length=instance.store.journal_length,
-            turns=[turn.to_json() for turn in point.turns] if goes_on else (),
+            turns=[turn.to_json() for turn in point.turns] if keeps_journal else (),
             consumed=point.consumed,
             wake_at=point.wake_at,
             is_released=point.is_waiting and point.suspension is None,

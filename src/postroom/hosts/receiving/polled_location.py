@@ -57,7 +57,7 @@ class PolledLocation:
 
     def __init__(self, location: ReceiveLocation, *, connect: Connect, home: Path, clock: Clock = system_clock) -> None:
         self.location = location
-        #: The tally since the start: files are interchanges, the others messages.
+        #: The counts since the start: files are interchanges, the others messages.
         self.counts: Counter[str] = Counter()
         #: None while another process serves the location, or none.
         self.state: LocationState | None = None

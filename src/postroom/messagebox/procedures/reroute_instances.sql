@@ -1,5 +1,5 @@
 -- Move suspended instances back into the work queues of their hosts, under their old numbers, to be published by the
--- current subscriptions. A message for a send port gets task 5, and the messaging service of the host takes it, also if
+-- current subscriptions. A message for a send port gets task 5, and the messaging service of the host takes it, even if
 -- the port is a Spark sink. A message of an ordered send port becomes an instance of its own. A received message that
 -- has passed its pipeline is published as if it was resumed. Returns the rerouted instances. Others are skipped: not
 -- suspended, not resumable, messages that a pipeline has to read first, and messages that joined an instance.

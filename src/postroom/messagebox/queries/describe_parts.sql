@@ -1,4 +1,4 @@
--- The parts of a message in their order, without their content.
+-- The parts of a message in order, without their content.
 -- Index: parts' primary key.
 SELECT p.part_id, p.name, p.content_type, p.charset, p.size
   FROM unnest(%s::uuid[]) WITH ORDINALITY AS o (part_id, number)

@@ -60,8 +60,9 @@ CREATE UNIQUE INDEX ON management.hosts (lower(name));
 CREATE UNIQUE INDEX ON management.hosts (is_default) WHERE is_default;
 
 -- The declared handlers (BizTalk: adm_SendHandler, adm_ReceiveHandler): an adapter that a host runs in one direction. A
--- host without a row runs all adapters that its type allows. A host instance claims no messages of slow send ports of
--- an adapter while it has so many of them in memory (DEQ-17), until it has fewer than the low watermark.
+-- host without a row runs all adapters that its type allows. If a host instance has as many messages of slow send ports
+-- of an adapter in memory as the high watermark, it claims no more of them until it has fewer than the low watermark
+-- (DEQ-17).
 CREATE TABLE management.handlers (
     host_id         smallint NOT NULL REFERENCES management.hosts ON DELETE CASCADE,
     adapter         text NOT NULL,                                  -- the kind of the adapter

@@ -136,7 +136,7 @@ def reroute_all(connection: Connection, query: InstanceQuery) -> Counter[str]:
 
 
 def reroute_deliveries(connection: Connection, query: InstanceQuery) -> Counter[str]:
-    """Reroute every message for a send port that matches the query, also if it is ready to run or waits for a retry.
+    """Reroute every message for a send port that matches the query, even if it is ready to run or waits for a retry.
     Return their number by host. What is rerouted already stays as it is."""
 
     def suspend_and_reroute(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:

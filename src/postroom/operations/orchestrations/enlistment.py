@@ -118,7 +118,7 @@ def _choose_convoy_set(
     connection: Connection, subscriptions: ServiceSubscriptions, one: DeployedOrchestration, properties: list[Property]
 ) -> int:
     """Return the convoy set that it had before, or that another version has. So a message still joins the instance of
-    its values after an apply, also one of an older version."""
+    its values after an apply, including one of an older version."""
     row = connection.execute(
         "SELECT convoy_set_id FROM orchestrations"
         " WHERE name = %s AND host_id = %s AND convoy = %s AND convoy_set_id IS NOT NULL ORDER BY version DESC LIMIT 1",

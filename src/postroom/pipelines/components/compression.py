@@ -59,7 +59,7 @@ class _Expanding(Decoder):
 
 
 class Gzip(_Expanding):
-    """Decompresses gzip, also with several members."""
+    """Decompresses gzip, even with several members."""
 
     def decode(self, message: Message) -> Body:
         assert message.body is not None

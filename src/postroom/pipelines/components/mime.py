@@ -89,7 +89,7 @@ class Mime(Decoder):
         return Message(context=message.context, parts=parts, body_part_name=names[body])
 
     def _leaves(self, node: email.message.Message, depth: int) -> Iterator[email.message.Message]:
-        """Yield the parts with content, in their order."""
+        """Yield the parts with content, in order."""
         for defect in node.defects:
             if not isinstance(defect, _TOLERATED):
                 name = type(defect).__name__.removesuffix("Defect")

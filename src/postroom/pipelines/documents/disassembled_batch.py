@@ -271,7 +271,7 @@ class WrittenDocuments:
 
 
 def pass_through(body: Body, size: BatchSize) -> Iterator[DisassembledBatch]:
-    """Yield the interchange as one message (TYP-02), also if it is empty. A large body is passed by reference."""
+    """Yield the interchange as one message (TYP-02), even if it is empty. A large body is passed by reference."""
     first, no_number, no_text = _get_single_values()
     if body.size > FRAGMENT_SIZE:
         columns = [first, pa.nulls(1, pa.binary()), pa.array([0]), pa.array([body.size]), no_text]

@@ -1,6 +1,6 @@
 """Converts the rows of a Spark reader to messages, by whole columns.
 
-The input has a column ``body`` and columns ``value0``, ``value1``, … for the promotions in their order. An optional
+The input has a column ``body`` and columns ``value0``, ``value1``, … for the promotions in order. An optional
 column ``bad`` has the bytes of the rows that the reader could not read, and null for the others. An optional column
 ``undecoded`` has the name of the encoding for rows with bytes that are not valid in it. Then ``bad`` has the row's
 original bytes, unless they are lost. An optional column ``nulls`` has the names of the columns that are null in a row

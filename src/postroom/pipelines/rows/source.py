@@ -24,7 +24,7 @@ class RowSource(BaseModel):
 
     format: Literal["csv", "json", "xml"]
     columns: tuple[tuple[str, str], ...]
-    """The name and the Spark type of each column, in their order."""
+    """The name and the Spark type of each column, in order."""
     options: Mapping[str, str] = {}
 
     @classmethod

@@ -96,7 +96,7 @@ def _dump_statement(statement: ast.stmt, used: set[str]) -> str:
 
 
 class _PackageNames:
-    """The names in a file that stand for objects of Postroom. Statements are read in their order."""
+    """The names in a file that stand for objects of Postroom. Statements are read in order."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()

@@ -107,7 +107,7 @@ def _open_envelope(
 
 
 def _find_documents(pipeline: XmlReceive, root: etree._Element, closed: SelfClosed) -> list[_Element]:
-    """Return the documents of an envelope, in their order.
+    """Return the documents of an envelope, in order.
 
     Envelopes are opened level by level, and the trees of one level are freed before the next. The trees of all levels
     together would take many times the size of the interchange."""

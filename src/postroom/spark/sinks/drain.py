@@ -161,7 +161,7 @@ class Drain:
         return None
 
     def report_unusable(self, connection: Connection, port: SendPort) -> None:
-        """Report and log that Spark lacks a jar that a sink needs, also if no message waits for the sink."""
+        """Report and log that Spark lacks a jar that a sink needs, even if no message waits for the sink."""
         error = self.find_missing_jar(port)
         report = self._reports.get(port.port_id)
         if error is not None:

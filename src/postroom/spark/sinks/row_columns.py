@@ -38,7 +38,7 @@ def has_simple_columns(format: RowFormat) -> bool:
 
 
 def convert_rows(format: RowFormat, rows: SinkRows) -> tuple[list[pa.RecordBatch], list[int]]:
-    """Return the rows in their order, and the numbers of the messages that could not be converted.
+    """Return the rows in order, and the numbers of the messages that could not be converted.
 
     The latter include good messages next to a bad one."""
     count = len(rows.seqs)

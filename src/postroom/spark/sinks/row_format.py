@@ -65,7 +65,7 @@ class RowFormat:
         return pa.schema(fields)
 
     def convert(self, messages: Sequence[tuple[Message, datetime | None]]) -> tuple[pa.RecordBatch, list[Refused]]:
-        """Return the rows of the messages in their order, and the messages that cannot be converted."""
+        """Return the rows of the messages in order, and the messages that cannot be converted."""
         refused: list[Refused] = []
         values: list[_RowValues] = []
         for index, (message, received_at) in enumerate(messages):

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def orchestration() -> None:
     """List, enlist, start, stop and unenlist orchestrations.
 
-    Messages activate the newest version of an orchestration, so these commands change the newest version. Instances go
-    on in every state. To suspend or terminate them: postroom instance.
+    Messages activate the newest version of an orchestration, so these commands change the newest version. Instances
+    continue in every state. To suspend or terminate them: postroom instance.
 
     \b
     Example:

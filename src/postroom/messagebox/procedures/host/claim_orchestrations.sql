@@ -77,7 +77,7 @@ BEGIN
               AND NOT EXISTS (SELECT 1 FROM operation_instances o WHERE o.instance_id = w.instance_id AND o.pending)
             ORDER BY w.priority, w.ready_seq LIMIT p_limit FOR UPDATE SKIP LOCKED))
     RETURNING i.instance_id, i.service_id, i.journal_length, i.journals, i.carried::text,
-              -- Another host instance may be taking the message at this moment. Its row is visible until then.
+              -- Another host instance may be taking the message now. Its row is visible until then.
               CASE WHEN i.wake_at <= p_now AND EXISTS (
                    SELECT 1 FROM __HOST___q q
                     WHERE q.instance_id = i.instance_id AND q.task = 4 AND q.enqueued_at <= i.wake_at)

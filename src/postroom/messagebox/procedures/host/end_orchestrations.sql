@@ -2,7 +2,7 @@
 -- are deleted, and the messages that they have received are released. The messages that they have not received are
 -- suspended, and cannot be resumed (ORC-26). Returns the ids of the instances that have ended: not those whose claim
 -- was taken over, or whose journal has another length. p_consumed are the numbers of the messages of all these
--- instances. Raises 40001 if a claim takes one of these messages at this moment.
+-- instances. Raises 40001 if a claim takes one of these messages at the same time.
 -- Indexes: the primary keys, work_queue_instance. Locks: the rows of the instances, in the order of the array, then see
 -- int_remove_instances, then their messages in the queue, without waiting. claim_orchestrations locks in another order.
 CREATE OR REPLACE FUNCTION messagebox.end_orchestrations___HOST__(
@@ -47,8 +47,8 @@ BEGIN
     -- Statements of their own, which see what publishers committed while int_remove_instances waited for them.
     SELECT count(*) INTO queued_count FROM __HOST___q WHERE instance_id = ANY (ended) AND task = 4;
     IF queued_count > 0 THEN
-        -- A claim that takes such a message at this moment waits for the row of the instance, and this function must
-        -- not wait for the claim: the caller repeats the transaction.
+        -- A claim that takes such a message now waits for the row of the instance, and this function must not wait
+        -- for the claim: the caller repeats the transaction.
         SELECT count(*) INTO locked_count FROM (
                SELECT 1 FROM __HOST___q WHERE instance_id = ANY (ended) AND task = 4 FOR UPDATE SKIP LOCKED) q;
         IF locked_count < queued_count THEN

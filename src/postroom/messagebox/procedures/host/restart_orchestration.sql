@@ -1,7 +1,7 @@
 -- A persistence point of a claimed instance that continues with a fresh journal: its journal, its subscriptions and its
 -- references to received messages are deleted, except the first message, which starts it again. Messages that it has
--- not received stay, also those that a publish routes to its subscriptions at this moment. Returns false, and changes
--- nothing, if the claim was taken over or the journal has another length.
+-- not received stay, including those that a publish routes to its subscriptions at the same time. Returns false, and
+-- changes nothing, if the claim was taken over or the journal has another length.
 -- Indexes: the primary keys, subscriptions_instance. Locks: the row of the instance, its subscriptions.
 CREATE OR REPLACE FUNCTION messagebox.restart_orchestration___HOST__(
     p_instance_id uuid, p_claim_id uuid, p_journal_length integer, p_consumed bigint[], p_carried json,

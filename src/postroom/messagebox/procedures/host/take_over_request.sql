@@ -3,7 +3,7 @@
 -- p_host_instance, which holds it until p_kept_for has passed. The request of a program is taken over by the queue
 -- p_service_id of another program; the first program reads the response when the other one has stored it. Returns false
 -- if the request does not wait any more, or a living host instance holds it. The receipt keeps the programs from which
--- the request was taken over, in their order, for leave_request.
+-- the request was taken over, in order, for leave_request.
 -- The subscription is replaced and not changed, so that a publish that has found it matches again.
 -- Indexes: primary keys of receipts and host_instances, subscriptions_instance, work_queue_instance. Locks: the receipt
 -- (FOR NO KEY UPDATE: one caller takes over), the subscription (FOR UPDATE: waits for publishes that have found it),

@@ -1,4 +1,4 @@
--- Return the written batches of a sink of this host that are not completed, in their order.
+-- Return the written batches of a sink of this host that are not completed, in order.
 -- The table is small: a row for each sink, and few more.
 CREATE OR REPLACE FUNCTION messagebox.written_sink_batches___HOST__(p_port_id uuid)
 RETURNS TABLE (batch_id uuid, number bigint, attempt integer)
