@@ -235,9 +235,9 @@ class Client:
         """Publish all of these messages or none of them.
 
         ``key`` is an idempotency key. As long as receipts are kept (seven days), a second publish under the same key
-        publishes nothing and returns the first result. It raises KeyReused if its messages differ: bodies, properties
-        or order. After a lost connection the client repeats the publish once.
-        Without a key it raises Unavailable instead, because the messages may or may not have been published.
+        publishes nothing and returns the first result. It raises KeyReused if bodies, properties or order differ. After
+        a lost connection the client repeats the publish once. Without a key it raises Unavailable instead, because the
+        messages may or may not have been published.
 
         While the programs of the host are throttled, it waits and then raises Throttled (see ``connect``). Messages
         that finish work do not wait: responses, and what a program publishes while it processes a received message."""
@@ -261,8 +261,7 @@ class Client:
         return subscription
 
     def close(self) -> None:
-        """Close the connection and release the embedded server. Requests that wait raise StateError. May be called
-        again."""
+        """Close the connection and the embedded server. Requests that wait raise StateError. May be called twice."""
         with self._lock:
             self._closed = True
             responses, self._responses = self._responses, None
