@@ -8,27 +8,14 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from postroom.application import (
-    DEFAULT_HOST,
-    ApplicationDefinition,
-    BackupTransport,
-    SendPortDefinition,
-    SendPortGroupDefinition,
-)
-from postroom.filters.authorisation import ApplicationProperties
+from postroom.application import ApplicationDefinition, BackupTransport, SendPortDefinition
 from postroom.messagebox.configuration.endpoints import PortState, SendPort, read_send_ports, schedule_to_json
-from postroom.messagebox.configuration.handlers import store_handlers
 from postroom.messagebox.configuration.hosts import read_hosts
-from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.migrate import create_host
 from postroom.messagebox.orchestrations import format_name
 from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import deploy_property
-from postroom.messagebox.throttling.load import store_thresholds
 from postroom.operations.deployment.backlog import Backlog
-from postroom.operations.deployment.compare_groups import group_fields
-from postroom.operations.deployment.compare_hosts import resolve_host_settings
 from postroom.operations.deployment.compare_orchestrations import is_newest
 from postroom.operations.deployment.declared_fields import (
     BACKUP_ADAPTER,
@@ -40,18 +27,14 @@ from postroom.operations.deployment.declared_fields import (
     send_port_fields,
 )
 from postroom.operations.deployment.deployed import Deployed
+from postroom.operations.deployment.execute_groups import remove_groups_and_members, store_group
+from postroom.operations.deployment.execute_hosts import store_hosts
 from postroom.operations.deployment.plan import Action, ChangeKind, Plan, PlanStep
 from postroom.operations.orchestrations.enlistment import store_orchestration, unenlist_orchestration
 from postroom.operations.ports.enlistment import (
-    add_member,
-    enlist_group,
     enlist_port,
-    remove_member,
-    resubscribe_group,
     resubscribe_port,
-    start_group,
     start_port,
-    unenlist_group,
     unenlist_port,
 )
 from postroom.system_properties import SYSTEM_PROPERTIES
@@ -87,7 +70,7 @@ class Deployment:
     def execute(self) -> None:
         """Execute all steps, in the order of their dependencies."""
         self._deploy_properties()
-        self._create_hosts()
+        store_hosts(self._connection, self._definition, self._deployed, self._plan)
         self._host_ids = {host.name.lower(): host.host_id for host in read_hosts(self._connection)}
         self._application_id = self._store_application()
         self._rename()
@@ -105,32 +88,6 @@ class Deployment:
         for key, prop in wanted.items():
             if key not in self._deployed.properties or (prop.sensitive and key not in self._deployed.sensitive):
                 deploy_property(self._connection, key, prop.value_type, sensitive=prop.sensitive)
-
-    def _create_hosts(self) -> None:
-        has_default = any(host.is_default for host in self._deployed.hosts.values())
-        for step in self._plan.select(ChangeKind.HOST, Action.CREATE):
-            is_default = not has_default and step.name == DEFAULT_HOST
-            create_host(self._connection, step.name, is_default=is_default)
-        known = {host.name.lower(): host for host in read_hosts(self._connection)}
-        for step in self._plan.select(ChangeKind.HOST, Action.CREATE, Action.CHANGE):
-            host = known[step.name.lower()]
-            settings = resolve_host_settings(self._definition, self._deployed, host.name)
-            if settings.trusted is not host.trusted:
-                self._connection.execute("SELECT set_trust(%s::smallint, %s)", (host.host_id, settings.trusted))
-            if settings.isolated is not host.isolated:
-                isolate = "UPDATE hosts SET isolated = %s WHERE id = %s"
-                self._connection.execute(isolate, (settings.isolated, host.host_id))
-            store_handlers(self._connection, host.host_id, settings.handlers or ())
-            self._store_application_properties(host.host_id, settings.properties)
-            store_thresholds(self._connection, host.host_id, settings.throttling)
-
-    def _store_application_properties(self, host_id: int, properties: ApplicationProperties) -> None:
-        self._connection.execute("DELETE FROM application_properties WHERE host_id = %s", (host_id,))
-        with self._connection.cursor() as cursor:
-            cursor.executemany(
-                "INSERT INTO application_properties (host_id, property_key, value) VALUES (%s, %s, %s)",
-                [(host_id, key, text) for key, text in sorted(properties)],
-            )
 
     def _store_application(self) -> uuid.UUID:
         row = self._connection.execute(
@@ -158,7 +115,7 @@ class Deployment:
         """Remove what is not declared any more. Instances stay, with the name of their port or location.
 
         Receive ports are removed later, because a location may move from one to another."""
-        self._remove_groups_and_members()
+        remove_groups_and_members(self._connection, self._definition, self._deployed)
         self._remove_orchestrations()
         for step in self._plan.select(ChangeKind.SEND_PORT, Action.REMOVE):
             port = self._deployed.send_ports[step.name]
@@ -186,17 +143,6 @@ class Deployment:
                 "backlog": self._backlog if service_id in self._deployed.backlog else Backlog.KEEP,
             },
         )
-
-    def _remove_groups_and_members(self) -> None:
-        declared = {group.name: group for group in self._definition.send_port_groups}
-        for group in self._deployed.send_port_groups.values():
-            if group.name not in declared:
-                unenlist_group(self._connection, group)
-                self._connection.execute("DELETE FROM send_port_groups WHERE id = %s", (group.group_id,))
-                continue
-            for member in group.members:
-                if member.port_name not in declared[group.name].members:
-                    remove_member(self._connection, group, member.port_id)
 
     def _store_receive_ports(self) -> None:
         declared = {port.name: port for port in self._definition.receive_ports}
@@ -297,16 +243,15 @@ class Deployment:
 
     def _store_groups(self) -> None:
         """Store new groups, changed filters and new members. Members that left were removed before their ports."""
+        declared = {group.name: group for group in self._definition.send_port_groups}
         for step in self._plan.select(ChangeKind.SEND_PORT_GROUP, Action.CREATE, Action.CHANGE):
-            declared = next(group for group in self._definition.send_port_groups if group.name == step.name)
-            group = self._store_group(declared, self._choose_id(step))
-            if step.action is Action.CREATE:
-                if declared.state != "bound":
-                    group = enlist_group(self._connection, group)
-                if declared.state == "started":
-                    start_group(self._connection, group)
-            elif "filter" in {difference.field for difference in step.differences}:
-                resubscribe_group(self._connection, group)
+            store_group(
+                self._connection,
+                declared[step.name],
+                step,
+                id=self._choose_id(step),
+                application_id=self._application_id,
+            )
 
     def _remove_orchestrations(self) -> None:
         removed = {step.name for step in self._plan.select(ChangeKind.ORCHESTRATION, Action.REMOVE)}
@@ -331,27 +276,6 @@ class Deployment:
                     host_id=self._host_ids[declared.host.lower()],
                     is_newest=is_newest(self._definition, declared),
                 )
-
-    def _store_group(self, declared: SendPortGroupDefinition, new_id: uuid.UUID) -> SendPortGroup:
-        fields = group_fields(declared)
-        row = self._connection.execute(
-            statement("queries/store_send_port_group"),
-            {
-                "id": new_id,
-                "application_id": self._application_id,
-                "name": declared.name,
-                "description": fields["description"],
-                "filter": fields["filter"],
-            },
-        ).fetchone()
-        assert row is not None
-        group_id: uuid.UUID = row[0]
-        (group,) = (group for group in read_send_port_groups(self._connection) if group.group_id == group_id)
-        known = {member.port_name for member in group.members}
-        for port in read_send_ports(self._connection):
-            if port.name in declared.members and port.name not in known:
-                group = add_member(self._connection, group, port)
-        return group
 
     def _choose_id(self, step: PlanStep) -> uuid.UUID:
         """Return the id of a new object. An existing one keeps its own. A port or location that this application

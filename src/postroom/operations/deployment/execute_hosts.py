@@ -1,0 +1,41 @@
+"""Create and change the hosts of a plan, inside the caller's transaction."""
+
+from __future__ import annotations
+
+from postroom.application import DEFAULT_HOST, ApplicationDefinition
+from postroom.filters.authorisation import ApplicationProperties
+from postroom.messagebox.configuration.handlers import store_handlers
+from postroom.messagebox.configuration.hosts import read_hosts
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.migrate import create_host
+from postroom.messagebox.throttling.load import store_thresholds
+from postroom.operations.deployment.compare_hosts import resolve_host_settings
+from postroom.operations.deployment.deployed import Deployed
+from postroom.operations.deployment.plan import Action, ChangeKind, Plan
+
+
+def store_hosts(connection: Connection, definition: ApplicationDefinition, deployed: Deployed, plan: Plan) -> None:
+    """Create the new hosts, and store the settings of new and changed hosts."""
+    has_default = any(host.is_default for host in deployed.hosts.values())
+    for step in plan.select(ChangeKind.HOST, Action.CREATE):
+        create_host(connection, step.name, is_default=not has_default and step.name == DEFAULT_HOST)
+    known = {host.name.lower(): host for host in read_hosts(connection)}
+    for step in plan.select(ChangeKind.HOST, Action.CREATE, Action.CHANGE):
+        host = known[step.name.lower()]
+        settings = resolve_host_settings(definition, deployed, host.name)
+        if settings.trusted is not host.trusted:
+            connection.execute("SELECT set_trust(%s::smallint, %s)", (host.host_id, settings.trusted))
+        if settings.isolated is not host.isolated:
+            connection.execute("UPDATE hosts SET isolated = %s WHERE id = %s", (settings.isolated, host.host_id))
+        store_handlers(connection, host.host_id, settings.handlers or ())
+        _store_application_properties(connection, host.host_id, settings.properties)
+        store_thresholds(connection, host.host_id, settings.throttling)
+
+
+def _store_application_properties(connection: Connection, host_id: int, properties: ApplicationProperties) -> None:
+    connection.execute("DELETE FROM application_properties WHERE host_id = %s", (host_id,))
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO application_properties (host_id, property_key, value) VALUES (%s, %s, %s)",
+            [(host_id, key, text) for key, text in sorted(properties)],
+        )
