@@ -10,7 +10,7 @@ A publish is atomic: every message is accepted, or PublishFailed has the failure
 A caller can publish in one transaction with other work:
 
     def answer(connection: Connection, outbox: Outbox) -> None:
-        queues.complete(connection, claimed.claim_id, [claimed.seq])
+        queues.complete_message(connection, claimed)
         outbox.publish(Message.of(b"...", promoted={OrderNumber: 4711}))
 
     agent.transaction(answer)                               # both, or neither
