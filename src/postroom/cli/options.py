@@ -43,7 +43,7 @@ class CommandOptions:
 
     @property
     def has_messagebox(self) -> bool:
-        """Is a database given, or does the home folder have an embedded MessageBox?"""
+        """True if a database is given, or the home folder has an embedded MessageBox."""
         from postroom.messagebox.embedded import server_folder
 
         return self.database is not None or server_folder(self.home).exists()

@@ -1,4 +1,4 @@
-"""Describe parts of stored definitions to people: components, pipelines, maps, files."""
+"""Describe parts of stored definitions in words: components, pipelines, maps, files."""
 
 from __future__ import annotations
 

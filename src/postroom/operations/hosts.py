@@ -51,9 +51,9 @@ class HostListing:
     name: str
     is_default: bool
     trusted: bool
-    """Is the host trusted to name the originator of a message?"""
+    """True if the host is trusted to name the originator of a message."""
     isolated: bool
-    """Does it only receive by HTTP?"""
+    """True if it only receives, by HTTP or with adapters that it polls."""
     stopped: bool
     """Has an operator stopped it? Its instances neither receive nor send."""
     role_name: str

@@ -194,7 +194,7 @@ def _read_roles(connection: Connection) -> tuple[SavedRole, ...]:
 def _unfinished_folder(folder: Path) -> Iterator[Path]:
     """Create the folder of an unfinished backup, and remove it after an error. Remove that of a killed backup first."""
     if folder.exists():
-        raise StateError(f"{folder} exists already.", hint="Give a folder that does not exist. A backup creates it.")
+        raise StateError(f"{folder} already exists.", hint="Give a folder that does not exist. A backup creates it.")
     unfinished = folder.with_name(f".{folder.name}.unfinished")
     folder.parent.mkdir(parents=True, exist_ok=True)
     if unfinished.exists():

@@ -118,7 +118,7 @@ class MessageExplanation:
 
     @property
     def accepted(self) -> bool:
-        """Does a subscriber receive the message or keep it suspended?"""
+        """True if a subscriber receives the message or keeps it suspended."""
         return any(self.counts.get(verdict) for verdict in _ACCEPTING)
 
 

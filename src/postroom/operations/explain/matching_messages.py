@@ -40,7 +40,7 @@ class ComparedMessage:
     message_type: str | None
     explanation: Explanation
     authorised: bool
-    """May the subscriber's host receive it?"""
+    """True if the subscriber's host may receive it."""
 
 
 @dataclass(kw_only=True)

@@ -87,7 +87,7 @@ def start_resuming(
     return int(read_value(connection, call, name, get_os_user(), service_id, group_id))
 
 
-def has_pending_operation(connection: Connection, instance_id: uuid.UUID) -> str | None:
+def find_pending_operation(connection: Connection, instance_id: uuid.UUID) -> str | None:
     """Return the kind of the operation that is pending for an instance, or None."""
     row = connection.execute(statement("queries/pending_operation"), (instance_id,)).fetchone()
     return None if row is None else str(row[0])

@@ -26,7 +26,7 @@ from postroom.operations.audit import record_action
 from postroom.operations.instances.bulk_operations import (
     BulkOperation,
     OperationKind,
-    has_pending_operation,
+    find_pending_operation,
     run_operation,
     start_operation,
     start_single,
@@ -265,7 +265,7 @@ def _change_one(
         instance = get_instance(connection, instance_id)
         if instance.state is not InstanceState.ACTIVE:
             raise _build_state_error(instance, done)
-        if pending := has_pending_operation(connection, instance_id):
+        if pending := find_pending_operation(connection, instance_id):
             raise StateError(
                 f"Instance {instance_id} cannot be {done}: another operation is pending for it ({pending}).",
                 why="It is active. The operation is carried out when its present attempt has ended.",

@@ -44,7 +44,8 @@ _SUSPENDED = frozenset({InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RES
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:
-    """One service instance: a message for one subscriber, a received message that failed, or a convoy of messages."""
+    """One service instance: a message for one subscriber, a received message that failed, the messages of an ordered
+    send port or a convoy, or an orchestration instance."""
 
     instance_id: uuid.UUID
     state: InstanceState
@@ -189,7 +190,7 @@ def get_instance(connection: Connection, instance_id: uuid.UUID) -> Instance:
     if not found:
         raise NotFound(
             f"There is no instance {instance_id}.",
-            why="An instance is deleted when its message is delivered or when it is terminated.",
+            why="An instance is deleted when its message is delivered, and when it ends or is terminated.",
             hint="See 'postroom instance list'.",
         )
     return found[0]
@@ -237,7 +238,7 @@ def count_suspended(connection: Connection) -> dict[Suspended, int]:
 def check_names(connection: Connection, query: InstanceQuery) -> None:
     """Raise NotFound if the host, port or error code of the query does not exist.
 
-    An unknown name is a typing error, not an empty result."""
+    An unknown name is a typo, not an empty result."""
     if query.host is not None:
         find_host(connection, query.host)
     if query.port is not None:

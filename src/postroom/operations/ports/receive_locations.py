@@ -46,7 +46,7 @@ class LocationListing:
     schedule: Schedule | None
     """When it receives messages. None means always."""
     route_failures: bool
-    """Does its receive port publish failures instead of suspending them?"""
+    """True if its receive port publishes failures instead of suspending them."""
     two_way: bool
     """Do callers wait for responses? Its host publishes what it receives, without Spark."""
     waiting: int

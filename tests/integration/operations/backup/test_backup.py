@@ -249,7 +249,7 @@ def test_a_backup_fails_if_a_claimed_file_is_missing(
 
 def test_an_existing_folder_is_not_overwritten(box: Box, home: Path, tmp_path: Path) -> None:
     create_backup(box.url, home, tmp_path / "backup")
-    with pytest.raises(StateError, match="exists already"):
+    with pytest.raises(StateError, match="already exists"):
         create_backup(box.url, home, tmp_path / "backup")
 
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def instance() -> None:
     """List, resume, suspend, reroute and terminate service instances.
 
-    An instance is a message on its way to one subscriber, or a received message that could not be published. An
-    instance of a convoy, or one with its own subscription, can have several messages.
+    An instance is a message on its way to one subscriber, a received message that could not be published, or an
+    orchestration that has not ended. An orchestration and an ordered send port can have several messages.
 
     \b
     Example:
