@@ -99,7 +99,7 @@ def find_registration_problem(adapter_type: type[AdapterDefinition], kind: str) 
     try:
         registered = find_adapter_type(kind)
     except DefinitionError as error:
-        return " ".join(filter(None, (error.what, error.why, error.hint)))
+        return error.join_sentences()
     if registered is adapter_type:
         return None
     return f"{adapter_type.__qualname__} has the kind {kind!r}, which is that of {registered.__qualname__}; rename it."

@@ -19,14 +19,13 @@ from postroom.hosts.dequeue.slow_services import SlowServiceWatcher
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.configuration.hosts import Dequeuing
 from postroom.messagebox.connection import Connect
+from postroom.messagebox.coordination.notifications import AFTER_WAKE_UP
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
 from postroom.messagebox.throttling.states import Throttle, ThrottleState
 from postroom.processes.background_loop import BackgroundLoop
 
 _log = logging.getLogger(__name__)
 
-#: Publishers wake a host at most this often (messagebox/queues.py), so a woken host keeps polling for a moment.
-_AFTER_WAKE_UP = 0.03
 _TIMEOUT = 1.0
 #: No message is claimed in this state. The others delay claims.
 _FULL = ThrottleState.IN_PROCESS
@@ -273,7 +272,7 @@ class Poller:
             self._rest_until = now + _REST_FACTOR * (now - started_at)
             return _WHILE_SKIPPING
         elif claimed == 0:
-            return _AFTER_WAKE_UP if now - self._woken_at < _AFTER_WAKE_UP else self._interval.total_seconds()
+            return AFTER_WAKE_UP if now - self._woken_at < AFTER_WAKE_UP else self._interval.total_seconds()
         return 0.0
 
     def _claim_backlog(self) -> float:

@@ -12,12 +12,10 @@ from postroom.hosts.orchestrations.deployed_code import DeployedCode
 from postroom.hosts.orchestrations.instance_queue import InstanceQueue, NewWork
 from postroom.messagebox.configuration.hosts import Dequeuing
 from postroom.messagebox.connection import Connect, LazyConnection
+from postroom.messagebox.coordination.notifications import AFTER_WAKE_UP
 from postroom.messagebox.orchestrations import HostOrchestrations
 from postroom.messagebox.queues import ClaimedMessage
 from postroom.processes.background_loop import BackgroundLoop
-
-#: Publishers wake a host at most this often, so a woken host keeps polling for a moment.
-_AFTER_WAKE_UP = 0.03
 
 
 class InstancePoller:
@@ -94,6 +92,6 @@ class InstancePoller:
             self._procedures.release(connection, claim_id)
         self._lost_claim = None
         if not claimed:
-            is_woken = time.monotonic() - self._woken_at < _AFTER_WAKE_UP
-            return _AFTER_WAKE_UP if is_woken else self.dequeuing.polling_interval.total_seconds()
+            is_woken = time.monotonic() - self._woken_at < AFTER_WAKE_UP
+            return AFTER_WAKE_UP if is_woken else self.dequeuing.polling_interval.total_seconds()
         return 0.0

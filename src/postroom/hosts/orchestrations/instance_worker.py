@@ -156,7 +156,7 @@ class InstanceWorker:
             return
         if isinstance(error, PostroomError) and not is_environment_error(error):
             try:
-                self._suspend(claimed, code=error.code, description=_describe(error))
+                self._suspend(claimed, code=error.code, description=str(error))
                 return
             except PostroomError as failure:
                 error = failure
@@ -185,10 +185,6 @@ class InstanceWorker:
             except PostroomError as error:
                 _log.warning("the claims of %d instances cannot be released: %s", len(self._dropped), error)
                 failures += 1
-
-
-def _describe(error: PostroomError) -> str:
-    return "\n".join(filter(None, (error.what, error.why, error.hint)))
 
 
 def _is_expected(error: BaseException) -> bool:

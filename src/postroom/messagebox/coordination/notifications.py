@@ -25,8 +25,10 @@ from postroom.messagebox.postgres_errors import translate_errors
 #: All processes are notified here after a change of the configuration.
 CONFIGURATION_CHANNEL = "postroom_configuration"
 
-#: A host that was woken within this time is still polling.
+#: A publisher wakes a host at most this often, in seconds.
 _QUIET_SECONDS = 0.02
+#: So a host that was woken keeps polling for this time, which is longer.
+AFTER_WAKE_UP = 0.03
 
 #: Inside ``defer_wake_ups``: the hosts to wake at its end.
 _deferred: ContextVar[set[str] | None] = ContextVar("deferred_wake_ups", default=None)
