@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from postroom.errors import BadValue, NotFound, StateError, nearest
+from postroom.errors import BadValue, NotFound, StateError, suggest_names
 from postroom.message import Context
 from postroom.messagebox.connection import Connection
 from postroom.system_properties import BTS
@@ -95,7 +95,7 @@ def _find(known: Mapping[str, _Addressee], name: str) -> _Addressee:
     addressee = known.get(name)
     if addressee is None:
         what = f"There is no send port or send port group {name!r}."
-        raise NotFound(what, hint=nearest(name, list(known), "There are"))
+        raise NotFound(what, hint=suggest_names(name, list(known), "There are"))
     return addressee
 
 

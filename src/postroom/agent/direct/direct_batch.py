@@ -179,7 +179,7 @@ class DirectBatch(PublishBatch):
         return matches.version
 
     def find_more_failures(self, matches: MatchResult) -> Mapping[int, MessageFailure]:
-        """Return failures of messages that may have subscribers nevertheless. They are suspended, too."""
+        """Return failures of messages that fail although they may have subscribers. They are suspended, too."""
         return {}
 
     def _find_subscribers(self, connection: Connection) -> MatchResult:

@@ -73,7 +73,7 @@ class RequestReceiver:
             if digest is not None and is_environment_error(error):
                 self.callers.publish_again(caller, error)
             elif (taken := self.callers.take(caller.instance_id)) is not None:
-                # After a lost connection the request may have been published nevertheless.
+                # After a lost connection the request may have been published anyway.
                 self.callers.forget(caller.instance_id)
                 with suppress(InvalidStateError):
                     taken.future.set_exception(error)

@@ -38,7 +38,7 @@ def check_expiration(port: SendPort, claimed: ClaimedMessage, now: datetime) -> 
         raise MessageExpired(
             f"The message has waited for {timedelta(seconds=int(claimed.age))}, and send port {port.name} sends no "
             f"message after {port.expire_after}.",
-            hint="Resume the instance to send it nevertheless, or terminate it.",
+            hint="Resume the instance to send it anyway, or terminate it.",
         )
     expires = _get_expiration_time(claimed)
     if expires is not None and expires <= now:

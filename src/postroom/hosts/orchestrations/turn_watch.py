@@ -1,7 +1,7 @@
 """Ends turns of orchestrations that never wait.
 
 The code of an orchestration runs until it waits. Code that does not, such as an endless loop, would occupy its thread
-for ever. The watch suspends the instance, so that its claim is not valid any more, and then interrupts the thread. A
+forever. The watch suspends the instance, so that its claim is no longer valid, and then interrupts the thread. A
 thread that runs code outside of Python, such as a call that blocks, is not interrupted: the process has to end.
 """
 

@@ -227,7 +227,7 @@ CREATE TABLE management.removed_services (
     -- Of a send port: callers may wait for its responses.
     two_way      boolean NOT NULL DEFAULT false,
     removed_at   timestamptz NOT NULL DEFAULT now(),
-    -- What is still to be done with its instances. A command that dies half-way leaves it, and the next one continues.
+    -- What is still to be done with its instances. A command that is interrupted leaves it, and the next one continues.
     backlog      text NOT NULL DEFAULT 'keep' CHECK (backlog IN ('keep', 'reroute', 'terminate'))
 );
 

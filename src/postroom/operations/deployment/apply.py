@@ -177,7 +177,7 @@ def _check_removed_locations(
 ) -> tuple[Problem, ...]:
     """Lock the locations that are removed against new files, and return problems for files that are not published yet.
 
-    A location that is claiming files at this moment counts as busy. Waiting for it would block every publish, because
+    A location that is claiming files right now counts as busy. Waiting for it would block every publish, because
     the caller has locked routing."""
     removed = find_removed_locations(definition, deployed)
     if not removed:

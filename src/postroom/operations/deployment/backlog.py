@@ -1,7 +1,7 @@
 """The backlog of removed send ports and receive locations: their instances, and what becomes of them.
 
 The decision is stored in the transaction that removes the port. It is carried out afterwards, in transactions of a
-thousand instances, because the removal blocks every publish. A command that dies half-way leaves the decision, and the
+thousand instances, because the removal blocks every publish. A command that is interrupted leaves the decision, and the
 next ``apply`` of the application continues.
 """
 

@@ -31,7 +31,7 @@ def read_advice(connection: Connection, instance: Instance) -> str | None:
     return (
         "It is a request. If a caller waited for the response, it got the failure as the answer and does not wait any"
         " more, so a response would be suspended with CORRELATION. Then: postroom instance terminate"
-        f" {instance.instance_id}\nTo send the request nevertheless: {advice}"
+        f" {instance.instance_id}\nTo send the request anyway: {advice}"
     )
 
 
@@ -78,7 +78,7 @@ def get_advice(instance: Instance) -> str | None:
         case "ADDRESS":
             return f"Widen folders= or urls= of the port and apply it, then: {resume}\nOr: {terminate}"
         case "EXPIRED":
-            return f"Send it nevertheless, unless it has an expiration time of its own: {resume}\nOr: {terminate}"
+            return f"Send it anyway, unless it has an expiration time of its own: {resume}\nOr: {terminate}"
         case "SERVICE_WINDOW":
             return f"Correct service_window= of the port and apply it, then: {resume}\nOr: {terminate}"
         case "PORT_STOPPED":
