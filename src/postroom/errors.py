@@ -150,16 +150,16 @@ class NotFound(DefinitionError):
     code = "NOT_FOUND"
 
 
-def nearest(name: str, names: Iterable[str], there_are: str, *, none: str = "none", most: int = 20) -> str:
-    """Return a hint for an unknown name: similar names, or else a list of the known names, ``most`` at most."""
+def suggest_names(name: str, names: Iterable[str], there_are: str, *, none: str = "none", limit: int = 20) -> str:
+    """Return a hint for an unknown name: similar names, or else a list of up to ``limit`` known names."""
     import difflib  # slow to import, and needed for an unknown name only
 
     known = sorted(set(names))
     by_lower = {each.lower(): each for each in known}
     if near := [by_lower[each] for each in difflib.get_close_matches(name.lower(), by_lower, cutoff=0.7)]:
         return f"Did you mean {' or '.join(near)}?"
-    more = f" and {len(known) - most:,} more" if len(known) > most else ""
-    return f"{there_are}: {', '.join(known[:most]) or none}{more}."
+    more = f" and {len(known) - limit:,} more" if len(known) > limit else ""
+    return f"{there_are}: {', '.join(known[:limit]) or none}{more}."
 
 
 class StateError(PostroomError):

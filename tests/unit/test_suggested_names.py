@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.errors import nearest
+from postroom.errors import suggest_names
 from postroom.messagebox.connection import _suggest_fix
 
 MANY = [f"Port{number:03d}" for number in range(100)]
@@ -20,7 +20,7 @@ MANY = [f"Port{number:03d}" for number in range(100)]
     ],
 )
 def test_the_hint_has_the_nearest_name_or_the_first_names(name: str, names: list[str], hint: str) -> None:
-    assert nearest(name, names, "The ports are") == hint
+    assert suggest_names(name, names, "The ports are") == hint
 
 
 @pytest.mark.parametrize(

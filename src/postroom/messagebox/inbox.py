@@ -144,18 +144,18 @@ def check_if_known(connection: Connection, interchange_id: uuid.UUID, *, digest:
     return found is not None
 
 
-def assign_numbers(connection: Connection, location_id: uuid.UUID, most: int) -> int:
-    """Assign numbers to up to ``most`` rows, in the order of their arrival. Return the number of rows.
+def assign_numbers(connection: Connection, location_id: uuid.UUID, limit: int) -> int:
+    """Assign numbers to up to ``limit`` rows, in the order of their arrival. Return the number of rows.
 
     Only the one reader of a location calls this, in consecutive transactions. So a transaction that can read a number
     can also read all lower numbers.
     """
-    return connection.execute(statement("queries/number_inbox"), (location_id, most)).rowcount
+    return connection.execute(statement("queries/number_inbox"), (location_id, limit)).rowcount
 
 
-def find_last_number(connection: Connection, location_id: uuid.UUID, after: int, most: int | None) -> int:
-    """Return the last number of the next ``most`` rows after a number, or ``after`` if there are none."""
-    last = read_value(connection, statement("queries/last_inbox_number"), location_id, after, most)
+def find_last_number(connection: Connection, location_id: uuid.UUID, after: int, limit: int | None) -> int:
+    """Return the last number of the next ``limit`` rows after a number, or ``after`` if there are none."""
+    last = read_value(connection, statement("queries/last_inbox_number"), location_id, after, limit)
     return after if last is None else int(last)
 
 

@@ -10,7 +10,7 @@ from psycopg.rows import class_row, dict_row
 
 from postroom.adapters.url_logins import HIDDEN
 from postroom.application.handler import list_default_handlers
-from postroom.errors import BadValue, NotFound, StateError, nearest
+from postroom.errors import BadValue, NotFound, StateError, suggest_names
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
 from postroom.messagebox.configuration.handlers import read_handlers
 from postroom.messagebox.configuration.hosts import (
@@ -212,7 +212,9 @@ def set_service_class(
     a setting as it is."""
     by_name = {service_class.name.lower(): service_class for service_class in DEQUEUED_CLASSES}
     if name not in by_name:
-        raise NotFound(f"There is no service class {name!r}.", hint=nearest(name, by_name, "The service classes are"))
+        raise NotFound(
+            f"There is no service class {name!r}.", hint=suggest_names(name, by_name, "The service classes are")
+        )
     if polling_interval is not None and not timedelta() < polling_interval <= _MAX_POLLING_INTERVAL:
         raise BadValue("A polling interval is more than 0 and at most 60 seconds.")
     if dequeue_threads is not None and not 1 <= dequeue_threads <= _MAX_DEQUEUE_THREADS:

@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from postroom.errors import NotFound, StateError, nearest
+from postroom.errors import NotFound, StateError, suggest_names
 from postroom.operations.demo import EXAMPLES, get_example_folder
 
 #: Files that belong to the demo of an example, not to the application.
@@ -16,7 +16,7 @@ _IGNORED = ("demo.py", "__pycache__")
 def find_example(name: str) -> Path:
     """Return the folder of an example. Raise NotFound if there is none with this name."""
     if name not in EXAMPLES:
-        raise NotFound(f"There is no example {name!r}.", hint=nearest(name, EXAMPLES, "The examples are"))
+        raise NotFound(f"There is no example {name!r}.", hint=suggest_names(name, EXAMPLES, "The examples are"))
     return get_example_folder(name)
 
 

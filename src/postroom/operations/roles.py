@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from postroom.errors import NotFound, nearest
+from postroom.errors import NotFound, suggest_names
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.statements import statement
 from postroom.operations.audit import record_action
@@ -57,4 +57,6 @@ def _find_role(connection: Connection, name: str) -> Role:
     for role in roles:
         if role.name.lower() == name.lower():
             return role
-    raise NotFound(f"There is no role {name!r}.", hint=nearest(name, (role.name for role in roles), "The roles are"))
+    raise NotFound(
+        f"There is no role {name!r}.", hint=suggest_names(name, (role.name for role in roles), "The roles are")
+    )

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from postroom.agent.routing.correlation import read_instance_filters
 from postroom.agent.routing.table import read_filters
-from postroom.errors import DefinitionError, NotFound, nearest
+from postroom.errors import DefinitionError, NotFound, suggest_names
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse
 from postroom.messagebox.configuration.hosts import ServiceClass
@@ -78,7 +78,7 @@ def list_subscriptions(
         return found
     names = [name for (name,) in connection.execute(statement("queries/list_service_names"))]
     if service not in names:
-        hint = nearest(service, names, "There are", none="none; run postroom apply first")
+        hint = suggest_names(service, names, "There are", none="none; run postroom apply first")
         raise NotFound(f"There is no service {service!r}.", hint=hint)
     return _read(connection, group=service, **conditions)
 

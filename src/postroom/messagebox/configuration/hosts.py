@@ -9,7 +9,7 @@ from enum import IntEnum
 
 from postroom.application import Throttling
 from postroom.application.throttling import Overrides, load_overrides, load_throttling
-from postroom.errors import NotAllowed, NotFound, nearest
+from postroom.errors import NotAllowed, NotFound, suggest_names
 from postroom.filters.authorisation import ApplicationProperties
 from postroom.messagebox.connection import Connection, read_value
 
@@ -89,7 +89,9 @@ def find_host(connection: Connection, name: str) -> Host:
             return host
     raise NotFound(
         f"There is no host {name!r}.",
-        hint=nearest(name, (host.name for host in known), "The hosts are", none="none yet; run postroom apply first"),
+        hint=suggest_names(
+            name, (host.name for host in known), "The hosts are", none="none yet; run postroom apply first"
+        ),
     )
 
 

@@ -92,10 +92,10 @@ class Throttle:
     """Seconds between two batches."""
     reason: str
 
-    def rows(self, most: int) -> int:
-        """Return the size of a batch that would have ``most`` rows: a tenth at low severity, 1 at the highest. Rate
+    def rows(self, limit: int) -> int:
+        """Return the size of a batch that would have ``limit`` rows: a tenth at low severity, 1 at the highest. Rate
         throttling only delays."""
-        return most if self.state in _RATES else max(1, round(most / 10 * (1 - self.severity)))
+        return limit if self.state in _RATES else max(1, round(limit / 10 * (1 - self.severity)))
 
 
 def find_throttle(limits: Iterable[Limit], *, longest_delay: float) -> Throttle | None:

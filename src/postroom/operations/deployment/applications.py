@@ -9,7 +9,7 @@ from datetime import datetime
 
 from psycopg.rows import class_row
 
-from postroom.errors import NotFound, nearest
+from postroom.errors import NotFound, suggest_names
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.coordination.notifications import defer_wake_ups
 from postroom.messagebox.statements import statement
@@ -37,7 +37,7 @@ def check_application(connection: Connection, name: str | None) -> None:
     if name is not None and name not in known:
         raise NotFound(
             f"There is no application {name!r}.",
-            hint=nearest(name, known, "The applications are", none="none; run postroom apply first"),
+            hint=suggest_names(name, known, "The applications are", none="none; run postroom apply first"),
         )
 
 

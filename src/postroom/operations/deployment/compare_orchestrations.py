@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from postroom.application import ApplicationDefinition, OrchestrationDefinition
-from postroom.errors import Problem, format_count, nearest
+from postroom.errors import Problem, format_count, suggest_names
 from postroom.filters.text import format_filter
 from postroom.messagebox.orchestrations import DeployedOrchestration, format_name
 from postroom.operations.deployment.deployed import Deployed
@@ -146,7 +146,7 @@ def find_bound_port_problems(definition: ApplicationDefinition, deployed: Deploy
     for one in definition.orchestrations:
         for name, call in one.ports:
             if name not in ports and name not in groups:
-                hint = nearest(name, [*ports, *groups], "There are")
+                hint = suggest_names(name, [*ports, *groups], "There are")
                 text = f"there is no send port or send port group {name!r}. Declare it, or correct the name. {hint}"
             elif name in ports and call == "request" and not ports[name].two_way:
                 text = f"the send port {name!r} is one-way, so that a request gets no response. Use send or deliver."

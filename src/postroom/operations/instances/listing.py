@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
 from postroom.agent.error_messages import FAILURE_CODES
-from postroom.errors import NotFound, nearest
+from postroom.errors import NotFound, suggest_names
 from postroom.messagebox.configuration.hosts import ServiceClass, find_host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instance_states import InstanceState as InstanceState
@@ -248,10 +248,12 @@ def check_names(connection: Connection, query: InstanceQuery) -> None:
             row = connection.execute(statement("queries/find_new_name"), {"name": query.port}).fetchone()
             if row is not None and row[0] in names:
                 raise NotFound(what, hint=f"It was renamed to {row[0]!r}.")
-            raise NotFound(what, hint=nearest(query.port, names, "There are", none="none; run postroom apply first"))
+            raise NotFound(
+                what, hint=suggest_names(query.port, names, "There are", none="none; run postroom apply first")
+            )
     if query.error_code is not None and query.error_code not in (codes := sorted(_read_error_codes(connection))):
         raise NotFound(
-            f"There is no error code {query.error_code!r}.", hint=nearest(query.error_code, codes, "There are")
+            f"There is no error code {query.error_code!r}.", hint=suggest_names(query.error_code, codes, "There are")
         )
 
 

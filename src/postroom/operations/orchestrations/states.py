@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from postroom.errors import NotFound, nearest
+from postroom.errors import NotFound, suggest_names
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import DeployedOrchestration, read_orchestrations
 from postroom.messagebox.statements import statement
@@ -66,7 +66,7 @@ def get_orchestration(connection: Connection, name: str) -> DeployedOrchestratio
         return newest[name]
     raise NotFound(
         f"There is no orchestration {name!r}.",
-        hint=nearest(name, newest, "The orchestrations are", none="none; run postroom apply first"),
+        hint=suggest_names(name, newest, "The orchestrations are", none="none; run postroom apply first"),
     )
 
 

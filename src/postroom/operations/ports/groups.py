@@ -7,7 +7,7 @@ not routed to the member while either is unenlisted. The application declares th
 
 from __future__ import annotations
 
-from postroom.errors import NotFound, StateError, nearest
+from postroom.errors import NotFound, StateError, suggest_names
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.connection import Connection
 from postroom.operations.ports.enlistment import Resumed, enlist_group, start_group, stop_group, unenlist_group
@@ -27,7 +27,7 @@ def get_group(connection: Connection, name: str) -> SendPortGroup:
             return group
     raise NotFound(
         f"There is no send port group {name!r}.",
-        hint=nearest(name, (group.name for group in groups), "The send port groups are"),
+        hint=suggest_names(name, (group.name for group in groups), "The send port groups are"),
     )
 
 

@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 
 from postroom.application import Schedule
 from postroom.clock import Clock, system_clock
-from postroom.errors import DefinitionError, NotFound, StateError, nearest
+from postroom.errors import DefinitionError, NotFound, StateError, suggest_names
 from postroom.files.safe_files import make_folder
 from postroom.messagebox.configuration.endpoints import (
     ReceiveLocation,
@@ -221,7 +221,7 @@ def _is_enabled(connection: Connection, name: str) -> bool:
         names = (location.name for location in read_receive_locations(connection))
         raise NotFound(
             f"There is no receive location {name!r}.",
-            hint=nearest(name, names, "The receive locations are", none="none; run postroom apply first"),
+            hint=suggest_names(name, names, "The receive locations are", none="none; run postroom apply first"),
         )
     return bool(row[0])
 

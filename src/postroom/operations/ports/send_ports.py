@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from postroom.errors import NotFound, StateError, nearest
+from postroom.errors import NotFound, StateError, suggest_names
 from postroom.messagebox.circuits import OpenCircuit, read_open_circuits
 from postroom.messagebox.configuration.endpoints import SendPort, read_send_ports
 from postroom.messagebox.configuration.hosts import get_host
@@ -124,7 +124,9 @@ def get_send_port(connection: Connection, name: str) -> SendPort:
             return port
     raise NotFound(
         f"There is no send port {name!r}.",
-        hint=nearest(name, (port.name for port in ports), "The send ports are", none="none; run postroom apply first"),
+        hint=suggest_names(
+            name, (port.name for port in ports), "The send ports are", none="none; run postroom apply first"
+        ),
     )
 
 

@@ -262,9 +262,9 @@ def count_outstanding(connection: Connection, location_id: uuid.UUID) -> int:
     return int(read_value(connection, query, location_id))
 
 
-def find_last_number(connection: Connection, location_id: uuid.UUID, after: int, most: int | None) -> int:
-    """Return the last number of the next ``most`` claims after a number, or ``after`` if there are none."""
-    last = read_value(connection, statement("queries/last_file_claim_number"), location_id, after, most)
+def find_last_number(connection: Connection, location_id: uuid.UUID, after: int, limit: int | None) -> int:
+    """Return the last number of the next ``limit`` claims after a number, or ``after`` if there are none."""
+    last = read_value(connection, statement("queries/last_file_claim_number"), location_id, after, limit)
     return after if last is None else int(last)
 
 

@@ -43,8 +43,8 @@ _ROW_COST = 16_384
 #: row may have many messages.
 _FEW_ROWS, _SMALL_ROW = 200, 16_384
 
-#: While a batch has at least so many rows, the next one starts after this time: each batch takes most of a core for a
-#: tenth of a second, however few rows it has.
+#: While a batch has at least this number of rows, the next one starts after this time: a batch takes most of a core for
+#: a tenth of a second, however few rows it has.
 _BUSY_ROWS = 50
 _BUSY_SECONDS = 0.3
 
@@ -66,8 +66,8 @@ Row = TypeVar("Row", bound=Sized)
 class NumberedRows(Protocol):
     """The rows of all locations. The modules ``file_claims`` and ``inbox`` implement it."""
 
-    def find_last_number(self, connection: Connection, location_id: uuid.UUID, after: int, most: int | None) -> int:
-        """Return the last number of the next ``most`` rows after a number, or ``after`` if there are none."""
+    def find_last_number(self, connection: Connection, location_id: uuid.UUID, after: int, limit: int | None) -> int:
+        """Return the last number of the next ``limit`` rows after a number, or ``after`` if there are none."""
         ...
 
     def read_numbered(self, connection: Connection, location_id: uuid.UUID, after: int, last: int) -> Sequence[Sized]:
@@ -150,9 +150,9 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._warm_at = time.monotonic() + _WARM_SECONDS
             return {**start, "warm_ups": 1}
         after = int(start["number"])
-        most = None if isinstance(limit, ReadAllAvailable) else self._settings.max_rows
+        max_rows = None if isinstance(limit, ReadAllAvailable) else self._settings.max_rows
         try:
-            number = self._query(lambda connection: self._next(connection, after, most))
+            number = self._query(lambda connection: self._next(connection, after, max_rows))
         except Unavailable:
             if self._target is not None:
                 raise
@@ -165,15 +165,15 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._warm_at = time.monotonic() + _WARM_SECONDS
         return {"number": number, "warm_ups": start["warm_ups"] + (number == after)}
 
-    def _find_last_number(self, connection: Connection, after: int, most: int | None) -> int:
-        return self._settings.rows.find_last_number(connection, self._settings.location_id, after, most)
+    def _find_last_number(self, connection: Connection, after: int, limit: int | None) -> int:
+        return self._settings.rows.find_last_number(connection, self._settings.location_id, after, limit)
 
-    def _next(self, connection: Connection, after: int, most: int | None) -> int:
+    def _next(self, connection: Connection, after: int, limit: int | None) -> int:
         """Return the end of the next batch. While many rows come, batches are less frequent. While the host is
         throttled, they are smaller, too."""
         if self._is_busy and self._target is None and time.monotonic() < self._batch_at + _BUSY_SECONDS:
             return after
-        number = self._find_last_number(connection, after, most)
+        number = self._find_last_number(connection, after, limit)
         if number == after or self._throttle is None or self._target is not None:
             return number
         throttle = self._throttle.current(connection, self._settings.location_id)
