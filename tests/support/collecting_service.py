@@ -80,8 +80,7 @@ class Collector:
         instance = claimed.instance_id
         if self._waits_for is not None and instance not in self.received:
             self.context.subscriptions.wait(connection, SERVICE, instance, self._waits_for(message))
-        if self.context.queues.complete(connection, claimed.claim_id, [claimed.seq]) != 1:
-            raise ClaimLost("Another host instance has taken over the message.")
+        self.context.queues.complete_message(connection, claimed)
         if len(self.received.get(instance, ())) + 1 != self._size:
             return None
         return self.context.subscriptions.complete(connection, instance)

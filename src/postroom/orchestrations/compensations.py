@@ -1,8 +1,8 @@
-"""What becomes of compensations if nobody handles the exception that they run because of.
+"""Describes what happens to compensations if the exception that started them is not handled.
 
 Such an exception suspends the instance, and nothing of the turn in which it was raised is stored. So compensations take
-effect only if the exception is handled. But a compensation that waits ends the turn, so it is stored before that is
-known. The instance cannot continue inside the scope then.
+effect only if the exception is handled. But a compensation that waits ends the turn, so it is stored before it is known
+whether the exception will be handled. The instance cannot continue inside the scope then.
 """
 
 from __future__ import annotations
