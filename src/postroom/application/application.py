@@ -181,7 +181,7 @@ class Application(Declarations):
         ``service_window``. ``backup`` sends what the port could not send after all retries. A ``circuit_breaker``
         pauses the port while its receiver is dead. A message that waits longer than ``expire_after`` seconds, or a
         timedelta, is not sent. With ``ordered`` messages are sent in the order in which they were published, one at a
-        time. If one fails finally, it is suspended and the next one is sent. With ``stop_on_failure`` the messages
+        time. If one fails for good, it is suspended and the next one is sent. With ``stop_on_failure`` the messages
         after it wait until it is resumed. ``renamed_from`` is the old name of the port, which keeps its messages and
         its state.
 

@@ -143,7 +143,7 @@ class SendPortDefinition(_Positioned):
     circuit_breaker: CircuitBreaker | None = None
     """Pauses the port while its receiver is dead. None: failed messages are suspended."""
     expire_after: timedelta | None = None
-    """Messages that have waited for so long are not sent. None: messages wait without a limit."""
+    """Messages that have waited for longer are not sent. None: messages wait without a limit."""
     two_way: bool = False
     receive_pipeline: StoredPipeline | None = None
     response_maps: PortMaps = NO_MAPS

@@ -180,7 +180,7 @@ class SendPort(Transport):
     circuit_breaker: CircuitBreaker | None = None
     """Pauses the port while its receiver is dead. None: failed messages are suspended."""
     expire_after: timedelta | None = None
-    """Messages that have waited for so long are not sent. None: messages wait without a limit."""
+    """Messages that have waited for longer are not sent. None: messages wait without a limit."""
     backup: Transport | None = None
     """Sends what the primary transport could not send."""
 
