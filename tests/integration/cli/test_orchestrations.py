@@ -121,6 +121,7 @@ def test_activations_of_a_stopped_orchestration_are_suspended_and_continue_after
 def test_an_unenlisted_orchestration_gets_no_messages_and_its_instances_continue(
     shop: Run, recorder: RecordingAdapter, database: str, tmp_path: Path
 ) -> None:
+    """ORS-04, INS-03."""
     publish(shop, tmp_path, "order")
     wait_until(lambda: sent(recorder) == [b"reserve"], what="an instance")
     query = InstanceQuery(states=[InstanceState.DEHYDRATED])
@@ -157,6 +158,7 @@ def test_the_instances_of_an_orchestration_without_a_subscription_can_be_listed_
 
 
 def test_an_enlisted_orchestration_is_stopped_and_has_its_subscription(shop: Run) -> None:
+    """ORS-01."""
     assert shop("orchestration", "unenlist", "ship").code == ExitCode.OK
     [enlisted] = shop("orchestration", "enlist", "ship", "-o", "json").json
     assert (enlisted["before"], enlisted["after"]) == ("bound", "stopped")

@@ -1,4 +1,4 @@
-"""A running host instance takes changes of the configuration within a second."""
+"""A running host instance takes changes of the configuration within a second (ORS-10)."""
 
 from __future__ import annotations
 

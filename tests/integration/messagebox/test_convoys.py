@@ -1,4 +1,4 @@
-"""The MessageBox routes the messages of a convoy to one instance, in all publish paths: ORC-20, 21, 22, 25, DEQ-12."""
+"""Messages with equal values join one instance, in all publish paths (ORC-20, 21, 22, 25, 28, DEQ-12)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingS
 from postroom.properties import Property
 from tests.support.box import Box, Priority, Region, Total
 from tests.support.publishers import Publisher, PublishPath, is_waiting_for_lock, read_queued_numbers
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 SERVICE = SubscribingService(service_id=uuid.UUID(int=7), name="Collector")
 
@@ -31,10 +31,13 @@ def collect(
     *properties: Property,
     state: SubscriptionState = SubscriptionState.STARTED,
     priority: int = 7,
+    ordered: bool = False,
 ) -> int:
     """Create the activation subscription of a convoy: messages with a region, correlated by these properties."""
     with host.transaction():
-        activation = subscriptions.activate(host, SERVICE, Region.exists(), convoy=properties, priority=priority)
+        activation = subscriptions.activate(
+            host, SERVICE, Region.exists(), convoy=properties, priority=priority, ordered=ordered
+        )
         subscriptions.set_state(host, activation, state)
     return activation
 
@@ -190,7 +193,7 @@ def test_two_subscriptions_can_share_a_convoy_set(
 def test_two_concurrent_first_messages_of_one_key_create_one_instance(
     box: Box, host: Connection, subscriptions: ServiceSubscriptions, publish_path: PublishPath, publisher: Publisher
 ) -> None:
-    """The first publish has not committed. The second publish waits for it and joins its instance."""
+    """ORC-22: the first publish has not committed. The second publish waits for it and joins its instance."""
     collect(host, subscriptions, Region)
     location = box.add_location(port="Second", name="second")
     with ThreadPoolExecutor() as pool, connect(box.url, user=box.host().role_name) as other:
@@ -202,6 +205,32 @@ def test_two_concurrent_first_messages_of_one_key_create_one_instance(
         assert published.result(30) == 1
     assert [len(seqs) for seqs in read_queued_numbers(box).values()] == [2]
     assert read_priorities(box, "work_queue") == [7, 5]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_only_publishes_to_an_ordered_convoy_wait_for_each_other(
+    box: Box,
+    host: Connection,
+    subscriptions: ServiceSubscriptions,
+    publish_path: PublishPath,
+    publisher: Publisher,
+    ordered: bool,
+) -> None:
+    """ORC-28: the numbers of the messages are in the order of the commits."""
+    collect(host, subscriptions, Region, ordered=ordered)
+    publisher.publish({"region": "K"})
+    location = box.add_location(port="Second", name="second")
+    with ThreadPoolExecutor() as pool, connect(box.url, user=box.host().role_name) as other:
+        second = Publisher(box, publish_path, other, location)
+        with host.transaction():
+            publisher.publish({"region": "K"})
+            published = pool.submit(second.publish, {"region": "K"})
+            if ordered:
+                wait_until(lambda: is_waiting_for_lock(box, other), what="the second publisher to wait for the first")
+            else:
+                assert published.result(PATIENCE) == 1
+        assert published.result(PATIENCE) == 1
+    assert [len(seqs) for seqs in read_queued_numbers(box).values()] == [3]
 
 
 def test_the_second_message_creates_the_instance_if_the_first_is_rolled_back(

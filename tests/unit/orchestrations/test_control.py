@@ -193,7 +193,7 @@ def test_the_first_of_several_receives_and_delays_wins(crashes: bool, first: str
 
 
 def test_an_exception_of_the_first_branch_is_raised_and_the_others_are_cancelled(crashes: bool) -> None:
-    """ORC-45: branches of a listen."""
+    """ORC-45: the branches of a listen."""
 
     async def fail() -> None:
         await orchestrations.delay(1)
@@ -210,6 +210,33 @@ def test_an_exception_of_the_first_branch_is_raised_and_the_others_are_cancelled
     run.advance(timedelta(seconds=2))
     run.publish(message("reply", b"reply"))
     assert (bodies(run), run.has_ended) == ([b"reply"], True)
+
+
+def test_the_other_tasks_of_a_group_are_cancelled_when_one_fails(crashes: bool) -> None:
+    """ORC-45: the tasks of a task group."""
+
+    async def fail() -> None:
+        await orchestrations.delay(1)
+        raise ValueError
+
+    async def wait() -> None:
+        try:
+            await orchestrations.delay(3600)
+        except asyncio.CancelledError:
+            await orchestrations.send(Message.of(b"cancelled"))
+            raise
+
+    async def check(order: Message) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(fail())
+                group.create_task(wait())
+        except ExceptionGroup:
+            await orchestrations.send(Message.of(b"failed"))
+
+    run = testing.start(declare(check), message("order"), crashes=crashes)
+    run.advance(timedelta(seconds=1))
+    assert (bodies(run), run.has_ended) == ([b"cancelled", b"failed"], True)
 
 
 def test_carried_state_that_the_orchestration_changes_is_replayed_as_it_was_carried(crashes: bool) -> None:

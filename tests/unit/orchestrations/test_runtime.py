@@ -223,6 +223,8 @@ def test_a_request_waits_for_its_own_response(crashes: bool, ack_type: str | Non
 
 
 def test_an_orchestration_can_call_another_one() -> None:
+    """ORC-52, ORS-05: it runs inside the instance of the caller, and is not enlisted."""
+
     async def ship(order: Message) -> None:
         await orchestrations.send(Message.of(b"shipped"))
 

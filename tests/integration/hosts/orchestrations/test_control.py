@@ -63,6 +63,7 @@ def test_a_start_waits_while_the_orchestration_is_stopped_and_fails_while_it_is_
 def test_an_instance_that_has_suspended_itself_continues_on_another_host_instance(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
+    """ORC-02: a reply that comes before the receive waits for it."""
     apply_orchestrations(
         box,
         tmp_path,

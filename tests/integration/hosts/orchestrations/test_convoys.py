@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from postroom.errors import DefinitionRefused
+from postroom.errors import DefinitionRefused, StateError
 from postroom.messagebox.maintenance.check import check
+from postroom.operations.instances.changes import resume
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
 from tests.support.orchestrations import COLLECT, apply_orchestrations, is_empty, publish, sent
@@ -18,7 +19,8 @@ from tests.support.waiting import wait_until
 def test_a_convoy_collects_its_messages_and_leaves_zombies(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
-    """ORC-21: the messages were published while no host ran. Each key is one instance, in order."""
+    """ORC-21, 26: the messages were published while no host ran. Each key is one instance, in order. The message that
+    its instance has not received is suspended, and cannot be resumed."""
     apply_orchestrations(
         box,
         tmp_path,
@@ -38,9 +40,44 @@ def test_a_convoy_collects_its_messages_and_leaves_zombies(
     wait_until(lambda: sent(recorder) == [b"123", b"abc"], what="both convoys")
     wait_until(lambda: box.count("orchestration_instances") == 0, what="the end of the instances")
     assert box.suspended() == [("0xC0C01B4C", False)]
+    with pytest.raises(StateError, match="cannot be resumed"):
+        resume(box.connection, box.one("SELECT instance_id FROM suspended_queue"))
     assert check(box.connection) == []
     publish(box, "order", "x", "y", "z", key="K")
     wait_until(lambda: sent(recorder) == [b"123", b"abc", b"xyz"], what="a new instance with the same key")
+
+
+def test_messages_after_a_timeout_or_another_branch_and_duplicates_are_zombies(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """ORC-27."""
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        Offers, Votes, Stops = [Correlation(Key, filter=Kind == kind) for kind in ("offer", "vote", "stop")]
+
+        @app.orchestration(activate=Kind == "order", correlations=[Replies, Offers, Votes, Stops], host="Default")
+        async def choose(order: Message) -> None:
+            replies, offers, votes, stops = (one.of(order) for one in (Replies, Offers, Votes, Stops))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0):
+                    await offers.receive()
+            await orchestrations.listen(replies.receive(), votes.receive())
+            await orchestrations.send(Message.of(b"chosen"), to="Out")
+            await stops.receive()
+        """,
+    )
+    start_host(recorder)
+    publish(box, "order", "")
+    wait_until(lambda: box.count("orchestration_instances WHERE journal_length > 0") == 1, what="the instance waits")
+    publish(box, "reply", "")
+    wait_until(lambda: sent(recorder) == [b"chosen"], what="the reply received")
+    for kind in ("offer", "vote", "reply", "stop"):
+        publish(box, kind, "")
+    wait_until(lambda: box.count("orchestration_instances") == 0, what="the end of the instance")
+    assert box.suspended() == [("0xC0C01B4C", False)] * 3
+    assert check(box.connection) == []
 
 
 COUNT = """

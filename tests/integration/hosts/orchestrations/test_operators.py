@@ -1,4 +1,4 @@
-"""Operators start, stop, suspend, resume and terminate orchestrations and their instances (ORS-01 … 06, INS-05)."""
+"""Operators start, stop, suspend, resume and terminate orchestrations and their instances (ORS-02, 03, INS-05)."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ def test_an_exception_suspends_the_instance_and_a_resume_continues_it(
 def test_a_stopped_orchestration_is_not_activated_and_its_instances_continue(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
+    """ORS-03: the start activates it with the messages that came in the meantime."""
     apply_orchestrations(box, tmp_path, COLLECT)
     start_host(recorder)
     publish(box, "order", "", key="a")
@@ -94,6 +95,8 @@ def test_an_orchestration_learns_that_its_port_is_not_enlisted_and_not_that_it_i
 def test_an_operator_suspends_resumes_and_terminates_a_waiting_instance(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
+    """ORC-34, 37: it is dehydrated as soon as it waits. INS-07: the message that comes while it is suspended waits.
+    INS-04: received messages stay until the end of the instance."""
     apply_orchestrations(box, tmp_path, COLLECT)
     start_host(recorder)
     publish(box, "order", "")
@@ -106,6 +109,8 @@ def test_an_operator_suspends_resumes_and_terminates_a_waiting_instance(
     resume(box.connection, instance.instance_id)
     wait_until(lambda: box.count("orchestration_journal") == 2, what="the first reply received")
     wait_until(lambda: box.count("orchestration_instances WHERE claim_id IS NULL") == 1, what="released")
+    run_all_jobs_once(box.connection)
+    assert box.count("spool JOIN orchestration_messages USING (message_id) WHERE consumed_in IS NOT NULL") == 2
     terminate(box.connection, instance.instance_id)
     wait_until(lambda: is_empty(box), what="the end of the instance")
     assert box.count("orchestration_journal") == box.count("orchestration_messages") == 0

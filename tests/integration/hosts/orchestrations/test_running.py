@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from postroom.errors import MessageBoxUnavailable
+from postroom.errors import MessageBoxUnavailable, PublishFailed
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.orchestrations import HostOrchestrations
@@ -33,6 +33,8 @@ def test_a_message_activates_an_instance_that_sends_through_a_bound_port(
     wait_until(lambda: is_empty(box), what="the end of the instances")
     assert box.count("orchestration_journal") == box.count("orchestration_messages") == 0
     assert check(box.connection) == []
+    with pytest.raises(PublishFailed):
+        publish(box, "invoice", "3")
 
 
 def test_correlated_messages_reach_the_waiting_instance(
@@ -100,6 +102,7 @@ def test_an_instance_is_not_claimed_before_the_earlier_message_of_an_interrupted
 def test_a_send_without_subscribers_raises_in_the_orchestration(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
+    """NRF-10: an exception that is not handled suspends the instance."""
     apply_orchestrations(
         box,
         tmp_path,
@@ -112,6 +115,8 @@ def test_a_send_without_subscribers_raises_in_the_orchestration(
             try:
                 await orchestrations.send(Message.of(b"for nobody", promoted={Kind: "unknown"}))
             except RoutingFailure:
+                if order.data == b"raise":
+                    raise
                 await orchestrations.send(Message.of(b"handled"), to="Out")
         """,
     )
@@ -119,6 +124,10 @@ def test_a_send_without_subscribers_raises_in_the_orchestration(
     publish(box, "order", "")
     wait_until(lambda: sent(recorder) == [b"before", b"handled"], what="the end of the instance")
     assert box.count("orchestration_instances") == 0
+    publish(box, "order", "raise")
+    wait_until(lambda: box.count("orchestration_instances WHERE suspended_at IS NOT NULL") == 1, what="suspended")
+    description = box.one("SELECT error_description FROM orchestration_instances")
+    assert "could not be routed because no subscribers were found" in description
 
 
 def test_a_port_that_was_removed_and_declared_again_gets_messages(

@@ -13,16 +13,21 @@ import pytest
 
 from postroom.errors import PublishFailed
 from postroom.hosts import HostInstance
+from postroom.message import Message
 from postroom.messagebox.maintenance.check import check
+from postroom.properties import Property
 from tests.integration.hosts.conftest import SETTINGS
 from tests.support.box import Box, open_box
 from tests.support.databases import Databases
 from tests.support.folders import open_folder
-from tests.support.orchestrations import apply_orchestrations, publish
+from tests.support.orchestrations import Kind, apply_orchestrations, publish
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
+Topic = Property("Tests.Topic", str)
 APPLICATION = """
+from postroom.errors import RoutingFailure
+
 Votes = Correlation(Key, filter=Kind == "vote")
 
 
@@ -87,6 +92,47 @@ async def ask(order: Message) -> None:
     replies = Replies.of(order)
     await orchestrations.send(Message.of(order.data, promoted={Kind: "question", Key: order.context[Key]}))
     await orchestrations.send(tell(order, (await replies.receive()).data.decode()), to="Out")
+
+
+Topic = Property("Tests.Topic", str)
+app.property(Topic)
+app.send_port("Topics", adapters.Null(), filter=Topic.exists(), host="Default")
+Comments = Correlation(Topic, filter=Kind == "comment")
+
+
+@app.orchestration(activate=Kind == "properties", correlations=[Comments], host="Default")
+async def send_each_way(order: Message) -> None:
+    promoted, written = tell(order, "promoted"), tell(order, "written")
+    promoted = promoted.with_context(promoted.context.promote(Topic, "prices"))
+    Comments.of(promoted)
+    await orchestrations.send(promoted, to="Out")
+    await orchestrations.send(written.with_context(written.context.write(Topic, "prices")), to="Out")
+    await orchestrations.send(tell(order, "without"), to="Out")
+
+
+@app.orchestration(activate=Kind == "change", host="Default")
+async def change(order: Message) -> None:
+    draft = tell(order, "draft")
+    await orchestrations.send(draft, to="Out")
+    try:
+        draft.context = draft.context.write(Kind, "changed")
+    except AttributeError:
+        await orchestrations.send(draft.with_context(draft.context.write(Kind, "changed")), to="Out")
+
+
+@app.orchestration(correlations=[Replies], host="Default")
+async def wait_for_reply(order: Message) -> None:
+    reply = await Replies.of(order).receive()
+    await orchestrations.send(tell(order, reply.data.decode()), to="Out")
+
+
+@app.orchestration(activate=Kind == "parent", host="Default")
+async def start_and_reply(order: Message) -> None:
+    await orchestrations.start(wait_for_reply, order)
+    try:
+        await orchestrations.send(Message.of(b"early", promoted={Kind: "reply", Key: order.context[Key]}))
+    except RoutingFailure:
+        await orchestrations.send(tell(order, "nobody waits"), to="Out")
 """
 
 
@@ -108,6 +154,10 @@ class Running:
 
     def wait_for(self, key: str, *texts: str) -> None:
         wait_until(lambda: sorted(self.sent(key)) == sorted(texts), what=f"{texts}")
+
+    def sent_by(self, port: str, key: str) -> list[Message]:
+        """Return the messages for a key that a port has sent."""
+        return [one.message for one in self.recorder.sent if one.port == port and one.body.startswith(key.encode())]
 
     def wait_for_end(self) -> None:
         wait_until(lambda: self.box.count("orchestration_instances") == 0, what="the end of all instances")
@@ -205,4 +255,39 @@ def test_any_text_correlates(running: Running, special: str) -> None:
 def test_orchestrations_ask_and_answer_each_other(running: Running) -> None:
     running.publish("ask", "7", key=(key := new_key()))
     running.wait_for(key, "answer to 7")
+    running.wait_for_end()
+
+
+def test_an_orchestration_decides_what_it_promotes(running: Running) -> None:
+    """CTX-23: a value that is only written does not route, and a correlation set promotes nothing."""
+    running.publish("properties", key=(key := new_key()))
+    running.wait_for(key, "promoted", "promoted", "written", "without")
+    [routed] = running.sent_by("Topics", key)
+    assert routed.data == f"{key} promoted".encode()
+    contexts = {one.data.split()[1]: one.context for one in running.sent_by("Out", key)}
+    assert {text: context.get(Topic) for text, context in contexts.items()} == {
+        b"promoted": "prices",
+        b"written": "prices",
+        b"without": None,
+    }
+    running.wait_for_end()
+
+
+def test_a_message_that_was_constructed_never_changes(running: Running) -> None:
+    """ORC-54: a changed message is another one."""
+    running.publish("change", key=(key := new_key()))
+    running.wait_for(key, "draft", "draft")
+    messages = running.sent_by("Out", key)
+    assert len({one.message_id for one in messages}) == 2
+    assert sorted(str(one.context.get(Kind)) for one in messages) == ["None", "changed"]
+    running.wait_for_end()
+
+
+def test_an_orchestration_that_was_just_started_does_not_wait_yet(running: Running) -> None:
+    """ORC-07: a message that is published to it at once has no subscriber."""
+    running.publish("parent", key=(key := new_key()))
+    running.wait_for(key, "nobody waits")
+    wait_until(lambda: running.box.count("orchestration_instances WHERE journal_length > 0") == 1, what="it waits")
+    running.publish("reply", "late", key=key)
+    running.wait_for(key, "nobody waits", "late")
     running.wait_for_end()

@@ -1,4 +1,4 @@
-"""Problems of orchestrations, and the rules of convoys (ORC-20, 24). All of them are listed together."""
+"""Problems of orchestrations, and the rules of convoys (ORC-20, 24, PRED-12). All of them are listed together."""
 
 from __future__ import annotations
 
