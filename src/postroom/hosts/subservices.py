@@ -9,8 +9,9 @@ from collections.abc import Mapping
 
 from postroom.clock import Clock
 from postroom.hosts.delivery_throttle import Flow
+from postroom.hosts.dequeue.poller import GetThrottle
 from postroom.hosts.dequeue.service import BuildService, ServiceContext
-from postroom.hosts.dequeue.subservice import GetThrottle, Subservice
+from postroom.hosts.dequeue.subservice import Subservice
 from postroom.hosts.registration import Registration
 from postroom.hosts.settings import HostSettings
 from postroom.messagebox.configuration.handlers import read_send_handlers

@@ -6,39 +6,21 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 
 from postroom.application import Handler
 from postroom.clock import Clock
 from postroom.hosts.dequeue.completer import Completer
 from postroom.hosts.dequeue.dequeue_thread import DequeueThread
 from postroom.hosts.dequeue.ordered_delivery import OrderedService, OrderedWorkBuffer
+from postroom.hosts.dequeue.poller import GetThrottle, Poller
 from postroom.hosts.dequeue.queue_claimer import QueueClaimer
 from postroom.hosts.dequeue.service import BatchingService, Service, ThreadConnections
 from postroom.hosts.dequeue.slow_services import SlowServiceWatcher
-from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.configuration.hosts import Dequeuing
 from postroom.messagebox.connection import Connect
-from postroom.messagebox.coordination.notifications import AFTER_WAKE_UP
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
-from postroom.messagebox.throttling.states import Throttle, ThrottleState
-from postroom.processes.background_loop import BackgroundLoop
 
 _log = logging.getLogger(__name__)
-
-_TIMEOUT = 1.0
-#: No message is claimed in this state. The others delay claims.
-_FULL = ThrottleState.IN_PROCESS
-#: While claims skip slow services, the poller checks this often whether these services may be claimed again.
-_WHILE_SKIPPING = 0.1
-#: While delivery is throttled, the poller checks this often whether it may claim again.
-_WHILE_THROTTLED = 0.1
-#: A claim that skips services reads their whole backlog. It uses at most one fifth of the time.
-_REST_FACTOR = 4
-
-
-#: Returns how much the delivery is throttled, if it is.
-GetThrottle = Callable[[], Throttle | None]
 
 
 class Subservice:
@@ -109,9 +91,9 @@ class Subservice:
 
         numbers = range(1, dequeuing.dequeue_threads + 1)
         self._threads = [new_thread(f"{name} {number}", self._buffer.take, batching) for number in numbers]
-        self._spare_threads = [new_thread(f"spare {name} {number}", self._buffer.take_diverted) for number in numbers]
+        spare_threads = [new_thread(f"spare {name} {number}", self._buffer.take_diverted) for number in numbers]
         self._watcher = SlowServiceWatcher(
-            f"watch {name}", buffer=self._buffer, threads=self._threads, spare_threads=self._spare_threads
+            f"watch {name}", buffer=self._buffer, threads=self._threads, spare_threads=spare_threads
         )
 
     def start(self) -> None:
@@ -191,96 +173,3 @@ class Subservice:
         self.poller.join(deadline)
         if all(ended):
             self._service.close()
-
-
-class Poller:
-    """Claims batches while there are messages, then waits for a wake-up or for the polling interval.
-
-    A second claimer helps while there is a backlog and the threads are idle: one claimer waits for the disk while the
-    other one claims.
-    """
-
-    def __init__(
-        self,
-        dequeuing: Dequeuing,
-        buffer: WorkBuffer,
-        new_claimer: Callable[[], QueueClaimer],
-        get_throttle: GetThrottle,
-    ) -> None:
-        self._get_throttle = get_throttle
-        self._claimed_at = 0.0
-        self._interval = dequeuing.polling_interval
-        self._buffer = buffer
-        self._claimer, self._backlog_claimer = new_claimer(), new_claimer()
-        self._woken_at = 0.0
-        self._rest_until = 0.0
-        self._has_backlog = False
-        name = dequeuing.service_class.name.lower()
-        self._polling = BackgroundLoop(f"poll {name}", self._poll)
-        self._backlog_loop = BackgroundLoop(f"claim backlog {name}", self._claim_backlog)
-        self._loops = (self._polling, self._backlog_loop)
-
-    def start(self) -> None:
-        for loop in self._loops:
-            loop.start()
-
-    def stop(self) -> None:
-        """Stop claiming. Return at once."""
-        for loop in self._loops:
-            loop.stop()
-
-    def join(self, deadline: float) -> None:
-        """Wait for the loops to end, until the deadline but at least a second, and close the connections."""
-        for loop in self._loops:
-            loop.join(max(1.0, deadline - time.monotonic()))
-        self._claimer.close()
-        self._backlog_claimer.close()
-
-    @property
-    def stopping(self) -> bool:
-        return self._polling.stopping
-
-    def wake(self) -> None:
-        """Poll now: there may be messages."""
-        self._woken_at = time.monotonic()
-        self._polling.wake()
-
-    def wake_if_due_within(self, delay: timedelta) -> None:
-        """Poll now if a message was scheduled that is due before the next regular poll."""
-        if delay <= self._interval:
-            self.wake()
-
-    def _poll(self) -> float:
-        rest = self._rest_until - time.monotonic()
-        if rest > 0 and self._buffer.excluded_services:
-            return min(rest, _WHILE_SKIPPING)
-        throttle = self._get_throttle()
-        if throttle is not None and (throttle.state is _FULL or self._claimed_at + throttle.delay > time.monotonic()):
-            self._claimer.release_unconfirmed()
-            return _WHILE_THROTTLED
-        capacity, generation = self._buffer.wait_for_capacity(_TIMEOUT)
-        if not capacity or self.stopping:
-            return 0.0
-        is_skipping, started_at = bool(self._buffer.excluded_services), time.monotonic()
-        limit = capacity if throttle is None else throttle.rows(capacity)
-        claimed = self._claimer.claim(capacity, generation, limit=limit)
-        now = self._claimed_at = time.monotonic()
-        if claimed >= limit:
-            self._has_backlog = True
-            self._backlog_loop.wake()
-        elif is_skipping:
-            self._rest_until = now + _REST_FACTOR * (now - started_at)
-            return _WHILE_SKIPPING
-        elif claimed == 0:
-            return AFTER_WAKE_UP if now - self._woken_at < AFTER_WAKE_UP else self._interval.total_seconds()
-        return 0.0
-
-    def _claim_backlog(self) -> float:
-        if not self._has_backlog or self._get_throttle() is not None:
-            # The first message of an ordered port may be in it, and block all others.
-            self._backlog_claimer.release_unconfirmed()
-            return _TIMEOUT
-        capacity, generation = self._buffer.wait_for_capacity(_TIMEOUT, when_empty=True)
-        if capacity and not self.stopping:
-            self._has_backlog = self._backlog_claimer.claim(capacity, generation, limit=capacity) >= capacity
-        return 0.0

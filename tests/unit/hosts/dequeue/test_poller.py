@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
+from postroom.hosts.dequeue.poller import Poller
 from postroom.hosts.dequeue.queue_claimer import QueueClaimer
-from postroom.hosts.dequeue.subservice import Poller
 from postroom.messagebox.configuration.hosts import Dequeuing, ServiceClass
 from tests.support.waiting import wait_until
 from tests.unit.hosts.dequeue.test_slow_services import SLOW, of
@@ -45,7 +45,7 @@ def test_the_poller_rests_after_a_slow_claim_until_the_slow_service_may_be_claim
         def close(self) -> None: ...
 
     clock = SimpleNamespace(monotonic=lambda: now[0])
-    monkeypatch.setattr("postroom.hosts.dequeue.subservice.time", clock)
+    monkeypatch.setattr("postroom.hosts.dequeue.poller.time", clock)
     dequeuing = Dequeuing(
         service_class=ServiceClass.MESSAGING_IN_PROCESS, polling_interval=timedelta(hours=1), dequeue_threads=1
     )

@@ -10,8 +10,8 @@ from typing import cast
 
 import pytest
 
+from postroom.hosts.dequeue.poller import Poller
 from postroom.hosts.dequeue.queue_claimer import QueueClaimer
-from postroom.hosts.dequeue.subservice import Poller
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.configuration.hosts import Dequeuing, ServiceClass
 from postroom.messagebox.throttling.states import Throttle, ThrottleState
@@ -53,7 +53,7 @@ def poll(monkeypatch: pytest.MonkeyPatch, first: Throttle | None) -> Iterator[tu
     claims = Claims(buffer)
     claims.throttle = first
     clock = SimpleNamespace(monotonic=lambda: claims.now)
-    monkeypatch.setattr("postroom.hosts.dequeue.subservice.time", clock)
+    monkeypatch.setattr("postroom.hosts.dequeue.poller.time", clock)
     dequeuing = Dequeuing(
         service_class=ServiceClass.MESSAGING_IN_PROCESS, polling_interval=timedelta(hours=1), dequeue_threads=1
     )
