@@ -30,9 +30,8 @@ from postroom.messagebox.configuration.send_port_groups import SendPortGroup
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_values import to_stored, value_key
+from postroom.orchestrations.definition import MAX_CONVOY_PROPERTIES
 from postroom.properties import Property
-
-_MAX_CONVOY_PROPERTIES = 3
 
 #: The priority of messages that join an instance (DEQ-12).
 JOIN_PRIORITY = 5
@@ -248,8 +247,8 @@ def _get_equalities(filter: Filter) -> Sequence[Any]:
 
 def _check_convoy(properties: Sequence[Property]) -> None:
     keys = [prop.key for prop in properties]
-    if not 1 <= len(keys) <= _MAX_CONVOY_PROPERTIES or len(set(keys)) < len(keys):
+    if not 1 <= len(keys) <= MAX_CONVOY_PROPERTIES or len(set(keys)) < len(keys):
         raise DefinitionError(
-            f"A convoy set has one to {_MAX_CONVOY_PROPERTIES} properties, not {', '.join(keys) or 'none'}.",
+            f"A convoy set has one to {MAX_CONVOY_PROPERTIES} properties, not {', '.join(keys) or 'none'}.",
             hint="Name each property once.",
         )

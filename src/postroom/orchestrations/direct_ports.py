@@ -27,7 +27,7 @@ from postroom.properties import Property
 from postroom.system_properties import BTS
 from postroom.values import Value
 
-#: The name of the direct port of a caller who waits for the response to a request.
+#: The name of the direct port of a caller that waits for the response to a request.
 CALLER = "caller"
 #: The properties that address a message to an orchestration. A message that is sent on loses them.
 _ADDRESS = (BTS.ActivationServiceID, BTS.PartnerService, BTS.PartnerPort)

@@ -13,10 +13,8 @@ from postroom.filters.evaluate import predicate_holds
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.filters.text import format_filter
 from postroom.orchestrations.correlation import Correlation
-from postroom.orchestrations.definition import JournalLimits
+from postroom.orchestrations.definition import MAX_CONVOY_PROPERTIES, JournalLimits
 from postroom.properties import Property
-
-_MAX_CONVOY_PROPERTIES = 3
 
 
 def orchestration_problems(application: Declarations, hosts: Collection[str]) -> Iterator[Problem]:
@@ -122,7 +120,7 @@ def _convoy_problems(declared: DeclaredOrchestration) -> Iterator[str]:
         yield f"convoy is {convoy!r}, but must be a list of properties."
         return
     keys = {prop.key for prop in convoy}
-    if len(convoy) > _MAX_CONVOY_PROPERTIES or len(keys) < len(convoy):
-        yield f"a convoy has one to {_MAX_CONVOY_PROPERTIES} properties, and each one once."
+    if len(convoy) > MAX_CONVOY_PROPERTIES or len(keys) < len(convoy):
+        yield f"a convoy has one to {MAX_CONVOY_PROPERTIES} properties, and each one once."
     if declared.orchestration.activate is None:
         yield "a convoy needs activate, because its messages match the same filter."

@@ -89,7 +89,7 @@ def test_a_response_without_subscribers_is_suspended_with_a_report(box: Box, sta
     assert sorted(box.suspended()) == [("ROUTING", False), ("ROUTING", True)]
 
 
-def test_a_caller_whose_time_is_over_is_told_and_its_late_response_is_suspended(box: Box, quotes: Quotes) -> None:
+def test_a_caller_gets_an_error_after_its_timeout_and_the_late_response_is_suspended(box: Box, quotes: Quotes) -> None:
     """ACC-41, RR-05."""
     quotes.start(state="stopped")
     assert read_reason(quotes.ask(timeout=0.05)) is NoResponse.EXPIRED
@@ -125,7 +125,9 @@ def test_a_cancelled_request_waits_no_longer(quotes: Quotes) -> None:
 
 
 @pytest.mark.parametrize("route_failures", [False, True])
-def test_a_failed_request_is_suspended_and_its_caller_is_told(box: Box, quotes: Quotes, route_failures: bool) -> None:
+def test_a_failed_request_is_suspended_and_its_caller_gets_an_error(
+    box: Box, quotes: Quotes, route_failures: bool
+) -> None:
     """RR-11: regardless of failed-message routing."""
     box.add_port("Failures", "ErrorReport.ErrorType == 'FailedMessage'")
 
@@ -149,7 +151,7 @@ def test_a_failed_request_is_suspended_and_its_caller_is_told(box: Box, quotes: 
     assert quotes.count_waiting() == 0
 
 
-def test_a_response_that_cannot_be_read_is_suspended_and_its_caller_is_told(box: Box, quotes: Quotes) -> None:
+def test_a_response_that_cannot_be_read_is_suspended_and_its_caller_gets_an_error(box: Box, quotes: Quotes) -> None:
     adapter = AnsweringAdapter(lambda body: b"no JSON")
     quotes.start(adapter)
     assert read_reason(quotes.ask()) is NoResponse.REFUSED
@@ -199,7 +201,7 @@ def test_the_maps_of_the_receive_port_run_on_the_response(quotes: Quotes, tmp_pa
     assert caller.future.result().content_type == "application/xml"
 
 
-def test_a_response_that_the_receive_port_cannot_map_is_suspended_and_its_caller_is_told(
+def test_a_response_that_the_receive_port_cannot_map_is_suspended_and_its_caller_gets_an_error(
     box: Box, quotes: Quotes, tmp_path: Path
 ) -> None:
     """RR-12."""
@@ -222,7 +224,7 @@ def test_an_ordered_two_way_port_sends_requests_in_order_and_each_caller_gets_it
     assert quotes.count_waiting() == 0
 
 
-def test_callers_are_told_when_their_host_instance_was_declared_dead(box: Box, quotes: Quotes) -> None:
+def test_callers_get_an_error_when_their_host_instance_was_declared_dead(box: Box, quotes: Quotes) -> None:
     """A host that was cut off from the MessageBox finds its waiting requests removed."""
     instance = quotes.start(state="stopped")
     caller = quotes.ask()
@@ -231,7 +233,7 @@ def test_callers_are_told_when_their_host_instance_was_declared_dead(box: Box, q
     wait_until(lambda: instance.regained_locks == 1)
 
 
-def test_callers_are_told_when_the_host_stops(box: Box, quotes: Quotes) -> None:
+def test_callers_get_an_error_when_the_host_stops(box: Box, quotes: Quotes) -> None:
     instance = quotes.start(state="stopped")
     caller = quotes.ask()
     instance.stop()

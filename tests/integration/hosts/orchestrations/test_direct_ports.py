@@ -61,7 +61,7 @@ def test_an_orchestration_answers_the_request_of_a_program(
     assert check(box.connection) == []
 
 
-def test_an_answer_to_a_caller_who_is_gone_is_suspended_and_the_orchestration_continues(
+def test_an_answer_to_a_caller_that_is_gone_is_suspended_and_the_orchestration_continues(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
     """RR-05, RR-07: as the response of a send port."""
