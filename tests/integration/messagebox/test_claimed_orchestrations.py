@@ -12,10 +12,12 @@ import pytest
 from postroom.errors import TransactionConflict
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations, JournalEntry, read_orchestrations
-from postroom.operations.instances.changes import resume
+from postroom.operations.instances.changes import resume, suspend, terminate
+from postroom.operations.instances.listing import InstanceState, get_instance
 from tests.support.box import Box
-from tests.support.orchestrations import Key, Kind, apply_orchestrations, publish
+from tests.support.orchestrations import Key, Kind, apply_orchestrations, is_empty, publish
 from tests.support.waiting import PATIENCE, wait_until
 
 CONVOY = """
@@ -82,6 +84,29 @@ def test_the_first_message_of_a_convoy_is_claimed_with_those_that_join_it(box: B
     messages = PROCEDURES.read_messages(box.connection, claimed.claim_id)
     # Ten messages for each instance that is claimed, and the first one.
     assert [one.message_id for one in messages] == [order.message_id for order in orders[1:12]]
+
+
+@pytest.mark.parametrize("is_resumed", [True, False])
+def test_a_message_that_joins_a_suspended_convoy_waits_for_the_first_one(
+    box: Box, tmp_path: Path, is_resumed: bool
+) -> None:
+    """INS-07: the instance was suspended before it was started."""
+    apply_orchestrations(box, tmp_path, CONVOY)
+    publish(box, "order", "1")
+    instance_id = box.one("SELECT instance_id FROM work_queue")
+    assert suspend(box.connection, instance_id)
+    publish(box, "order", "2")
+    assert claim(box) == []
+    assert get_instance(box.connection, instance_id).state is InstanceState.SUSPENDED
+    assert check(box.connection) == []
+    if not is_resumed:
+        terminate(box.connection, instance_id)
+        assert is_empty(box)
+        assert check(box.connection) == []
+        return
+    resume(box.connection, instance_id)
+    [claimed] = claim(box)
+    assert [one.body for one in PROCEDURES.read_messages(box.connection, claimed.claim_id)] == [b"1", b"2"]
 
 
 def test_an_instance_that_five_processes_had_when_they_died_is_suspended(box: Box, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@
 -- version.
 -- An instance with a pending operation is left out: it is suspended or terminated now. `timers_until` says
 -- which timers may fire: those that are due now, or none if a message that came before the timer is still in the queue.
--- Indexes: work_queue_unclaimed, work_queue_instance, orchestration_instances_due, orchestration_instances_ready,
--- orchestration_instances_suspected, operation_instances_pending.
+-- Indexes: work_queue_unclaimed, work_queue_instance, suspended_queue_instance, orchestration_instances_due,
+-- orchestration_instances_ready, orchestration_instances_suspected, operation_instances_pending.
 -- Locks: the taken rows; the instances, in the order of their ids, so that it waits for persistence points of these.
 CREATE OR REPLACE FUNCTION messagebox.claim_orchestrations___HOST__(
     p_claim_id uuid, p_host_instance integer, p_limit integer, p_services uuid[], p_now timestamptz DEFAULT now()
@@ -74,6 +74,9 @@ BEGIN
               -- An earlier message is still in the queue if the transaction that took it has failed. It comes first.
               AND NOT EXISTS (SELECT 1 FROM __HOST___q q
                                WHERE q.instance_id = w.instance_id AND q.task = 4 AND q.seq < w.ready_seq)
+              -- The first message of a convoy may be suspended. The others wait until it is resumed.
+              AND (w.journal_length > 0 OR w.journals > 0 OR NOT EXISTS (
+                   SELECT 1 FROM __HOST___q_suspended s WHERE s.instance_id = w.instance_id AND s.seq < w.ready_seq))
               AND NOT EXISTS (SELECT 1 FROM operation_instances o WHERE o.instance_id = w.instance_id AND o.pending)
             ORDER BY w.priority, w.ready_seq LIMIT p_limit FOR UPDATE SKIP LOCKED))
     RETURNING i.instance_id, i.service_id, i.journal_length, i.journals, i.carried::text,
