@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -28,31 +26,20 @@ from postroom.messagebox.coordination.notifications import (
     listen,
     receive_notifications,
 )
-from postroom.messagebox.coordination.running_processes import read_code_problems
 from postroom.messagebox.embedded import EmbeddedServer
-from postroom.messagebox.embedded.postmaster import Guard
-from postroom.messagebox.streams.location_progress import LocationState
 from postroom.monitoring.logs import LogFormat
 from postroom.monitoring.server import LOOPBACK
-from postroom.operations.instances.listing import Suspended, count_suspended
-from postroom.operations.ports.receive_locations import describe_running_locations
-from postroom.processes.backoff import Backoff
+from postroom.operations.running.change_report import ChangeReport, Report
+from postroom.operations.running.child_process import ChildProcess
 from postroom.processes.frozen_processes import FrozenProcesses
 from postroom.spark.settings import add_bulk_settings
 
 _POLL_SECONDS = 0.2
 #: New hosts are noticed by a notification. This is for one that was lost, and for a MessageBox that does not answer.
 _POLL_HOSTS_SECONDS, _RETRY_SECONDS = 60.0, 5.0
-_REPORT_SECONDS = 1.0
 _STOP_SECONDS = 30.0
-_BACKOFF = Backoff(first=1.0, longest=30.0)
-#: A process that ran this long before it ended is restarted at once.
-_STABLE_SECONDS = 60.0
 
 _log = logging.getLogger(__name__)
-
-#: Called with a message for the user about each event.
-Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,77 +81,6 @@ class ProcessState:
     metrics_port: int | None
 
 
-@dataclass
-class _Child:
-    """One supervised process."""
-
-    name: str
-    command: Sequence[str]
-    environment: Mapping[str, str]
-    log: Path
-    process: subprocess.Popen[bytes] | None = None
-    guard: Guard | None = None
-    started: float = 0.0
-    starts: int = 0
-    metrics_port: int | None = None
-    failures: int = 0
-    not_before: float = field(default=0.0)
-
-    def start(self, *, held: bool = False) -> None:
-        """Start the process. Its output goes to the log. A pipeline that is ``held`` starts Spark and then waits for
-        ``release``."""
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as log:
-            # A new session: Ctrl-C in the terminal reaches only the supervisor, which stops its children in order.
-            self.process = subprocess.Popen(
-                [*self.command, "--hold"] if held else self.command,
-                env=dict(self.environment),
-                stdin=subprocess.PIPE if held else subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self.guard = Guard(self.process.pid)
-        self.started = time.monotonic()
-        self.starts += 1
-
-    def release(self) -> None:
-        """Let a process continue that is held."""
-        if self.process is not None and self.process.stdin is not None:
-            with suppress(BrokenPipeError), self.process.stdin as held:
-                held.write(b"\n")
-
-    def poll(self) -> int | None:
-        """Return the exit code once, when the process has ended."""
-        if self.process is None or self.process.poll() is None:
-            return None
-        code = self.process.returncode
-        self._release()
-        if time.monotonic() - self.started > _STABLE_SECONDS:
-            self.failures = 0
-        # The first restart is immediate.
-        self.not_before = time.monotonic() + _BACKOFF.delay(self.failures)
-        self.failures += 1
-        return code
-
-    def wait(self, deadline: float) -> None:
-        """Wait for the process to end. Kill it at the deadline."""
-        if self.process is not None:
-            try:
-                self.process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-            self._release()
-
-    def _release(self) -> None:
-        if self.guard is not None:
-            self.guard.release()
-        if self.process is not None and self.process.stdin is not None:
-            self.process.stdin.close()
-        self.process = self.guard = None
-
-
 class Supervisor:
     """Runs all processes that a deployed MessageBox needs.
 
@@ -188,15 +104,11 @@ class Supervisor:
         self._monitoring = monitoring or MonitoringSettings()
         self._report = report
         self._report_problem = report_problem or report
-        self._children: list[_Child] = []
+        self._children: list[ChildProcess] = []
         self._frozen = FrozenProcesses()
         self._next_host_poll = 0.0
         self._listening: Connection | None = None
-        self._next_report = 0.0
-        self._reported: dict[str, LocationState] = {}
-        self._code_problems: set[str] = set()
-        self._next_suspended_count = 0.0
-        self._suspended: dict[Suspended, int] | None = None
+        self._changes = ChangeReport(report, self._report_problem)
 
     @property
     def url(self) -> str:
@@ -225,7 +137,7 @@ class Supervisor:
                     self._report_problem(f"Process {pid} was frozen and has been killed")
                 for child in self._children:
                     self._supervise(child)
-                self._report_changes()
+                self._changes.report_if_due(self.url)
                 stop.wait(_POLL_SECONDS)
         finally:
             self._report("Stopping: pipelines, then hosts" + (", then PostgreSQL" if self._server is not None else ""))
@@ -286,13 +198,13 @@ class Supervisor:
             self._listening.close()
         self._listening = None
 
-    def _add(self, child: _Child) -> None:
+    def _add(self, child: ChildProcess) -> None:
         if self._monitoring.metrics_port is not None:
             child.metrics_port = self._monitoring.metrics_port + len(self._children) + 1
         child.command = [*child.command, *self._monitoring.as_arguments(child.metrics_port)]
         self._children.append(child)
 
-    def _read_children(self) -> list[_Child]:
+    def _read_children(self) -> list[ChildProcess]:
         with connect(self.url, application_name="postroom up") as connection:
             known = read_hosts(connection)
             on_spark = {
@@ -302,7 +214,7 @@ class Supervisor:
         children = [self._build_child("host", host.name) for host in known]
         return children + [self._build_child("pipeline", host.name) for host in known if host.host_id in on_spark]
 
-    def _build_child(self, kind: str, host: str, *, reads_rows: bool = False) -> _Child:
+    def _build_child(self, kind: str, host: str, *, reads_rows: bool = False) -> ChildProcess:
         command = [sys.executable, "-m", "postroom", kind, "run", host, "--home", str(self._home)]
         if kind == "pipeline":
             spark = self._spark
@@ -312,55 +224,12 @@ class Supervisor:
         name = f"{kind} {host}"
         # The URL may contain a password. Every user of the machine can read arguments, but not the environment.
         environment = {**os.environ, **({"POSTROOM_DATABASE": self.url} if self._server is None else {})}
-        return _Child(
+        return ChildProcess(
             name=name,
             command=command,
             environment=environment,
             log=self._home / ".postroom" / "logs" / f"{kind}-{host.lower()}.log",
         )
-
-    def _report_changes(self) -> None:
-        """Report when a location starts to receive, when it stops, and what was suspended."""
-        now = time.monotonic()
-        if now < self._next_report:
-            return
-        self._next_report = now + _REPORT_SECONDS
-        try:
-            with connect(self.url, application_name="postroom up") as connection:
-                self._report_locations(describe_running_locations(connection))
-                self._report_code_problems(read_code_problems(connection))
-                if now >= self._next_suspended_count:
-                    self._report_suspended(count_suspended(connection))
-                    # The count reads everything that is suspended, so it may take 5 % of the time.
-                    self._next_suspended_count = now + 20 * (time.monotonic() - now)
-        except Unavailable:
-            return  # _add_children reports it
-
-    def _report_locations(self, described: Mapping[str, tuple[LocationState, str]]) -> None:
-        # A location starts to receive after its process has started, because Spark has to start.
-        for name, (state, description) in sorted(described.items()):
-            if self._reported.get(name) is not state:
-                report = self._report_problem if state is LocationState.FAILING else self._report
-                report(f"{name}: {description}")
-        for name in sorted(self._reported.keys() - described.keys()):
-            self._report(f"{name}: no longer receiving")
-        self._reported = {name: state for name, (state, _) in described.items()}
-
-    def _report_code_problems(self, problems: set[str]) -> None:
-        for problem in sorted(problems - self._code_problems):
-            self._report_problem(problem)
-        self._code_problems = problems
-
-    def _report_suspended(self, counts: dict[Suspended, int]) -> None:
-        before, self._suspended = self._suspended, counts
-        if before is None:
-            return  # suspended before this process has started
-        for suspended, count in sorted(counts.items()):
-            new = count - before.get(suspended, 0)
-            if new > 0:
-                what = f"{suspended.what} was" if new == 1 else f"{suspended.what}s were"
-                service = suspended.service or "Without a port"
-                self._report_problem(f"{service}: {new:,} {what} suspended ({suspended.error_code})")
 
     def _supervise_server(self) -> None:
         if self._server is not None and self._server.pid is None:
@@ -370,7 +239,7 @@ class Supervisor:
             except Unavailable as error:
                 self._report_problem(f"PostgreSQL does not start: {error.why or error.what}")
 
-    def _supervise(self, child: _Child) -> None:
+    def _supervise(self, child: ChildProcess) -> None:
         code = child.poll()
         if code is not None:
             self._report_problem(f"{child.name} ended with exit code {code}; restarting it (log: {child.log})")
@@ -378,7 +247,7 @@ class Supervisor:
             child.start()
             self._report_start(child)
 
-    def _report_start(self, child: _Child) -> None:
+    def _report_start(self, child: ChildProcess) -> None:
         assert child.process is not None
         self._report(f"{child.name} starts as process {child.process.pid}")
 

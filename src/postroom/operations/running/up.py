@@ -17,7 +17,8 @@ from postroom.operations.deployment.apply import apply
 from postroom.operations.deployment.backlog import Backlog, settle_backlogs
 from postroom.operations.deployment.plan import Action
 from postroom.operations.ports.receive_locations import create_watched_folders
-from postroom.operations.running.supervisor import MonitoringSettings, Report, SparkOptions, Supervisor
+from postroom.operations.running.change_report import Report
+from postroom.operations.running.supervisor import MonitoringSettings, SparkOptions, Supervisor
 
 
 @contextmanager

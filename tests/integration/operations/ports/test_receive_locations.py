@@ -1,20 +1,15 @@
-"""Served receive locations, watched folders, and the reports of the supervisor."""
+"""Served receive locations and watched folders."""
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
-from postroom.message import Message
 from postroom.messagebox.connection import connect
 from postroom.messagebox.coordination.running_processes import (
     ProcessKind,
-    read_code_problems,
     register_process,
-    report_code_problems,
 )
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
-from postroom.operations.instances.listing import Suspended, count_suspended
 from postroom.operations.ports.receive_locations import (
     create_watched_folders,
     describe_running_locations,
@@ -22,12 +17,10 @@ from postroom.operations.ports.receive_locations import (
     list_locations,
     list_served_locations,
 )
-from postroom.operations.running.supervisor import Supervisor
 from postroom.spark.intake.file_claimer import FileClaimer
-from tests.support.box import Box, Region
+from tests.support.box import Box
 from tests.support.file_location import add_file_location
 from tests.support.inbox_location import add_inbox_location
-from tests.support.orchestrations import ECHO, apply_orchestrations
 from tests.support.two_way import make_location_two_way
 
 
@@ -88,83 +81,3 @@ def test_an_invalid_location_does_not_prevent_other_folders(box: Box, tmp_path: 
     [problem] = create_watched_folders(box.connection, tmp_path)
     assert (tmp_path / "in").is_dir()
     assert problem.startswith("The stored definition of the receive location 'broken' cannot be read.")
-
-
-class ReportingSupervisor(Supervisor):
-    """A supervisor that starts no processes. Its reports come from the database."""
-
-    def _read_children(self):  # type: ignore[no-untyped-def]
-        return []
-
-
-def test_the_supervisor_reports_state_changes_of_locations(box: Box, tmp_path: Path) -> None:
-    location = add_file_location(box, tmp_path / "in")
-    of, report = location.location_id, LocationReport()
-    stop = threading.Event()
-    lines: list[str] = []
-
-    def add_line(what: str) -> None:
-        lines.append(what)
-        if "no longer" in what:
-            stop.set()
-        elif "receiving" in what:
-            report.store(connection, LocationProgress(location_id=of, state=LocationState.FAILING, reason="No room."))
-        elif "room" in what:
-            report.delete(connection, of)
-
-    with connect(box.url) as connection:
-        FileClaimer(connection, location, tmp_path).scan()
-        assert describe_running_locations(box.connection) == {}  # it only starts
-        report.store(connection, LocationProgress(location_id=of))
-        ReportingSupervisor(box.url, tmp_path, report=add_line).run(stop)
-    assert lines == [
-        f"drop: receiving {location.uri}",
-        "drop: No room.",
-        "drop: no longer receiving",
-        "Stopping: pipelines, then hosts",
-    ]
-
-
-def test_the_supervisor_reports_new_suspended_messages(box: Box, tmp_path: Path) -> None:
-    box.add_port("Stopped", "exists(Region)", state="stopped")
-    stop, lines = threading.Event(), list[str]()
-
-    def publish(count: int) -> None:
-        box.agent().publish([Message.of(b"x", promoted={Region: "EU"}) for _ in range(count)])
-
-    class PublishingSupervisor(ReportingSupervisor):
-        def _report_suspended(self, counts: dict[Suspended, int]) -> None:
-            super()._report_suspended(counts)
-            if not lines:
-                publish(2)
-
-    def add_line(what: str) -> None:
-        lines.append(what)
-        stop.set()
-
-    publish(1)  # suspended before the supervisor has started
-    PublishingSupervisor(box.url, tmp_path, report=add_line).run(stop)
-    assert lines[0] == "Stopped: 2 messages were suspended (PORT_STOPPED)"
-
-
-def test_the_supervisor_reports_suspended_instances_of_orchestrations(box: Box, tmp_path: Path) -> None:
-    apply_orchestrations(box, tmp_path, ECHO)
-    lines = list[str]()
-    supervisor = ReportingSupervisor(box.url, tmp_path, report_problem=lines.append)
-    supervisor._report_suspended(count_suspended(box.connection))
-    box.connection.execute(
-        "INSERT INTO orchestration_instances (instance_id, host_id, service_id, priority, created_at, suspended_at,"
-        " error_code) SELECT gen_random_uuid(), host_id, id, 7, now(), now(), 'JOURNAL' FROM orchestrations"
-    )
-    supervisor._report_suspended(count_suspended(box.connection))
-    assert lines == ["echo: 1 instance was suspended (JOURNAL)"]
-
-
-def test_the_supervisor_reports_once_that_a_host_does_not_load_edited_code(box: Box, tmp_path: Path) -> None:
-    lines = list[str]()
-    supervisor = ReportingSupervisor(box.url, tmp_path, report_problem=lines.append)
-    process = register_process(box.connection, box.host().host_id, ProcessKind.HOST)
-    report_code_problems(box.connection, process, {"app.py": "app.py is not what was applied."})
-    for _ in range(2):
-        supervisor._report_code_problems(read_code_problems(box.connection))
-    assert lines == ["app.py is not what was applied."]
