@@ -16,6 +16,7 @@ from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations, JournalEntry, read_orchestrations
 from postroom.operations.instances.changes import resume, suspend, terminate
 from postroom.operations.instances.listing import InstanceState, get_instance
+from postroom.operations.orchestrations import states as orchestration_states
 from tests.support.box import Box
 from tests.support.orchestrations import Key, Kind, apply_orchestrations, is_empty, publish
 from tests.support.waiting import PATIENCE, wait_until
@@ -84,6 +85,22 @@ def test_the_first_message_of_a_convoy_is_claimed_with_those_that_join_it(box: B
     messages = PROCEDURES.read_messages(box.connection, claimed.claim_id)
     # Ten messages for each instance that is claimed, and the first one.
     assert [one.message_id for one in messages] == [order.message_id for order in orders[1:12]]
+
+
+def test_a_message_that_is_still_suspended_when_its_instance_ends_is_a_zombie(box: Box, tmp_path: Path) -> None:
+    """ORC-26: a start moves the messages of a stopped orchestration in pieces."""
+    apply_orchestrations(box, tmp_path, CONVOY)
+    orchestration_states.stop(box.connection, "collect")
+    publish(box, "order", "1", "2")
+    [service_id] = [one.service_id for one in read_orchestrations(box.connection)]
+    box.connection.execute("UPDATE subscriptions SET state = 1 WHERE service_id = %s", (service_id,))
+    assert box.one("SELECT resume_stopped(%s, 1)", service_id) == 1
+    [claimed] = claim(box)
+    [first] = PROCEDURES.read_messages(box.connection, claimed.claim_id)
+    PROCEDURES.end(box.connection, [JournalEntry(claimed=claimed, journal_length=0, consumed=[first.seq])])
+    assert box.suspended() == [("0xC0C01B4C", False)]
+    assert orchestration_states.start(box.connection, "collect").resumed == 0
+    assert check(box.connection) == []
 
 
 @pytest.mark.parametrize("is_resumed", [True, False])

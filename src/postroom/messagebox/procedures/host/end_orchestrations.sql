@@ -1,10 +1,12 @@
 -- The last persistence points of claimed instances: they have ended. Their subscriptions, convoys, journals and rows
 -- are deleted, and the messages that they have received are released. The messages that they have not received are
--- suspended, and cannot be resumed (ORC-26). Returns the ids of the instances that have ended: not those whose claim
+-- suspended, and cannot be resumed (ORC-26), nor can those that are suspended because the orchestration was stopped: a
+-- resume would start the ended instance again. Returns the ids of the instances that have ended: not those whose claim
 -- was taken over, or whose journal has another length. p_consumed are the numbers of the messages of all these
 -- instances. Raises 40001 if a claim takes one of these messages at the same time.
--- Indexes: the primary keys, work_queue_instance. Locks: the rows of the instances, in the order of the array, then see
--- int_remove_instances, then their messages in the queue, without waiting. claim_orchestrations locks in another order.
+-- Indexes: the primary keys, work_queue_instance, suspended_queue_instance. Locks: the rows of the instances, in the
+-- order of the array, then see int_remove_instances, then their suspended messages, then those in the queue, without
+-- waiting. claim_orchestrations locks in another order.
 CREATE OR REPLACE FUNCTION messagebox.end_orchestrations___HOST__(
     p_instance_ids uuid[], p_claim_ids uuid[], p_journal_lengths integer[], p_consumed bigint[],
     p_now timestamptz DEFAULT now()
@@ -13,6 +15,8 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
+    zombie_code CONSTANT text := '0xC0C01B4C';
+    zombie_text CONSTANT text := 'The instance completed without consuming all of its messages.';
     ended uuid[];
     services uuid[];
     priorities smallint[];
@@ -44,7 +48,10 @@ BEGIN
     IF released IS NOT NULL THEN
         PERFORM int_release(released, counts);
     END IF;
-    -- Statements of their own, which see what publishers committed while int_remove_instances waited for them.
+    UPDATE __HOST___q_suspended
+       SET resumable = false, cause = 2, error_code = zombie_code, error_description = zombie_text
+     WHERE instance_id = ANY (ended);
+    -- Statements of their own, which see what others committed while the ones above waited for them.
     SELECT count(*) INTO queued_count FROM __HOST___q WHERE instance_id = ANY (ended) AND task = 4;
     IF queued_count > 0 THEN
         -- A claim that takes such a message now waits for the row of the instance, and this function must not wait
@@ -64,8 +71,7 @@ BEGIN
                                  priority, task, enqueued_at, counted_in, suspended_at, resumable, cause, error_code,
                                  error_description)
     SELECT u.seq, __HOST_ID__, u.message_id, u.subscription_id, 1, e.service_id, u.instance_id, e.priority, 4,
-           u.enqueued_at, u.counted_in, p_now, false, 2, '0xC0C01B4C',
-           'The instance completed without consuming all of its messages.'
+           u.enqueued_at, u.counted_in, p_now, false, 2, zombie_code, zombie_text
       FROM (SELECT instance_id, seq, message_id, subscription_id, enqueued_at, counted_in FROM delivered
             UNION ALL
             SELECT instance_id, seq, message_id, subscription_id, enqueued_at, counted_in FROM queued) u
