@@ -11,6 +11,7 @@ import pytest
 
 from postroom.errors import NotFound, Unavailable
 from postroom.hosts import HostInstance, HostSettings
+from postroom.hosts.subservices import Subservices
 from postroom.message import Message
 from postroom.messagebox.connection import connect
 from postroom.operations.hosts import set_stopped
@@ -74,11 +75,23 @@ def test_a_pooler_in_transaction_mode_is_rejected(box: Box) -> None:
     assert box.count("host_instances") == 0
 
 
+def test_an_instance_that_cannot_start_is_deregistered(
+    box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise Unavailable("The connection was lost.")
+
+    monkeypatch.setattr(Subservices, "configure", fail)
+    with pytest.raises(Unavailable, match="The connection was lost"):
+        HostInstance(box.url, "Default", tmp_path, settings=SETTINGS, as_role=True).start()
+    assert box.count("host_instances") == 0
+
+
 def test_a_session_that_changes_later_is_treated_as_lost(box: Box, start_host: StartHost) -> None:
     settings = HostSettings(runs_jobs=False, heartbeat=timedelta(milliseconds=20))
     instance = start_host(RecordingAdapter(), settings=settings)
-    assert instance._registration is not None
-    instance._registration._session = -1  # simulates a heartbeat that another session answered
+    assert instance._parts is not None
+    instance._parts.registration._session = -1  # simulates a heartbeat that another session answered
     wait_until(lambda: instance.regained_locks == 1)
     assert box.one(_LOCK_COUNT) == 1
 

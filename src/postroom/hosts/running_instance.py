@@ -1,0 +1,226 @@
+"""The parts of a running host instance. They are started and stopped in order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from postroom.agent.resuming import ResumedInbound
+from postroom.clock import Clock, system_clock
+from postroom.hosts.configuration_watch import ConfigurationWatch
+from postroom.hosts.delivery_throttle import DeliveryThrottle
+from postroom.hosts.dequeue.service import BuildService, Service, ServiceContext
+from postroom.hosts.http.locations import HttpLocations
+from postroom.hosts.job_loop import JobLoop
+from postroom.hosts.messaging.callers import Callers
+from postroom.hosts.messaging.endpoint_manager import EndpointManager
+from postroom.hosts.messaging.open_send_ports import BuildAdapter, OpenSendPorts
+from postroom.hosts.messaging.requests import RequestReceiver
+from postroom.hosts.messaging.responses import ResponseDelivery
+from postroom.hosts.metrics import collect_host_metrics, collect_polled_metrics
+from postroom.hosts.orchestrations.runner import OrchestrationRunner
+from postroom.hosts.receiving.polled_locations import PolledLocations
+from postroom.hosts.registration import LOCK_SOCKET, Registration
+from postroom.hosts.session_watchdog import SessionWatchdog
+from postroom.hosts.settings import HostSettings
+from postroom.hosts.subservices import Subservices
+from postroom.messagebox.configuration.endpoints import read_receive_locations
+from postroom.messagebox.configuration.hosts import Host, ServiceClass, find_host, read_dequeuing
+from postroom.messagebox.connection import IDLE_TIMEOUTS, Connection
+from postroom.messagebox.coordination.notifications import OwnHost
+from postroom.messagebox.queues import HostQueues
+from postroom.messagebox.storage.stored_responses import StoredResponses
+from postroom.messagebox.subscriptions import ServiceSubscriptions
+from postroom.messagebox.throttling.process_load import find_process_limits
+from postroom.monitoring.instances import InstanceMetrics, count_instances
+from postroom.monitoring.load import LoadMetrics
+from postroom.monitoring.metrics import Metric
+from postroom.processes.background_loop import BackgroundLoop
+
+
+class RunningInstance:
+    """A registered host instance. ``open_connection`` logs in as the host. ``on_stuck_thread`` is called if the process
+    has to end, because an orchestration blocks a thread."""
+
+    def __init__(
+        self,
+        host: Host,
+        open_connection: partial[Connection],
+        home: Path,
+        *,
+        services: Mapping[ServiceClass, BuildService],
+        build_adapter: BuildAdapter,
+        settings: HostSettings,
+        clock: Clock | None,
+        on_stuck_thread: Callable[[], None],
+    ) -> None:
+        self._host = host
+        self._open_connection = open_connection
+        self._settings = settings
+        queues = HostQueues(host.name)
+        with open_connection() as connection:
+            dequeuing = read_dequeuing(connection, ServiceClass.ORCHESTRATIONS)
+        self.registration = Registration(
+            connect=partial(open_connection, server_settings=IDLE_TIMEOUTS, socket_settings=LOCK_SOCKET),
+            connect_other=open_connection,
+            host=host,
+            queues=queues,
+            heartbeat=settings.heartbeat,
+        )
+        # Nothing after this may fail: the registration would stay.
+        host_instance = self.registration.register()
+        self.registration.is_stopped = host.stopped
+        own_host = OwnHost(name=host.name, wake=self.registration.wake)
+        stored = StoredResponses(host.name)
+        subscriptions = ServiceSubscriptions(host, ServiceClass.MESSAGING_IN_PROCESS)
+        self.callers = Callers(
+            connect=open_connection, subscriptions=subscriptions, stored=stored, host_instance=host_instance
+        )
+
+        def build_messaging(context: ServiceContext) -> Service:
+            return EndpointManager(
+                host=host,
+                ports=OpenSendPorts(home=home, build_adapter=build_adapter),
+                queues=queues,
+                resumed=ResumedInbound(host.name),
+                responses=ResponseDelivery(
+                    callers=self.callers, queues=queues, stored=stored, subscriptions=subscriptions
+                ),
+                own_host=own_host,
+                clock=clock or system_clock,
+            )
+
+        self.throttle = DeliveryThrottle(
+            host=host,
+            host_instance=host_instance,
+            connect=open_connection,
+            count_flow=lambda: self.subservices.count_flow(),
+        )
+        self.subservices = Subservices(
+            connect=open_connection,
+            host=host,
+            queues=queues,
+            registration=self.registration,
+            services={ServiceClass.MESSAGING_IN_PROCESS: build_messaging, **services},
+            settings=settings,
+            get_throttle=self.throttle.current,
+            clock=clock,
+        )
+        self.orchestrations: OrchestrationRunner | None = None
+        if ServiceClass.ORCHESTRATIONS not in services and not host.isolated:
+            self.orchestrations = OrchestrationRunner(
+                connect=open_connection,
+                host=host,
+                host_instance=host_instance,
+                dequeuing=dequeuing,
+                turn_limit=settings.turn_limit,
+                memory_queue=settings.memory_queue,
+                on_stuck_thread=on_stuck_thread,
+                clock=clock,
+            )
+        self._jobs = JobLoop(connect=open_connection, settings=settings.jobs) if settings.runs_jobs else None
+        self._watchdog = SessionWatchdog(open_connection)
+        self.http = HttpLocations(
+            connect=open_connection,
+            host_id=host.host_id,
+            home=home,
+            receiver=RequestReceiver(host=host, host_instance=host_instance, callers=self.callers, own_host=own_host),
+            answer_within=settings.answer_within.total_seconds(),
+        )
+        self.polled_locations = PolledLocations(connect=open_connection, home=home, clock=clock or system_clock)
+        self._configuration = ConfigurationWatch(open_connection, host_instance, self._apply_configuration)
+        self._load = LoadMetrics(
+            host,
+            open_connection,
+            find_process_limits=find_process_limits,
+            get_delivery=lambda: (self.throttle.current(), self.throttle.delivery),
+        )
+        self._instances = InstanceMetrics(open_connection, partial(count_instances, host=host.name))
+
+    def start(self) -> None:
+        """Start to deliver, to run orchestrations and to receive."""
+        self.callers.loop.start()
+        with self._open_connection() as connection:
+            self.subservices.configure(connection)
+        self.throttle.loop.start()
+        if self.orchestrations is not None:
+            self.orchestrations.start()
+            self.registration.add(self.orchestrations)
+        self.registration.on_configuration_change = self._configuration.loop.wake
+        self.registration.on_declared_dead = self.callers.refuse_lost
+        self.registration.loop.start()
+        if self._jobs is not None:
+            self._jobs.loop.start()
+        self._watchdog.loop.start()
+        self._configuration.loop.start()
+
+    def stop(self) -> None:
+        """Finish the messages in progress within ``stop_within``, release the others, and deregister."""
+        deadline = time.monotonic() + self._settings.stop_within.total_seconds()
+        if self._jobs is not None:
+            self._jobs.loop.stop()
+        _stop_part(self._configuration, deadline)
+        self.http.close(_get_rest(deadline))
+        self.polled_locations.close(_get_rest(deadline))
+        self._load.close()
+        _stop_part(self.throttle, deadline)
+        _stop_part(self.callers, deadline)
+        if self.orchestrations is not None:
+            self.orchestrations.stop(deadline)
+        self.subservices.stop(deadline)
+        if self._jobs is not None:
+            _stop_part(self._jobs, deadline)
+        _stop_part(self._watchdog, deadline)
+        self.registration.loop.stop()
+        self.registration.loop.join(_get_rest(deadline))
+        self.registration.deregister()
+
+    def _apply_configuration(self, connection: Connection) -> bool:
+        """Apply what was deployed or changed. Return False if a location cannot be served yet."""
+        self.subservices.configure(connection)
+        if self.orchestrations is not None:
+            self.orchestrations.load_code(connection)
+            self.orchestrations.set_dequeuing(read_dequeuing(connection, ServiceClass.ORCHESTRATIONS))
+        host = self.throttle.host = find_host(connection, self._host.name)
+        locations = [] if host.stopped else read_receive_locations(connection, host_id=host.host_id)
+        is_listening = self.http.serve([one for one in locations if one.adapter_type.receives_on_spark])
+        is_polling = self.polled_locations.serve([one for one in locations if not one.adapter_type.receives_on_spark])
+        # Last: callers that wait get their responses before a stopped host claims no more messages.
+        self.registration.set_stopped(connection, host.stopped)
+        return is_polling and is_listening
+
+    def collect_metrics(self) -> Iterator[Metric]:
+        """Yield the metrics of the instance."""
+        name, counts, subservices = self._host.name, self.subservices.counts, self.subservices.running
+        yield from collect_host_metrics(name, counts, subservices, self.http, self.registration)
+        yield from collect_polled_metrics(name, self.polled_locations.locations)
+        yield from self._load.collect()
+        yield from self._instances.collect()
+
+    def find_problems(self) -> list[str]:
+        """Return the reasons why the instance cannot do its work at the moment."""
+        lost = [] if self.registration.has_lock else ["The host instance has lost its lock in the MessageBox."]
+        orchestrations = [] if self.orchestrations is None else self.orchestrations.problems
+        return lost + self.http.problems + self.polled_locations.problems + orchestrations
+
+
+class _Part(Protocol):
+    """A part of a host instance with a background loop."""
+
+    loop: BackgroundLoop
+
+    def close(self) -> None: ...
+
+
+def _stop_part(part: _Part, deadline: float) -> None:
+    part.loop.stop()
+    part.loop.join(_get_rest(deadline))
+    part.close()
+
+
+def _get_rest(deadline: float) -> float:
+    """Return the seconds until the deadline, but at least one."""
+    return max(1.0, deadline - time.monotonic())
