@@ -50,6 +50,7 @@ class Routes:
         distinct, self._subscriber_of = np.unique(matches.subscription_ids, return_inverse=True)
         self._subscribers = [matches.subscribers[subscription_id] for subscription_id in distinct.tolist()]
         self._priorities = self._per_pair([subscriber.priority for subscriber in self._subscribers])
+        self._is_started = self._per_pair([subscriber.started for subscriber in self._subscribers])
 
     @property
     def hosts(self) -> set[str]:
@@ -58,12 +59,17 @@ class Routes:
         return {
             self._matches.host_names.get(subscriber.host_id, "")
             for subscriber in self._subscribers
-            if subscriber.started
+            # Instances of a stopped orchestration get the later messages of their convoys.
+            if subscriber.started or subscriber.convoy_set_id is not None
         }
 
     @property
     def has_convoys(self) -> bool:
         return bool(self._matches.convoys)
+
+    @property
+    def has_stopped_convoys(self) -> bool:
+        return any(one.convoy_set_id is not None and not one.started for one in self._subscribers)
 
     @property
     def has_ordered(self) -> bool:
@@ -103,8 +109,7 @@ class Routes:
             {one.service_id for one in self._subscribers if one.ordered and one.started is state}
             for state in (True, False)
         )
-        is_started = self._per_pair([one.started for one in self._subscribers])
-        ends = np.flatnonzero(np.diff(is_started)) + 1
+        ends = np.flatnonzero(np.diff(self._is_started)) + 1
         for pairs in np.split(np.arange(len(self.messages)), ends if started & stopped else ends[:0]):
             self._write_rows(connection, message_ids, pairs)
 
@@ -120,6 +125,7 @@ class Routes:
         taken._instance_ids = self._instance_ids[pairs]
         taken._subscriber_of = self._subscriber_of[pairs]
         taken._priorities = self._priorities[pairs]
+        taken._is_started = self._is_started[pairs]
         taken._matches = replace(
             self._matches, rows=taken.messages, subscription_ids=taken._subscription_ids, convoys={}
         )
@@ -127,7 +133,7 @@ class Routes:
 
     def _write_rows(self, connection: Connection, message_ids: Ids, pairs: npt.NDArray[np.int64]) -> None:
         host_ids = self._per_pair([subscriber.host_id for subscriber in self._subscribers])[pairs]
-        started = self._per_pair([subscriber.started for subscriber in self._subscribers])[pairs]
+        started = self._is_started[pairs]
         for host_id in np.unique(host_ids).tolist():
             host = self._matches.host_names[host_id]
             for started_pairs in self._group_by_host_instance(pairs[(host_ids == host_id) & started]):
@@ -139,16 +145,18 @@ class Routes:
                 )
 
     def locate_convoys(self, connection: Connection) -> None:
-        """Set the instance ids and priorities of convoys to those of the instances that they join. Takes the routing
-        lock."""
+        """Set the instance ids and priorities of convoys to those of the instances that they join. A running instance
+        gets them although its orchestration is stopped (ORS-03). Takes the routing lock."""
         # In the order of the messages: the first one of a convoy activates the instance.
         pairs = sorted(self._matches.convoys)
         if pairs:
             offered = [uuid.UUID(bytes=bytes(instance_id)) for instance_id in self._instance_ids[pairs]]
-            located = locate_instances(connection, [self._matches.convoys[pair] for pair in pairs], offered)
-            joins = [one != new for one, new in zip(located, offered, strict=True)]
-            self._instance_ids[pairs] = to_id_array(located)
+            convoys = [self._matches.convoys[pair] for pair in pairs]
+            located = locate_instances(connection, convoys, offered, find_running=self.has_stopped_convoys)
+            joins = [one.instance_id != new for one, new in zip(located, offered, strict=True)]
+            self._instance_ids[pairs] = to_id_array([one.instance_id for one in located])
             self._priorities[np.array(pairs)[joins]] = JOIN_PRIORITY
+            self._is_started[pairs] |= [one.is_running for one in located]
 
     def get_pairs(self, message: int) -> tuple[list[int], list[uuid.UUID], list[int]]:
         """Return the subscriptions of one message, and the instance id and the priority for each."""

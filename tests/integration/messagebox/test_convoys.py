@@ -162,6 +162,25 @@ def test_a_stopped_service_collects_in_the_suspended_queue(
     assert box.one("SELECT array_agg(task) FROM work_queue") == [4, 4, 4]
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_running_instance_of_a_stopped_service_gets_the_later_messages_of_its_convoy(
+    box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher, ordered: bool
+) -> None:
+    """ORS-03: new instances are suspended, with the messages that join them."""
+    activation = collect(host, subscriptions, Region, ordered=ordered)
+    publisher.publish({"region": "K"})
+    subscriptions.set_state(host, activation, SubscriptionState.STOPPED)
+    publisher.publish({"region": "K"})
+    publisher.publish(*({"region": region} for region in "LKLMKL"))
+    publisher.publish({"region": "L"})
+    assert read_priorities(box, "work_queue") == [7, 5, 5, 5]
+    assert read_priorities(box, "suspended_queue") == [7, 5, 7, 5, 5]
+    assert box.suspended() == [("PORT_STOPPED", True)] * 5
+    subscriptions.set_state(host, activation, SubscriptionState.STARTED)
+    assert [len(seqs) for seqs in read_queued_numbers(box).values()] == [4, 4, 1]
+    assert box.suspended() == []
+
+
 def test_messages_of_a_subscription_that_is_still_stopped_stay_suspended(
     box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher
 ) -> None:

@@ -193,15 +193,16 @@ class DirectBatch(PublishBatch):
 
     def insert_one_by_one(self, connection: Connection) -> bool:
         routes = self._routed.routes
-        if len(self._messages) > MAX_CALLS or self._suspended or (len(self._messages) > 1 and routes.has_ordered):
-            # Each call locks the order of its own message. All ordered subscriptions are locked at once.
+        # Each call locks the order of its own message. All ordered subscriptions are locked at once.
+        needs_order = len(self._messages) > 1 and routes.has_ordered
+        if len(self._messages) > MAX_CALLS or self._suspended or needs_order or routes.has_stopped_convoys:
             return False
         routes.locate_convoys(connection)
         has_one_statement = len(self._messages) == 1 and self._digest is None
         # One round trip for all statements, because the first one takes the routing lock.
         with _translate_duplicates(), nullcontext() if has_one_statement else connection.pipeline():
             for row in self._stored_rows:
-                _insert(connection, self._unit, self._version, self._messages[row], *routes.get_pairs(row))
+                _insert(connection, self._unit, self._version, self._messages[row], routes.get_pairs(row))
             self._store_answer(connection)
         return True
 
@@ -314,13 +315,10 @@ def _insert(
     batch_id: uuid.UUID,
     version: int,
     message: Message,
-    subscription_ids: list[int],
-    instance_ids: list[uuid.UUID],
-    priorities: list[int],
+    routes: tuple[list[int], list[uuid.UUID], list[int]],
 ) -> None:
     body = message.body
     part_ids = [part.part_id for part in message.parts]
-    routes = subscription_ids, instance_ids, priorities
     head = batch_id, version, message.message_id, message.context.to_json(), *routes, part_ids
     body_values: tuple[object, ...] = (None,) * 6
     if body is not None:

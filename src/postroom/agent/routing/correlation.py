@@ -17,7 +17,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 
@@ -126,9 +126,16 @@ class Convoy:
     values: tuple[str, ...]
 
 
+class LocatedInstance(NamedTuple):
+    """The instance of a convoy. ``is_running`` is False if nobody has asked for it."""
+
+    instance_id: uuid.UUID
+    is_running: bool
+
+
 def locate_instances(
-    connection: Connection, convoys: Sequence[Convoy], offered: Sequence[uuid.UUID]
-) -> list[uuid.UUID]:
+    connection: Connection, convoys: Sequence[Convoy], offered: Sequence[uuid.UUID], *, find_running: bool
+) -> list[LocatedInstance]:
     """Return the instance of each convoy. A convoy without an instance gets the one that is offered.
 
     The caller is in the transaction that publishes. A message that lacks one of the properties is in no convoy, and
@@ -141,9 +148,9 @@ def locate_instances(
         for number in range(_CONVOY_VALUES)
     ]
     located = connection.execute(
-        "SELECT number, instance_id FROM locate_convoy_instances"
-        "(%s::int[], %s::text[], %s::text[], %s::text[], %s::uuid[])",
-        ([convoy.convoy_set_id for convoy in convoys], *columns, list(offered)),
-    ).fetchall()
-    by_number: dict[int, uuid.UUID] = dict(located)
+        "SELECT number, instance_id, is_running FROM locate_convoy_instances"
+        "(%s::int[], %s::text[], %s::text[], %s::text[], %s::uuid[], %s)",
+        ([convoy.convoy_set_id for convoy in convoys], *columns, list(offered), find_running),
+    )
+    by_number = {number: LocatedInstance(*instance) for number, *instance in located}
     return [by_number[number] for number in range(1, len(convoys) + 1)]

@@ -1,12 +1,15 @@
 -- For matches of activation subscriptions with a convoy set, return the instance that already has these values, or else
 -- assign them to the new instance that the publisher offers (ORC-20). Two publishers with the same new key meet at the
 -- primary key: the second waits for the first and joins its instance (ORC-22). Numbers are positions in the arrays.
--- Index: convoy_set_instances' primary key; keys are locked in its order. Locks: advisory (7001, 0) shared; the rows of
+-- With p_find_running, say whether an instance was there before and none of its messages is suspended: a stopped
+-- orchestration continues those (ORS-03).
+-- Indexes: convoy_set_instances' primary key, and keys are locked in its order; orchestration_instances' primary key,
+-- work_queue_instance, suspended_queue_instance. Locks: advisory (7001, 0) shared; the rows of
 -- the instances, FOR KEY SHARE, which their completion waits for.
 CREATE OR REPLACE FUNCTION messagebox.locate_convoy_instances(
     p_convoy_set_ids integer[], p_values_1 text[], p_values_2 text[], p_values_3 text[], p_instance_ids uuid[],
-    p_now timestamptz DEFAULT now()
-) RETURNS TABLE (number bigint, instance_id uuid)
+    p_find_running boolean, p_now timestamptz DEFAULT now()
+) RETURNS TABLE (number bigint, instance_id uuid, is_running boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
 DECLARE
@@ -35,7 +38,11 @@ BEGIN
         EXIT WHEN locked = keys;      -- else an instance completed between the two statements: its key is free again
     END LOOP;
     RETURN QUERY
-    SELECT g.number, c.instance_id
+    SELECT g.number, c.instance_id,
+           p_find_running
+           AND (EXISTS (SELECT 1 FROM orchestration_instances i WHERE i.instance_id = c.instance_id)
+                OR EXISTS (SELECT 1 FROM work_queue w WHERE w.instance_id = c.instance_id AND w.task = 4))
+           AND NOT EXISTS (SELECT 1 FROM suspended_queue s WHERE s.instance_id = c.instance_id)
       FROM unnest(p_convoy_set_ids, digests) WITH ORDINALITY AS g (convoy_set_id, digest, number)
       JOIN convoy_set_instances c ON c.convoy_set_id = g.convoy_set_id AND c.digest = g.digest;
 END $$;

@@ -9,6 +9,7 @@ import pytest
 from postroom.errors import DefinitionRefused, StateError
 from postroom.messagebox.maintenance.check import check
 from postroom.operations.instances.changes import resume
+from postroom.operations.orchestrations import states as orchestration_states
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
 from tests.support.orchestrations import COLLECT, apply_orchestrations, is_empty, publish, sent
@@ -45,6 +46,26 @@ def test_a_convoy_collects_its_messages_and_leaves_zombies(
     assert check(box.connection) == []
     publish(box, "order", "x", "y", "z", key="K")
     wait_until(lambda: sent(recorder) == [b"123", b"abc", b"xyz"], what="a new instance with the same key")
+
+
+def test_an_instance_of_a_stopped_orchestration_gets_its_messages(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """ORS-03: also those of its convoy."""
+    apply_orchestrations(box, tmp_path, COUNT)
+    start_host(recorder)
+    publish(box, "order", "1", key="K")
+    wait_until(lambda: box.count("orchestration_instances WHERE claim_id IS NULL") == 1, what="a waiting instance")
+    orchestration_states.stop(box.connection, "count")
+    publish(box, "order", "a", key="L")
+    publish(box, "order", *"234", key="K")
+    wait_until(lambda: sent(recorder) == [b"1234"], what="the end of the instance")
+    publish(box, "order", *"bcd", key="L")
+    assert box.suspended() == [("PORT_STOPPED", True)] * 4
+    orchestration_states.start(box.connection, "count")
+    wait_until(lambda: sent(recorder) == [b"1234", b"abcd"], what="the other instance")
+    wait_until(lambda: is_empty(box), what="the end of the instances")
+    assert check(box.connection) == []
 
 
 def test_messages_after_a_timeout_or_another_branch_and_duplicates_are_zombies(
