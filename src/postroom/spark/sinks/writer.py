@@ -91,8 +91,11 @@ class SparkWriter:
             writer.mode("append").save(None if sink.path is None else sink.target(self._home))
 
     def _ranges(self, batch: SinkBatch) -> DataFrame:
-        """Return one row for each range of the batch. Spark distributes them to the tasks."""
-        return self._session.createDataFrame(split_into_ranges(batch.seqs), "first bigint, last bigint")
+        """Return one row for each range of the batch. Spark distributes them to the tasks.
+
+        They are an Arrow table: Spark reads a Python list with Python workers of its own."""
+        firsts, lasts = zip(*split_into_ranges(batch.seqs), strict=True)
+        return self._session.createDataFrame(pa.table({"first": firsts, "last": lasts}))
 
 
 def _to_arrow_schema(ddl: str) -> Any:
