@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
@@ -17,7 +18,7 @@ from postroom.messagebox.queues import HostQueues, ScheduledRetry, Suspension
 from postroom.messagebox.streams.sink_batches import CHUNK_BYTES, SeqRange, SinkBatch, SinkQueue
 from postroom.operations.instances import changes as instance_changes
 from postroom.operations.ports import send_ports as ports
-from tests.support.box import Box
+from tests.support.box import Box, Region
 from tests.support.sinks import add_sink, publish
 
 QUEUE = SinkQueue("Default")
@@ -94,7 +95,21 @@ def test_a_chunk_of_a_batch_is_limited_by_number_and_by_bytes(box: Box, port_id:
         chunks.append(list(map(batch.seqs.index, rows.seqs)))
         first = rows.seqs[-1] + 1
     assert chunks == [[0, 1], [2, 3], [4], [5]]
-    assert QUEUE.read_rows(host, batch.batch_id, 1, span(batch), limit=1).seqs == batch.seqs[:1]
+    assert list(QUEUE.read_rows(host, batch.batch_id, 1, span(batch), limit=1).seqs) == [batch.seqs[0]]
+
+
+def test_line_breaks_and_missing_messages_do_not_shift_the_rows(box: Box, port_id: uuid.UUID, host: Connection) -> None:
+    ids = [*publish(box, b"a", region="E\nU,"), *publish(box, b"b"), *publish(box, b"c", region="US")]
+    box.connection.execute("DELETE FROM spool WHERE message_id = %s", (ids[1],))
+    batch = QUEUE.open_batch(host, port_id, limit=10)
+    assert batch is not None
+    rows = QUEUE.read_rows(host, batch.batch_id, 1, span(batch))
+    assert (list(rows.seqs), list(rows.message_ids)) == (list(batch.seqs), ids)
+    regions = [json.loads(context)["promoted"][Region.key] if context else None for context in rows.contexts]
+    assert regions == ["E\nU,", None, "US"]
+    assert list(rows.bodies) == [b"a", None, b"c"]
+    assert [is_simple is True for is_simple in rows.is_simple] == [True, False, True]
+    assert all(isinstance(moment, int) for moment in (rows.published_at[0], rows.published_at[2]))
 
 
 def test_a_batch_outlives_the_process_that_opened_it(box: Box, port_id: uuid.UUID) -> None:
