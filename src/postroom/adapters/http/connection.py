@@ -159,9 +159,10 @@ class HttpConnection:
         """
         self._awaited = asyncio.ensure_future(awaited)
         self._callbacks.on_end = self._awaited.cancel
-        if self._is_cancelling or self._callbacks.has_ended:
-            self._awaited.cancel()
         try:
+            if self._is_cancelling or self._callbacks.has_ended:
+                await asyncio.sleep(0)  # a coroutine that is cancelled before it starts cannot clean up
+                self._awaited.cancel()
             return await self._awaited
         except asyncio.CancelledError:
             task = asyncio.current_task()

@@ -96,6 +96,33 @@ def test_the_response_is_cancelled_if_the_client_disconnects(how: str) -> None:
         assert not handler.futures["/"].set_running_or_notify_cancel()
 
 
+def test_a_wait_that_starts_after_the_client_has_disconnected_can_clean_up() -> None:
+    started, disconnected, cleaned_up = threading.Event(), threading.Event(), threading.Event()
+
+    async def wait() -> Response:
+        response: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        try:
+            return await response
+        finally:
+            cleaned_up.set()
+
+    async def handle(request: Request) -> Awaitable[Response]:
+        started.set()
+        while not disconnected.is_set():
+            await asyncio.sleep(0)
+        for _ in range(10):  # the event loop reads the end of the connection
+            await asyncio.sleep(0)
+        return wait()
+
+    with run_server(handle) as server, connect_from(server, "127.0.0.1") as client:
+        send(client, "/")
+        wait_until(started.is_set, what="the request")
+        client.shutdown(socket.SHUT_WR)
+        disconnected.set()
+        wait_until(lambda: not server.connections, what="the end of the connection")
+        assert cleaned_up.is_set()
+
+
 def test_a_response_that_was_claimed_before_the_client_disconnected_is_not_cancelled() -> None:
     """The owner of the response decides with set_running_or_notify_cancel whether it is sent."""
     handler = Waiting()
