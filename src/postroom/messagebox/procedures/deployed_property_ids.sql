@@ -1,7 +1,8 @@
 -- Return the ids of properties in the given order. Raise PR404 for a property that is not deployed or has another type.
 -- Index: properties (key).
 CREATE OR REPLACE FUNCTION messagebox.deployed_property_ids(p_keys text[], p_value_types smallint[]) RETURNS integer[]
-LANGUAGE plpgsql STABLE SET search_path = messagebox, management, pg_temp AS $$
+LANGUAGE plpgsql STABLE
+SET search_path = messagebox, management, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     ids integer[];
     missing text;

@@ -8,7 +8,8 @@ CREATE OR REPLACE FUNCTION messagebox.int_create_instance_subscription(
     p_ordered boolean, p_request_response boolean, p_for_host_instance integer, p_kept_for interval,
     p_now timestamptz DEFAULT now()
 ) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE
+SET search_path = messagebox, management, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     the_ids integer[];
     the_values text[];

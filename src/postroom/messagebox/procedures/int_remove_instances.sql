@@ -7,7 +7,8 @@
 -- transaction() repeats one of them.
 CREATE OR REPLACE FUNCTION messagebox.int_remove_instances(p_host_id smallint, p_instance_ids uuid[], p_now timestamptz)
 RETURNS void
-LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     PERFORM 1 FROM subscriptions WHERE instance_id = ANY (p_instance_ids) AND host_id = p_host_id AND removed_at IS NULL
       ORDER BY id FOR UPDATE;

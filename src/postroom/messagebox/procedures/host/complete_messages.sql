@@ -4,8 +4,8 @@
 -- are void.
 -- Index: work_queue_claimed.
 CREATE OR REPLACE FUNCTION messagebox.complete_messages___HOST__(p_claim_id uuid, p_seqs bigint[]) RETURNS integer
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     released record;
 BEGIN
