@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -52,10 +53,15 @@ class Completer:
         self._idle = False
         #: The number of messages by outcome: completed, finished, released, retried, postponed, suspended, discarded.
         self.counts: Counter[str] = Counter()
+        self._counting = threading.Lock()
         self.loop = BackgroundLoop("complete", self._step)
 
     def store(self, claimed: ClaimedMessage, outcome: Outcome) -> None:
         """Queue an outcome to be stored. Return at once."""
+        if outcome is Disposition.FINISHED:
+            # There is nothing to write, and waking the loop would take longer than this.
+            self._finish([(claimed, outcome)], Counter({outcome.value: 1}))
+            return
         self._outcomes.append((claimed, outcome))
         if self._idle:
             self.loop.wake()
@@ -67,8 +73,15 @@ class Completer:
         self._batch = self._batch or self._take()
         if not self._batch:
             return _IDLE_SECONDS
-        self.counts += self._write(_group_by_claim(self._batch))
+        counts = self._write(_group_by_claim(self._batch))
         finished, self._batch = self._batch, []
+        self._finish(finished, counts)
+        return 0.0
+
+    def _finish(self, finished: Sequence[tuple[ClaimedMessage, Outcome]], counts: Counter[str]) -> None:
+        """Count the messages whose outcomes are stored, and make room for others."""
+        with self._counting:
+            self.counts.update(counts)
         for claimed, outcome in finished:
             if isinstance(outcome, Suspension):
                 ids = claimed.log_ids
@@ -81,7 +94,6 @@ class Completer:
             self._on_scheduled(min(delays))
         if any(shares_instance(claimed) for claimed, _ in finished):
             self._on_unblocked()
-        return 0.0
 
     def _take(self) -> list[tuple[ClaimedMessage, Outcome]]:
         if not self._outcomes:
