@@ -36,18 +36,24 @@ _MANY_WAITING, _FEW_WAITING = 1_000, 10
 _PATIENCE_SECONDS = 120.0
 _BODY_BYTES = 2_000
 _HOLD = "hold"  # while this file exists, no request is answered
+_WATCH_SECONDS = 0.01
 _ANSWERING_HOST = f"""
-import sys, time
+import sys, threading, time
 from pathlib import Path
 from postroom.adapters.contract import ReceivedResponse
 from postroom.adapters.null import NullSender
 from postroom.hosts import run_host
 from postroom.message import Bytes, Context
 url, name, home = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+answering = threading.Event()
+def watch():
+    while True:
+        answering.clear() if (home / "{_HOLD}").exists() else answering.set()
+        time.sleep({_WATCH_SECONDS})
+threading.Thread(target=watch, daemon=True).start()
 class Answering(NullSender):
     def solicit(self, message, attempt):
-        while (home / "{_HOLD}").exists():
-            time.sleep(0.01)
+        answering.wait()
         return ReceivedResponse(body=Bytes(message.body.data), context=Context())
 run_host(url, name, home, as_role=True, build_adapter=lambda definition, home: Answering())
 """
@@ -149,6 +155,7 @@ async def _wait_and_answer(
     """Return the threads and connections of the host while the callers wait, and the seconds until all are answered."""
     hold = box.home / _HOLD
     hold.touch()
+    await asyncio.sleep(10 * _WATCH_SECONDS)
     clients = [await HttpClient.connect(port, _PATH) for _ in range(callers)]
     calls = [asyncio.create_task(_ask(client)) for client in clients]
     deadline = time.monotonic() + _PATIENCE_SECONDS
