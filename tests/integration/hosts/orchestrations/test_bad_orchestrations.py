@@ -15,6 +15,7 @@ import pytest
 
 from postroom.errors import DefinitionRefused, Unavailable
 from postroom.hosts import run_host
+from postroom.operations.deployment.taken_changes import wait_until_taken
 from postroom.operations.instances.changes import resume
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box
@@ -67,6 +68,7 @@ def test_a_replay_that_never_waits_is_suspended(
     assert "neither waited nor ended within 0.3 seconds" in wait_for_suspended(box)[1]
     wait_until(lambda: second.find_problems() == [], what="no thread is stuck")
     apply_orchestrations(box, tmp_path, code.replace('b"endless"', 'b"never"'))
+    wait_until_taken(box.connection, ["Default"])
     resume(box.connection, box.one("SELECT instance_id FROM orchestration_instances"))
     wait_until(lambda: sent(recorder) == [b"done"], what="the instance goes on with corrected code")
 

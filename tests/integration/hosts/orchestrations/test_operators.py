@@ -9,6 +9,7 @@ import pytest
 
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
+from postroom.operations.deployment.taken_changes import wait_until_taken
 from postroom.operations.instances.changes import resume, suspend, terminate
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, get_instance, list_instances
 from postroom.operations.orchestrations import states as orchestration_states
@@ -41,6 +42,7 @@ def test_an_exception_suspends_the_instance_and_a_resume_continues_it(
     assert "ZeroDivisionError" in str(instance.error_description)
     assert "line 20, in divide" in str(instance.error_description)
     apply_orchestrations(box, tmp_path, code.replace("10 //", "10 + 0 *"))
+    wait_until_taken(box.connection, ["Default"])
     resume(box.connection, instance.instance_id)
     wait_until(lambda: sent(recorder) == [b"10", b"asked"], what="the corrected answer")
     wait_until(lambda: is_empty(box), what="the end of the instance")
