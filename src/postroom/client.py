@@ -333,7 +333,7 @@ class Client:
 
     def _publish_request(self, responses: Responses, waiting: WaitingRequest, message: Message) -> Published:
         request = replace(message, context=add_own_token(message.context, waiting.instance_id))
-        build_batch = partial(responses.build_batch, self._host, request, routing=self._routing, waiting=waiting)
+        build_batch = partial(responses.build_batch, self._host, request, waiting=waiting)
         return self._agent.publish_batch(request, build_batch)
 
     def _repeat_with_key(self, key: str | None, publish: Callable[[], T]) -> T:

@@ -30,9 +30,8 @@ from datetime import timedelta
 from postroom.agent.direct.answers import correlation_failure
 from postroom.agent.idempotency import digest_request, unit_for_key
 from postroom.agent.routing.matching import Matcher
-from postroom.agent.routing.table import RoutingTable
 from postroom.agent.two_way.awaited_batch import AwaitedBatch
-from postroom.agent.two_way.tokens import wait_for_response
+from postroom.agent.two_way.tokens import build_response_wait
 from postroom.consumer import Received, Subscription
 from postroom.errors import ClaimLost, MessageBoxUnavailable, MessageFailure, NoResponse, ResponseTimeout, StateError
 from postroom.message import Bytes, Message
@@ -116,10 +115,10 @@ class Responses:
         self._loop.wake()
         return waiting
 
-    def build_batch(
-        self, host: Host, message: Message, matcher: Matcher, *, routing: RoutingTable, waiting: WaitingRequest
-    ) -> AwaitedBatch:
-        """Return the batch that publishes a request with its token, and subscribes to the response."""
+    def build_batch(self, host: Host, message: Message, matcher: Matcher, *, waiting: WaitingRequest) -> AwaitedBatch:
+        """Return the batch that publishes a request with its token, and subscribes to the response. The queue exists
+        then, also if it had expired."""
+        self._queue.call(lambda _, connection: self._use_queue(connection))
         return AwaitedBatch(
             host,
             message,
@@ -127,8 +126,7 @@ class Responses:
             unit=waiting.unit or uuid.uuid4(),
             digest=waiting.digest,
             instance_id=waiting.instance_id,
-            routing=routing,
-            subscribe=lambda connection: self._subscribe(connection, waiting),
+            response_wait=build_response_wait(self._subscriptions, self._queue.service, waiting.instance_id),
         )
 
     def confirm(self, waiting: WaitingRequest, *, is_repeated: bool) -> None:
@@ -209,15 +207,12 @@ class Responses:
             self._deliver(received)
         return 0.0 if received is not None or deadlines else _IDLE_SECONDS
 
-    def _subscribe(self, connection: Connection, waiting: WaitingRequest) -> None:
-        self._use_queue(connection)
-        wait_for_response(connection, self._subscriptions, self._queue.service, waiting.instance_id)
-
-    def _use_queue(self, connection: Connection) -> None:
+    def _use_queue(self, connection: Connection) -> int:
         """Create the queue again if it has expired. It expires after all requests with an idempotency key."""
         with self._lock:
             repeatable = [request.timeout for request in self._waiting.values() if request.unit is not None]
         self._queue.set_expiration(connection, max(_EXPIRE_AFTER, timedelta(seconds=max(repeatable, default=0.0))))
+        return 1
 
     def _take_over(self, connection: Connection, waiting: WaitingRequest) -> int:
         assert waiting.unit is not None

@@ -5,11 +5,15 @@ Errors of psycopg are translated to errors of ``postroom.errors`` here. Modules 
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 import psycopg
@@ -17,7 +21,7 @@ from psycopg.abc import RV, PQGen
 from psycopg.adapt import Transformer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import error_from_result
-from psycopg.pq import ExecStatus, Format, TransactionStatus
+from psycopg.pq import DiagnosticField, ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGresult
 
 from postroom.errors import DefinitionError, LockTimeout, MessageBoxUnavailable, TransactionConflict
@@ -28,6 +32,8 @@ from postroom.processes.backoff import Backoff
 Connection = psycopg.Connection[tuple[Any, ...]]
 Connect = Callable[[], Connection]
 T = TypeVar("T")
+#: A statement with %s for each argument, and the arguments.
+Call = tuple[str, tuple[object, ...]]
 
 _OPTIONS = (
     "-c search_path=messagebox,management,pg_temp -c client_min_messages=warning"
@@ -44,6 +50,10 @@ _SETTINGS = {
 #: The settings of sessions that hold session locks: PostgreSQL ends the session of a frozen process.
 IDLE_TIMEOUTS = {"idle_session_timeout": "8s", "idle_in_transaction_session_timeout": "8s"}
 
+#: The engine runs few statements often. So a statement is prepared when it was executed this often.
+_PREPARE_THRESHOLD = 3
+_UNKNOWN_STATEMENT = b"26000"
+
 #: Maximum number of attempts of a transaction that conflicts with others.
 _MAX_ATTEMPTS = 8
 _BACKOFF = Backoff(first=0.005, longest=0.64)
@@ -54,7 +64,31 @@ _LOCK_SECONDS = 30.0
 
 
 class _MessageBoxConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection that raises Postroom's errors. Every statement, COPY, commit and rollback goes through ``wait``."""
+    """A connection that raises Postroom's errors. Every statement, COPY, commit and rollback goes through ``wait``,
+    except those of ``execute_blocking``."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        #: How often ``execute_blocking`` has executed each query outside of a transaction.
+        self._uses: Counter[bytes] = Counter()
+
+    def execute_blocking(self, query: bytes, values: list[bytes | None], formats: list[Format]) -> PGresult:
+        """Execute a query by libpq's blocking call. Return its binary result, or its error.
+
+        A query is prepared if it is used often outside of transactions. After a rollback the driver drops all prepared
+        statements of the session. Then this one is prepared again, which is not possible in a transaction."""
+        with self.lock:
+            if self.info.transaction_status is TransactionStatus.IDLE:
+                self._uses[query] += 1
+                if self._uses[query] > _PREPARE_THRESHOLD:
+                    name = hashlib.sha256(query).hexdigest()[:32].encode()
+                    if self._uses[query] == _PREPARE_THRESHOLD + 1:
+                        self.pgconn.prepare(name, query)
+                    result = self.pgconn.exec_prepared(name, values, formats, Format.BINARY)  # type: ignore[arg-type]  # None is null
+                    if result.error_field(DiagnosticField.SQLSTATE) != _UNKNOWN_STATEMENT:
+                        return result
+                    self._uses[query] = _PREPARE_THRESHOLD
+            return self.pgconn.exec_params(query, values, param_formats=formats, result_format=Format.BINARY)
 
     def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
         if timeout is not None:  # notifies() passes a timeout, and catches psycopg's error
@@ -99,8 +133,7 @@ def connect(
             why=str(error).strip().splitlines()[0],
             hint=_suggest_fix(str(error)),
         ) from error
-    # The engine runs few statements often, so a statement is prepared at its third execution.
-    connection.prepare_threshold = 3
+    connection.prepare_threshold = _PREPARE_THRESHOLD
     return connection
 
 
@@ -133,11 +166,29 @@ def read_value(connection: Connection, query: str, *arguments: object) -> Any:
     return row[0]
 
 
-def transaction(connection: Connection, work: Callable[[Connection], T]) -> T:
-    """Run ``work`` in one transaction; repeat it from its start after a deadlock or a serialization failure."""
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """An SQL expression that changes rows, and is false if it found nothing to change.
+
+    A statement that is written only if the condition is true needs no transaction around both."""
+
+    expression: str
+    arguments: tuple[object, ...]
+
+    def evaluate(self, connection: Connection) -> bool:
+        return bool(read_value(connection, f"SELECT {self.expression}", *self.arguments))
+
+    def select_if_true(self, expression: str, *arguments: object) -> Call:
+        """Return the statement that evaluates another expression if this one is true, and returns no row otherwise."""
+        return f"SELECT {expression} WHERE {self.expression}", (*arguments, *self.arguments)
+
+
+def transaction(connection: Connection, work: Callable[[Connection], T], *, has_one_statement: bool = False) -> T:
+    """Run ``work`` in one transaction; repeat it from its start after a deadlock or a serialization failure. Work that
+    has one statement commits with it, without further round trips."""
     for attempt in range(1, _MAX_ATTEMPTS + 1):
         try:
-            with connection.transaction():
+            with nullcontext() if has_one_statement else connection.transaction():
                 return work(connection)
         except TransactionConflict:
             if attempt == _MAX_ATTEMPTS:
@@ -221,26 +272,27 @@ class LazyConnection:
 
 
 def read_blocking(
-    connection: Connection, command: bytes, make_row: Callable[[Sequence[Any]], T], *arguments: object
+    connection: Connection, query: str, make_row: Callable[[Sequence[Any]], T], *arguments: object
 ) -> list[T]:
     """Return the rows of a SELECT that ``call_blocking`` runs, each as ``make_row`` builds it."""
-    result = call_blocking(connection, command, *arguments)
+    result = call_blocking(connection, query, *arguments)
     rows = Transformer(connection)
     rows.set_pgresult(result)
     return rows.load_rows(0, result.ntuples, make_row)
 
 
-def call_blocking(connection: Connection, command: bytes, *arguments: object) -> PGresult:
-    """Run one SELECT with arguments $1, $2 ... by libpq's blocking call. Return the binary result.
+def call_blocking(connection: Connection, query: str, *arguments: object) -> PGresult:
+    """Run one SELECT by libpq's blocking call. Return the binary result.
 
-    The blocking call releases the interpreter lock until the whole result has arrived. The driver's execute acquires
-    the lock for every few kilobytes, and waits for it each time while other threads are busy. Raises the same errors as
-    ``execute``. The statement is not prepared, because the driver drops prepared statements after a rollback.
+    The blocking call releases the interpreter lock once, until the whole result has arrived. The driver's execute
+    acquires the lock several times, and waits for it each time while other threads are busy. It also takes four times
+    the CPU time. Raises the same errors as ``execute``.
     """
-    encoded = [None if value is None else str(value).encode() for value in arguments]
     with translate_errors():
-        with connection.lock:
-            result = connection.pgconn.exec_params(command, encoded, result_format=Format.BINARY)
+        encoded = [_encode(argument) for argument in arguments]
+        formats = [Format.BINARY if isinstance(argument, bytes) else Format.TEXT for argument in arguments]
+        assert isinstance(connection, _MessageBoxConnection)
+        result = connection.execute_blocking(_number_parameters(query), encoded, formats)
         if result.status != ExecStatus.TUPLES_OK:
             error = error_from_result(result, encoding=connection.info.encoding)
             if error.sqlstate is None:  # an error of libpq: the connection was lost, and libpq may not have noticed yet
@@ -248,3 +300,25 @@ def call_blocking(connection: Connection, command: bytes, *arguments: object) ->
                 raise psycopg.OperationalError(str(error))
             raise error
     return result
+
+
+@cache
+def _number_parameters(query: str) -> bytes:
+    """Return a query with $1, $2 ... instead of %s and %b, as libpq expects it."""
+    numbers = itertools.count(1)
+    return re.sub("%[sb]", lambda _: f"${next(numbers)}", query).encode()
+
+
+def _encode(argument: object) -> bytes | None:
+    if argument is None or isinstance(argument, bytes):
+        return argument
+    text = _format_list(argument) if isinstance(argument, list) else str(argument)
+    if "\0" in text:  # libpq would cut the text off there
+        raise psycopg.DataError("a text has a NUL character")
+    return text.encode()
+
+
+def _format_list(values: list[object]) -> str:
+    """Return an array in PostgreSQL's text format."""
+    escaped = (str(value).replace("\\", "\\\\").replace('"', '\\"') for value in values)
+    return "{" + ",".join(f'"{value}"' for value in escaped) + "}"

@@ -143,7 +143,7 @@ class HostOrchestrations:
         """Claim up to ``limit`` instances of these orchestrations that are ready."""
         return read_blocking(
             connection,
-            f"SELECT * FROM claim_orchestrations_{self._host}($1, $2, $3, $4, coalesce($5, now()))".encode(),
+            f"SELECT * FROM claim_orchestrations_{self._host}(%s, %s, %s, %s, coalesce(%s, now()))",
             lambda row: ClaimedInstance(claim_id, *row),
             *(claim_id, host_instance, limit, format_array(services), now),
         )
@@ -187,8 +187,8 @@ class HostOrchestrations:
             seq, message_id, service, instance, *rest = row
             return ClaimedMessage(claim_id, 0, seq, message_id, service, instance, QueueTask.JOIN_INSTANCE, 0, *rest)
 
-        command = f"SELECT * FROM read_orchestration_messages_{self._host}($1, $2, $3, $4, $5)"
-        return read_blocking(connection, command.encode(), make_row, claim_id, *arguments)
+        command = f"SELECT * FROM read_orchestration_messages_{self._host}(%s, %s, %s, %s, %s)"
+        return read_blocking(connection, command, make_row, claim_id, *arguments)
 
     def read_journal(self, connection: Connection, claimed: ClaimedInstance) -> list[dict[str, Any]]:
         """Return the stored turns of an instance."""

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from postroom.errors import ClaimLost, PostroomError
 from postroom.message import Context
-from postroom.messagebox.connection import Connection, call_blocking, read_blocking, read_value
+from postroom.messagebox.connection import Condition, Connection, call_blocking, read_blocking, read_value
 from postroom.system_properties import BTS
 
 #: The maximum length of the description of a failure.
@@ -154,9 +154,9 @@ class HostQueues:
 
     def __init__(self, name: str) -> None:
         host = name.lower()
-        arguments = "$1, $2, $3, $4, coalesce($5, now()), $6"
-        self._dequeue = f"SELECT * FROM dequeue_messages_{host}({arguments}, $7, $8)".encode()
-        self._in_order = f"SELECT * FROM dequeue_in_order_{host}({arguments})".encode()
+        arguments = "%s, %s, %s, %s, coalesce(%s, now()), %s"
+        self._dequeue = f"SELECT * FROM dequeue_messages_{host}({arguments}, %s, %s)"
+        self._in_order = f"SELECT * FROM dequeue_in_order_{host}({arguments})"
         self._complete = f"complete_messages_{host}"
         self._retry = _format_call(f"retry_messages_{host}", "%s, %s, %s, %s, %s::jsonb[]")
         self._postpone = _format_call(f"postpone_messages_{host}", "%s, %s")
@@ -226,16 +226,22 @@ class HostQueues:
 
     def complete_claims(self, connection: Connection, claims: Mapping[uuid.UUID, Sequence[int] | None]) -> int:
         """Complete rows of several claims in one statement. Return the number of rows that the claims still had."""
-        calls = (f"{self._complete}(${2 * n + 1}, ${2 * n + 2})" for n in range(len(claims)))
         arguments: list[object] = []
         for claim_id, seqs in claims.items():
             arguments += (claim_id, None if seqs is None else format_array(seqs))
-        result = call_blocking(connection, f"SELECT {' + '.join(calls)}".encode(), *arguments)
+        calls = " + ".join([f"{self._complete}(%s, %s)"] * len(claims))
+        result = call_blocking(connection, f"SELECT {calls}", *arguments)
         return int.from_bytes(result.get_value(0, 0) or b"", "big")
 
     def complete_message(self, connection: Connection, claimed: ClaimedMessage) -> None:
         """Complete one message. Raise ClaimLost if another host instance has taken it over."""
-        _check_claim(self.complete(connection, claimed.claim_id, [claimed.seq]))
+        check_claim(self.complete(connection, claimed.claim_id, [claimed.seq]) == 1)
+
+    def build_completion(self, claimed: ClaimedMessage) -> Condition:
+        """Return the condition that completes a message. It is false if another host instance has taken it over."""
+        return Condition(
+            expression=f"{self._complete}(%s, %s::bigint[]) = 1", arguments=(claimed.claim_id, [claimed.seq])
+        )
 
     def retry(
         self,
@@ -303,7 +309,7 @@ class HostQueues:
         self, connection: Connection, claimed: ClaimedMessage, suspension: Suspension, now: datetime | None = None
     ) -> None:
         """Suspend one message. Raise ClaimLost if another host instance has taken it over."""
-        _check_claim(self.suspend(connection, claimed.claim_id, {claimed.seq: suspension}, now))
+        check_claim(self.suspend(connection, claimed.claim_id, {claimed.seq: suspension}, now) == 1)
 
     def insert_error_message(
         self, connection: Connection, claimed: ClaimedMessage, *, error_id: uuid.UUID, context: str
@@ -349,8 +355,9 @@ def _count(connection: Connection, call: str, arguments: tuple[object, ...]) -> 
     return int(read_value(connection, call, *arguments))
 
 
-def _check_claim(rows: int) -> None:
-    if rows != 1:
+def check_claim(is_kept: bool) -> None:
+    """Raise ClaimLost unless the claim still has its message."""
+    if not is_kept:
         raise ClaimLost("Another host instance has taken over the message.")
 
 

@@ -27,11 +27,15 @@ from postroom.filters.expression import Filter, Operator
 from postroom.filters.text import format_filter
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Condition, Connection, call_blocking
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_values import to_stored, value_key
 from postroom.orchestrations.definition import MAX_CONVOY_PROPERTIES
 from postroom.properties import Property
+
+_WAIT_PARAMETERS = (
+    "%s::smallint, %s, %s, %s::smallint, %s, %s::text[], %s::smallint[], %s::text[], %s, %s, %s::int, %s::interval"
+)
 
 #: The priority of messages that join an instance (DEQ-12).
 JOIN_PRIORITY = 5
@@ -143,28 +147,44 @@ class ServiceSubscriptions:
         *,
         priority: int = JOIN_PRIORITY,
         ordered: bool = False,
-        request_response: bool = False,
-        for_host_instance: int | None = None,
-        kept_for: timedelta | None = None,
     ) -> int:
         """Create an instance subscription: matches are routed to this instance. Return its id.
 
-        The filter consists of equalities that are joined by and. With ``for_host_instance`` only that host instance
-        claims the matches. After its death the subscription is removed, and its matches are suspended. With
-        ``kept_for`` this happens only when that time has passed, so that a repeated request can take it over.
-        """
+        The filter consists of equalities that are joined by and."""
+        arguments = self._list_wait_arguments(service, instance_id, filter, priority)
+        procedure = "create_instance_subscription"
+        return int(self._call(connection, procedure, _WAIT_PARAMETERS, *arguments, ordered, False, None, None))
+
+    def build_response_wait(
+        self,
+        service: SubscribingService,
+        instance_id: uuid.UUID,
+        filter: Filter,
+        *,
+        priority: int,
+        for_host_instance: int | None = None,
+        kept_for: timedelta | None = None,
+    ) -> Condition:
+        """Return the condition that creates the instance subscription of a request.
+
+        With ``for_host_instance`` only that host instance claims the response. After its death the subscription is
+        removed, and its matches are suspended. With ``kept_for`` this happens only when that time has passed, so that a
+        repeated request can take it over."""
+        arguments = self._list_wait_arguments(service, instance_id, filter, priority)
+        return Condition(
+            expression=f"create_instance_subscription_{self._host}({_WAIT_PARAMETERS}) IS NOT NULL",
+            arguments=(*arguments, False, True, for_host_instance, kept_for),
+        )
+
+    def _list_wait_arguments(
+        self, service: SubscribingService, instance_id: uuid.UUID, filter: Filter, priority: int
+    ) -> tuple[object, ...]:
         group = _get_equalities(filter)
-        return int(
-            self._call(
-                connection,
-                "create_instance_subscription",
-                "%s::smallint, %s, %s, %s::smallint, %s, %s::text[], %s::smallint[], %s::text[], %s, %s, %s::int, %s",
-                *(self._service_class, service.service_id, service.name, priority, instance_id),
-                [predicate.property.key for predicate in group],
-                [int(predicate.property.value_type) for predicate in group],
-                [value_key(predicate.value) for predicate in group if predicate.value is not None],
-                *(ordered, request_response, for_host_instance, kept_for),
-            )
+        return (
+            *(self._service_class, service.service_id, service.name, priority, instance_id),
+            [predicate.property.key for predicate in group],
+            [int(predicate.property.value_type) for predicate in group],
+            [value_key(predicate.value) for predicate in group if predicate.value is not None],
         )
 
     def stop_waiting(self, connection: Connection, instance_id: uuid.UUID, filter: Filter) -> bool:
@@ -185,6 +205,13 @@ class ServiceSubscriptions:
             UnconsumedMessage(seq=seq, message_id=message_id, subscription_id=subscription_id, claim_id=claim_id)
             for seq, message_id, subscription_id, claim_id in rows
         ]
+
+    def complete_with_message(self, connection: Connection, instance_id: uuid.UUID, completion: Condition) -> bool:
+        """Complete the last message of an instance, and end the instance, in one statement. Return False, and change
+        nothing, if the message was not completed."""
+        ended = f"(SELECT count(*) FROM complete_instance_{self._host}(%s))"
+        query, arguments = completion.select_if_true(ended, instance_id)
+        return call_blocking(connection, query, *arguments).ntuples == 1
 
     def _call(self, connection: Connection, procedure: str, parameters: str, *arguments: object) -> Any:
         try:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -18,7 +20,14 @@ from postroom.errors import (
     PostroomError,
     StorageFailure,
 )
-from postroom.messagebox.connection import Connection, call_blocking, connect, operator_transaction, transaction
+from postroom.messagebox.connection import (
+    Connection,
+    call_blocking,
+    connect,
+    operator_transaction,
+    read_blocking,
+    transaction,
+)
 from tests.support.box import Box
 from tests.support.waiting import wait_until
 
@@ -51,9 +60,10 @@ def connection(box: Box) -> Connection:
         (lambda c: c.cursor().executemany("INSERT INTO numbers VALUES (%s)", [(1,), ("x",)]), StorageFailure),
         (copy, StorageFailure),
         (commit_twice, DuplicateKey),
-        (lambda c: call_blocking(c, b"SELECT 1/$1::integer", 0), StorageFailure),
+        (lambda c: call_blocking(c, "SELECT 1/%s::integer", 0), StorageFailure),
+        (lambda c: call_blocking(c, "SELECT %s::text", "cut\0off"), StorageFailure),
     ],
-    ids=["execute", "bind", "programming error", "executemany", "copy", "commit", "blocking call"],
+    ids=["execute", "bind", "programming error", "executemany", "copy", "commit", "blocking call", "blocking bind"],
 )
 def test_an_error_is_translated(
     connection: Connection, work: Callable[[Connection], object], expected: type[PostroomError]
@@ -73,14 +83,14 @@ def test_a_lost_connection_is_unavailable_now_and_at_the_next_call(box: Box) -> 
         for call in (
             lambda: connection.execute("SELECT 1"),
             lambda: transaction(connection, lambda c: None),
-            lambda: call_blocking(connection, b"SELECT 1"),
+            lambda: call_blocking(connection, "SELECT 1"),
         ):
             with pytest.raises(MessageBoxUnavailable):
                 call()
 
 
 @pytest.mark.parametrize(
-    "work", [lambda c: c.execute("SELECT 1"), lambda c: call_blocking(c, b"SELECT 1")], ids=["execute", "blocking call"]
+    "work", [lambda c: c.execute("SELECT 1"), lambda c: call_blocking(c, "SELECT 1")], ids=["execute", "blocking call"]
 )
 def test_a_connection_that_is_cut_without_a_message_is_unavailable(
     box: Box, work: Callable[[Connection], object]
@@ -159,3 +169,37 @@ def test_an_operation_inside_a_transaction_waits_no_longer_than_the_outer_one(bo
             operator_transaction(box.connection, change)
         box.connection.execute("ROLLBACK")
         assert len(attempts) == 1
+
+
+def test_a_blocking_call_passes_values_of_all_types_unchanged(connection: Connection) -> None:
+    texts = ["", "a b", 'quote " and \\ backslash', "{braces},comma", "NULL", "Zoë"]
+    numbers, name = [1, -2], uuid.uuid4()
+    query = (
+        "SELECT %s::text[] = ARRAY['', 'a b', E'quote \" and \\\\ backslash', '{braces},comma', 'NULL', 'Zoë'],"
+        " %s::bigint[] = '{1,-2}', %b::bytea = '\\x00ff27'::bytea, %s::text IS NULL, %s::bool, %s = %s::uuid[]"
+    )
+    arguments = (texts, numbers, b"\x00\xff'", None, True, [name], [str(name)])
+    assert read_blocking(connection, query, tuple, *arguments) == [(True,) * 6]
+
+
+def test_a_blocking_call_is_prepared_again_after_the_driver_has_dropped_it(box: Box) -> None:
+    def list_prepared(connection: Connection) -> list[str]:
+        rows = connection.execute("SELECT statement FROM pg_prepared_statements ORDER BY 1", prepare=False)
+        return [statement for (statement,) in rows]
+
+    def call(connection: Connection) -> None:
+        [(number,)] = read_blocking(connection, "SELECT 1 + %s::integer", tuple, 1)
+        assert number == 2
+
+    with connect(box.url) as connection:
+        for _ in range(5):
+            call(connection)
+        assert list_prepared(connection) == ["SELECT 1 + $1::integer"]
+        connection.execute("SELECT 3", prepare=True)
+        with suppress(StorageFailure), connection.transaction():
+            call(connection)
+            connection.execute("SELECT 1/0")
+        assert list_prepared(connection) == []
+        for _ in range(2):
+            call(connection)
+        assert list_prepared(connection) == ["SELECT 1 + $1::integer"]

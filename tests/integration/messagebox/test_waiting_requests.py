@@ -29,7 +29,10 @@ def wait_at(box: Box, host_instance: int) -> uuid.UUID:
     """Create the instance subscription of a request whose caller this host instance holds. Return the instance id."""
     waiting = uuid.uuid4()
     subscriptions = ServiceSubscriptions(box.host(), MESSAGING)
-    subscriptions.wait(box.connection, SERVICE, waiting, Region == "EU", priority=1, for_host_instance=host_instance)
+    wait = subscriptions.build_response_wait(
+        SERVICE, waiting, Region == "EU", priority=1, for_host_instance=host_instance
+    )
+    assert wait.evaluate(box.connection)
     return waiting
 
 
@@ -96,12 +99,13 @@ def test_the_correlation_type_of_responses_exists_before_any_request(box: Box) -
 
 def test_waiting_for_a_response_does_not_change_the_routing(box: Box) -> None:
     version = box.one("SELECT version FROM routing_version")
-    ServiceSubscriptions(box.host(), MESSAGING).wait(
-        box.connection,
+    wait = ServiceSubscriptions(box.host(), MESSAGING).build_response_wait(
         SERVICE,
         uuid.uuid4(),
         (BTS.EpmRRCorrelationToken == "one") & (BTS.RouteDirectToTP == True),  # noqa: E712
+        priority=1,
         for_host_instance=4,
     )
+    assert wait.evaluate(box.connection)
     assert box.one("SELECT version FROM routing_version") == version
     assert box.count("correlation_types") == 1

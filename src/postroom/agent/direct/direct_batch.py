@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ import msgspec
 from psycopg.pq import TransactionStatus
 
 from postroom.agent.acknowledgements import is_acknowledgement
+from postroom.agent.direct.inserts import build_inserts, execute_at_once
 from postroom.agent.failure_properties import has_routing_failure_report, is_suspended_as_non_resumable
 from postroom.agent.idempotency import IdKind, Receipt, derive_id, read_outcome, take_receipts
 from postroom.agent.originator import PublisherLogin, has_originator, resolve_originator, to_stored_originator
@@ -33,9 +34,10 @@ from postroom.errors import (
     RoutingFailure,
     StateError,
 )
-from postroom.message import FRAGMENT_SIZE, Message, Part
+from postroom.message import FRAGMENT_SIZE, Message
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Call, Condition, Connection
+from postroom.messagebox.queues import check_claim
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask, SuspendedRow, write_fragments, write_messages
 from postroom.properties import Property
 from postroom.system_properties import BTS
@@ -48,12 +50,6 @@ MAX_CALLS = 5
 _IDLE = TransactionStatus.IDLE
 
 _encode_json = msgspec.json.Encoder().encode
-
-_INSERT = (
-    "SELECT insert_message(%s::uuid, %s::bigint, %s::uuid, %s::jsonb, %s::bigint[], %s::uuid[], %s::smallint[],"
-    " %s::uuid[], %s::uuid, %s::text, %s::text, %s::text, %s::bigint, %b::bytea)"
-)
-_INSERT_PART = "SELECT insert_part(%s::uuid, %s::text, %s::text, %s::text, %s::bigint, %b::bytea)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,7 +75,11 @@ class UnroutableMessages(Exception):
 
 class DirectBatch(PublishBatch):
     """Messages of the direct lane. Their instances and reports derive their ids from ``unit``. A publish with an
-    idempotency key has a digest of its messages. Messages with ``failures`` are not matched."""
+    idempotency key has a digest of its messages. Messages with ``failures`` are not matched.
+
+    With a ``condition`` the messages are written only if it is true, otherwise ClaimLost is raised."""
+
+    condition: Condition | None = None
 
     def __init__(
         self,
@@ -198,15 +198,22 @@ class DirectBatch(PublishBatch):
         if len(self._messages) > MAX_CALLS or self._suspended or needs_order or routes.has_stopped_convoys:
             return False
         routes.locate_convoys(connection)
-        has_one_statement = len(self._messages) == 1 and self._digest is None
-        # One round trip for all statements, because the first one takes the routing lock.
-        with _translate_duplicates(), nullcontext() if has_one_statement else connection.pipeline():
-            for row in self._stored_rows:
-                _insert(connection, self._unit, self._version, self._messages[row], routes.get_pairs(row))
-            self._store_answer(connection)
+        calls = [
+            call
+            for row in self._stored_rows
+            for call in build_inserts(
+                *(self._unit, self._version, self._messages[row], routes.get_pairs(row)),
+                condition=self.condition if row == self._stored_rows[0] else None,
+            )
+        ]
+        calls += self._build_answers()
+        if calls:
+            with _translate_duplicates():
+                check_claim(execute_at_once(connection, calls))
         return True
 
     def write_messages(self, connection: Connection) -> None:
+        check_claim(self.condition is None or self.condition.evaluate(connection))
         reports = [report.message for report in self._build_reports()]
         stored = [self._messages[row] for row in self._stored_rows] + reports
         with _translate_duplicates():
@@ -222,12 +229,15 @@ class DirectBatch(PublishBatch):
         self._routed.write(connection, lock, ordered)
         rows = [self.build_suspended_row(row, failure) for row, failure in self._suspended.items()]
         write_suspensions(connection, self._host.name.lower(), lock, rows=rows, reports=self._build_reports())
-        self._store_answer(connection)
+        for query, arguments in self._build_answers():
+            connection.execute(query, arguments)
 
-    def _store_answer(self, connection: Connection) -> None:
-        if self._digest is not None:
-            outcome = _encode_json(self.build_outcome()).decode()
-            connection.execute("SELECT record_outcome(%s, %s::jsonb, %b)", (self._unit, outcome, self._digest))
+    def _build_answers(self) -> list[Call]:
+        """Return the statement that stores the answer to a publish with an idempotency key."""
+        if self._digest is None:
+            return []
+        outcome = _encode_json(self.build_outcome()).decode()
+        return [("SELECT record_outcome(%s, %s::jsonb, %b)", (self._unit, outcome, self._digest))]
 
     def build_outcome(self) -> dict[str, Any]:
         """Return the outcome of a publish with a key, for ``repeat``. It has columns and not an object for each
@@ -310,36 +320,10 @@ def _translate_duplicates() -> Iterator[None]:
         ) from error
 
 
-def _insert(
-    connection: Connection,
-    batch_id: uuid.UUID,
-    version: int,
-    message: Message,
-    routes: tuple[list[int], list[uuid.UUID], list[int]],
-) -> None:
-    body = message.body
-    part_ids = [part.part_id for part in message.parts]
-    head = batch_id, version, message.message_id, message.context.to_json(), *routes, part_ids
-    body_values: tuple[object, ...] = (None,) * 6
-    if body is not None:
-        body_values = (body.part_id, body.name, body.content_type, body.charset, body.body.size, _get_inline_data(body))
-    connection.execute(_INSERT, (*head, *body_values))
-    for part in message.parts:
-        if body is not None and part is not body:
-            connection.execute(
-                _INSERT_PART,
-                (part.part_id, part.name, part.content_type, part.charset, part.body.size, _get_inline_data(part)),
-            )
-
-
 def _write_large_bodies(connection: Connection, message: Message) -> None:
     for part in message.parts:
         if part.body.size > FRAGMENT_SIZE:
             write_fragments(connection, part.part_id, part.body)
-
-
-def _get_inline_data(part: Part) -> bytes | None:
-    return None if part.body.size > FRAGMENT_SIZE else part.data
 
 
 def _build_results(

@@ -21,6 +21,7 @@ from postroom.agent.routing.correlation import (
     to_value_keys,
 )
 from postroom.agent.routing.table import RoutingTable, Subscriber
+from postroom.errors import StaleRouting
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, MessagePredicate, may_receive
 from postroom.filters.columns import Columns
 from postroom.filters.index import MATCHES_PER_PIECE, Piece
@@ -63,17 +64,17 @@ class BatchMatches:
     """The matches of a batch, in pieces that fit into memory. Iterate over it to get the pieces.
 
     A batch normally has one piece, which is kept. Otherwise each iteration matches again, because a batch can have as
-    many matches as messages times subscriptions. Queries the MessageBox once, and only if instances wait by properties
-    of the batch. ``predicates_of`` has the number of its ``predicates`` for each row. By default each row has its own.
+    many matches as messages times subscriptions. ``waiting`` has the instance subscriptions that match it.
+    ``predicates_of`` has the number of its ``predicates`` for each row. By default each row has its own.
     """
 
     def __init__(
         self,
-        connection: Connection,
         routing: RoutingTable,
         columns: Columns,
         rows: int,
         predicates: Sequence[Predicates],
+        waiting: Waiting,
         predicates_of: npt.NDArray[np.int64] | None = None,
     ) -> None:
         self.version = routing.version
@@ -82,7 +83,7 @@ class BatchMatches:
         self._rows = rows
         self._predicates = predicates
         self._predicates_of = np.arange(rows) if predicates_of is None else predicates_of
-        self._waiting = _Waiting.find(connection, routing, columns, rows)
+        self._waiting = waiting
         #: The number of matches of each row.
         self.counts = np.zeros(rows, dtype=np.int64)
         self.unauthorised_hosts: dict[int, Collection[str]] = {}
@@ -125,7 +126,7 @@ class BatchMatches:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Waiting:
+class Waiting:
     """The instance subscriptions that match a batch, each with the rows of the messages, in order."""
 
     found: Sequence[tuple[Subscriber, npt.NDArray[np.int64]]]
@@ -133,7 +134,8 @@ class _Waiting:
     """All subscribers, including those of activation subscriptions."""
 
     @classmethod
-    def find(cls, connection: Connection, routing: RoutingTable, columns: Columns, rows: int) -> _Waiting:
+    def find(cls, connection: Connection, routing: RoutingTable, columns: Columns, rows: int) -> Waiting:
+        """Query the MessageBox once, and only if instances wait by properties of the batch."""
         if not rows or not routing.correlation_types:
             return cls(found=(), subscribers=routing.subscribers)
         arrays: dict[int, npt.NDArray[np.int64]] = {}
@@ -172,26 +174,47 @@ def match_batch(
     rows: int,
     predicates: Sequence[Predicates],
 ) -> MatchResult:
-    """Return all matches of a batch at once. Each row has its own ``predicates``."""
-    matches = BatchMatches(connection, routing, columns, rows, predicates)
-    pieces = list(matches)
-    if len(pieces) == 1:
-        return pieces[0]
+    """Return all matches of a batch at once. Each row has its own ``predicates``.
+
+    Threads that share the table wait for each other while they match, but not while they query the MessageBox. Raise
+    StaleRouting if the table has changed meanwhile."""
+    version = routing.version
+    waiting = Waiting.find(connection, routing, columns, rows)
+    with routing.lock:
+        if routing.version != version:
+            raise StaleRouting("The subscriptions changed.")
+        matches = BatchMatches(routing, columns, rows, predicates, waiting)
+        pieces = list(matches)
+        if len(pieces) == 1:
+            [found] = pieces
+            rows_of, ids, convoys = found.rows, found.subscription_ids, dict(found.convoys)
+        else:
+            rows_of, ids, convoys = _join(pieces)
+        # Those of the table may be removed as soon as the lock is released.
+        subscribers = {one: waiting.subscribers[one] for one in set(ids.tolist())}
+    return MatchResult(
+        version=version,
+        rows=rows_of,
+        subscription_ids=ids,
+        subscribers=subscribers,
+        host_names=routing.host_names,
+        convoys=convoys,
+        unauthorised_hosts=matches.unauthorised_hosts,
+    )
+
+
+def _join(
+    pieces: Sequence[MatchResult],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], dict[int, Convoy]]:
+    """Return the rows, the subscription ids and the convoys of all pieces."""
     convoys: dict[int, Convoy] = {}
     pairs = 0
     for piece in pieces:
         convoys |= {pairs + pair: convoy for pair, convoy in piece.convoys.items()}
         pairs += len(piece.rows)
     nothing = np.empty(0, dtype=np.int64)
-    return MatchResult(
-        version=matches.version,
-        rows=np.concatenate([nothing, *(piece.rows for piece in pieces)]),
-        subscription_ids=np.concatenate([nothing, *(piece.subscription_ids for piece in pieces)]),
-        subscribers=pieces[0].subscribers if pieces else routing.subscribers,
-        host_names=routing.host_names,
-        convoys=convoys,
-        unauthorised_hosts=matches.unauthorised_hosts,
-    )
+    rows = np.concatenate([nothing, *(piece.rows for piece in pieces)])
+    return rows, np.concatenate([nothing, *(piece.subscription_ids for piece in pieces)]), convoys
 
 
 def find_convoys(

@@ -24,7 +24,7 @@ import pyarrow as pa
 from postroom.agent.routing.table import RoutingTable, Subscriber
 from postroom.filters.columns import Columns, to_value_type
 from postroom.filters.expression import Filter, Operator, Predicate
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, read_blocking
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_values import from_value_key, value_key
 from postroom.properties import Property
@@ -62,9 +62,11 @@ def find_instance_subscribers(
     statement."""
     if not wanted:
         return []
-    rows = connection.execute(
-        "SELECT * FROM find_instance_subscriptions(%s::bigint[])",
-        ([correlation_hash(correlation) for correlation in wanted],),
+    rows = read_blocking(
+        connection,
+        "SELECT * FROM find_instance_subscriptions(%s)",
+        tuple,
+        [correlation_hash(correlation) for correlation in wanted],
     )
     found = []
     for _, type_id, values, *of_subscription, for_host_instance in rows:

@@ -121,7 +121,7 @@ class RoutingTable:
         #: The property keys that keep convoys together, by convoy set.
         self.convoy_sets: dict[int, tuple[str, ...]] = {}
         self._index = SubscriptionIndex()
-        #: Threads that share the table hold it while they match, and wait for no lock of the database meanwhile.
+        #: Threads that share the table hold it while they match.
         self.lock = threading.RLock()
 
     def match_in_pieces(self, columns: Columns, rows: int) -> Iterator[Piece]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from postroom.agent.receiving.interchange import Chunk, Interchange, read_all_chunks
@@ -9,12 +10,34 @@ from postroom.errors import PipelineFailure
 from postroom.maps.inbound import MappedPipeline
 from postroom.maps.port_maps import PortMaps
 from postroom.message import Message, Part
-from postroom.pipelines import ReceivePipeline
+from postroom.pipelines import PassThrough, ReceivePipeline
 from postroom.pipelines.documents.disassembled_batch import DecodedInterchange
 from postroom.pipelines.documents.message_batch import MessageBatch
+from postroom.system_properties import BTS
 
 
-def read_one_document(pipeline: ReceivePipeline, maps: PortMaps, interchange: Interchange) -> Chunk:
+def read_document(
+    pipeline: ReceivePipeline,
+    maps: PortMaps,
+    interchange: Interchange,
+    *,
+    authenticate: Callable[[Chunk], Chunk] | None = None,
+) -> Message | None:
+    """Return the only document of an interchange, without the properties of its port, or None if ``authenticate`` drops
+    it. Raise MessageFailure if it fails, or if there is not exactly one."""
+    if isinstance(pipeline, PassThrough) and not maps and authenticate is None:
+        # Most two-way ports. A table with one document would take a tenth of the time of the whole call.
+        received = build_received(interchange, pipeline.content_type)
+        return received.with_context(received.context.promote(BTS.InterchangeSequenceNumber, 1))
+    chunk = _read_one_document(pipeline, maps, interchange)
+    if authenticate is not None:
+        chunk = authenticate(chunk)
+        if chunk.rejection is not None:
+            raise chunk.rejection
+    return _build_document(chunk, pipeline.content_type) if chunk.rows else None
+
+
+def _read_one_document(pipeline: ReceivePipeline, maps: PortMaps, interchange: Interchange) -> Chunk:
     """Return the chunk with the only document of an interchange. Raise MessageFailure if it fails, or has not exactly
     one."""
     chunks = read_all_chunks(MappedPipeline(pipeline, maps) if maps else pipeline, interchange)
@@ -33,7 +56,7 @@ def read_one_document(pipeline: ReceivePipeline, maps: PortMaps, interchange: In
     return next(chunk for chunk in chunks if chunk.rows)
 
 
-def build_document(chunk: Chunk, content_type: str) -> Message:
+def _build_document(chunk: Chunk, content_type: str) -> Message:
     """Return the only document of a chunk, without the properties of its port."""
     assert chunk.documents is not None
     decoded = chunk.decoded or DecodedInterchange(body=chunk.source, context=chunk.context, content_type=content_type)

@@ -8,9 +8,9 @@ its caller is gone by then.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 
 from postroom.agent.publish import Publisher
 from postroom.agent.receiving.authentication import authenticate, authentication_failure
@@ -19,13 +19,13 @@ from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.routing.matching import Matcher
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.two_way.awaited_batch import AwaitedBatch
-from postroom.agent.two_way.documents import build_document, build_received, read_one_document
-from postroom.agent.two_way.tokens import add_own_token, wait_for_response
+from postroom.agent.two_way.documents import build_received, read_document
+from postroom.agent.two_way.tokens import add_own_token, build_response_wait
 from postroom.errors import BadValue, MessageFailure, PipelineFailure
 from postroom.message import Message
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Condition, Connection
 from postroom.messagebox.coordination.notifications import OwnHost
 from postroom.messagebox.storage.copy_rows import SuspendedRow
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
@@ -76,15 +76,13 @@ class RequestPublisher:
             if message is None:
                 return RequestResult(failure=authentication_failure(location))
 
-        def subscribe(connection: Connection) -> None:
-            wait_for_response(
-                connection,
-                self._subscriptions,
-                SubscribingService(service_id=location.location_id, name=location.port_name),
-                request.instance_id,
-                for_host_instance=self._host_instance,
-                kept_for=None if request.digest is None else request.kept_for,
-            )
+        response_wait = build_response_wait(
+            self._subscriptions,
+            SubscribingService(service_id=location.location_id, name=location.port_name),
+            request.instance_id,
+            for_host_instance=self._host_instance,
+            kept_for=None if request.digest is None else request.kept_for,
+        )
 
         def make_batch(matcher: Matcher) -> RequestBatch:
             return RequestBatch(
@@ -94,8 +92,7 @@ class RequestPublisher:
                 location=location,
                 request=request,
                 failure=failure,
-                routing=self._routing,
-                subscribe=subscribe,
+                response_wait=response_wait,
             )
 
         batch = Publisher(connection, self._routing, own_host=self._own_host).run(make_batch)
@@ -106,13 +103,15 @@ class RequestPublisher:
 
     def _receive(self, location: ReceiveLocation, request: Request) -> Message | None:
         """Return the request as it is published, or None if the receive port drops it. Raise MessageFailure."""
-        chunk = read_one_document(location.pipeline, location.maps, request.interchange)
-        chunk = authenticate(location, chunk, self._routing.login)
-        if chunk.rejection is not None:
-            raise chunk.rejection
-        if not chunk.rows:
+        is_checked = location.authentication != "none"
+        message = read_document(
+            location.pipeline,
+            location.maps,
+            request.interchange,
+            authenticate=partial(authenticate, location, login=self._routing.login) if is_checked else None,
+        )
+        if message is None:
             return None
-        message = build_document(chunk, location.pipeline.content_type)
         context = build_initial_context(location, request.interchange, message.context)
         return message.with_context(add_own_token(context, request.instance_id))
 
@@ -129,8 +128,7 @@ class RequestBatch(AwaitedBatch):
         location: ReceiveLocation,
         request: Request,
         failure: MessageFailure | None,
-        routing: RoutingTable,
-        subscribe: Callable[[Connection], None],
+        response_wait: Condition,
     ) -> None:
         super().__init__(
             host,
@@ -139,8 +137,7 @@ class RequestBatch(AwaitedBatch):
             unit=request.interchange.interchange_id,
             digest=request.digest,
             instance_id=request.instance_id,
-            routing=routing,
-            subscribe=subscribe,
+            response_wait=response_wait,
             failure=failure,
         )
         self._location = location

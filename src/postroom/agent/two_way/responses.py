@@ -8,7 +8,7 @@ be processed, the caller gets a negative acknowledgement (RR-11).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from postroom.agent.acknowledgements import SentMessage, is_ack_required, is_waiting
@@ -17,20 +17,17 @@ from postroom.agent.publish import Publisher
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.routing.matching import Matcher
 from postroom.agent.routing.table import RoutingTable
-from postroom.agent.two_way.documents import build_document, build_received, read_one_document
+from postroom.agent.two_way.documents import build_received, read_document
 from postroom.correlation_tokens import copy_token
 from postroom.errors import BadValue, MessageFailure, RoutingFailure
 from postroom.message import Context, Message
 from postroom.messagebox.configuration.endpoints import SendPort
 from postroom.messagebox.configuration.hosts import Host
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Condition, Connection
 from postroom.messagebox.coordination.notifications import OwnHost
 from postroom.messagebox.queues import Suspension
 from postroom.messagebox.storage.copy_rows import SuspendedRow
 from postroom.system_properties import BTS
-
-#: Deletes the claimed request in the given transaction. Raises if another host instance has the claim.
-Complete = Callable[[Connection], None]
 
 
 class ResponsePublisher:
@@ -42,15 +39,22 @@ class ResponsePublisher:
         self._routing = RoutingTable()
 
     def publish(
-        self, connection: Connection, port: SendPort, request: SentMessage, response: Interchange, complete: Complete
+        self,
+        connection: Connection,
+        port: SendPort,
+        request: SentMessage,
+        response: Interchange,
+        completion: Condition,
     ) -> None:
-        """Publish a response and complete its request in one transaction.
+        """Publish a response and complete its request in one transaction. Raise ClaimLost if the request cannot be
+        completed.
 
         A response that cannot be processed is suspended, and the caller gets a negative acknowledgement."""
         failure: MessageFailure | None = None
         try:
-            chunk = read_one_document(port.receive_pipeline, port.response_maps, response)
-            message = build_document(chunk, port.receive_pipeline.content_type)
+            document = read_document(port.receive_pipeline, port.response_maps, response)
+            assert document is not None, "only authentication drops documents"
+            message = document
         except MessageFailure as error:
             failure = error
             message = build_received(response, port.receive_pipeline.content_type)
@@ -62,9 +66,11 @@ class ResponsePublisher:
 
         def make_batch(matcher: Matcher) -> ResponseBatch:
             failures = {} if failure is None else {0: failure}
-            return ResponseBatch(self._host, messages, matcher, port=port, failures=failures, routing=self._routing)
+            batch = ResponseBatch(self._host, messages, matcher, port=port, failures=failures)
+            batch.condition = completion
+            return batch
 
-        Publisher(connection, self._routing, own_host=self._own_host).run(make_batch, before=complete)
+        Publisher(connection, self._routing, own_host=self._own_host).run(make_batch)
 
 
 class ResponseBatch(AnswerBatch):
@@ -78,16 +84,10 @@ class ResponseBatch(AnswerBatch):
         *,
         port: SendPort,
         failures: Mapping[int, MessageFailure],
-        routing: RoutingTable,
     ) -> None:
         answers = [messages[0].message_id] if is_waiting(messages[0].context) and not failures else []
         super().__init__(host, messages, matcher, unit=uuid.uuid4(), answers=answers, failures=failures)
         self._port = port
-        self._routing = routing
-
-    def match(self, connection: Connection) -> int:
-        with self._routing.lock:
-            return super().match(connection)
 
     def build_suspended_row(self, row: int, failure: MessageFailure | BadValue) -> SuspendedRow:
         return replace(

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from postroom.correlation_tokens import add_token, build_response_filter
 from postroom.message import Context
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Condition
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 
 #: Responses come before other messages, because a caller waits.
@@ -25,23 +25,20 @@ def _build_token(instance_id: uuid.UUID) -> str:
     return f"Svr:{socket.gethostname()};PID:{os.getpid()};RRUid:{instance_id}"
 
 
-def wait_for_response(
-    connection: Connection,
+def build_response_wait(
     subscriptions: ServiceSubscriptions,
     service: SubscribingService,
     instance_id: uuid.UUID,
     *,
     for_host_instance: int | None = None,
     kept_for: timedelta | None = None,
-) -> None:
-    """Create the instance subscription for the response, in the transaction that publishes the request."""
-    subscriptions.wait(
-        connection,
+) -> Condition:
+    """Return the condition that creates the instance subscription for the response, as the request is published."""
+    return subscriptions.build_response_wait(
         service,
         instance_id,
         build_response_filter(_build_token(instance_id)),
         priority=_RESPONSE_PRIORITY,
-        request_response=True,
         for_host_instance=for_host_instance,
         kept_for=kept_for,
     )

@@ -11,7 +11,7 @@ from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnectio
 from postroom.hosts.messaging.callers import Answer, Caller, Callers, NoResponse
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, transaction
-from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, Suspension
+from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, Suspension, check_claim
 from postroom.messagebox.storage.stored_messages import StoredContext, build_message
 from postroom.messagebox.storage.stored_responses import StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
@@ -40,7 +40,9 @@ class ResponseDelivery:
         try:
             answer = _build_answer(caller, build_message(claimed, connections))
             transaction(
-                connections.get_writing(), lambda connection: self._complete(connection, claimed, caller, answer)
+                connections.get_writing(),
+                lambda connection: self._complete(connection, claimed, caller, answer),
+                has_one_statement=caller.digest is None,
             )
         except ClaimLost:
             return self._return(caller, Disposition.DISCARD)
@@ -62,8 +64,8 @@ class ResponseDelivery:
         return outcome
 
     def _complete(self, connection: Connection, claimed: ClaimedMessage, caller: Caller, answer: Answer) -> None:
-        self._queues.complete_message(connection, claimed)
-        self._subscriptions.complete(connection, claimed.instance_id)
+        completion = self._queues.build_completion(claimed)
+        check_claim(self._subscriptions.complete_with_message(connection, claimed.instance_id, completion))
         if caller.digest is not None:
             content_type = answer.content_type if answer.missing is None else None
             chunks = () if answer.body is None else answer.body.chunks()

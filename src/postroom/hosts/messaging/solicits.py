@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from functools import partial
 
 from postroom.adapters import Attempt, SendAdapter
 from postroom.adapters.contract import SolicitAdapter
@@ -46,8 +45,8 @@ class Solicits:
         assert sent is not None, "a message without context cannot be built"
         received = adapter.solicit(outgoing, attempt)
         response = Interchange(interchange_id=uuid.uuid4(), body=received.body, context=received.context)
-        complete = partial(self._queues.complete_message, claimed=claimed)
+        completion = self._queues.build_completion(claimed)
         retry_while_unavailable(
-            lambda: self._responses.publish(connections.get_writing(), port, sent, response, complete)
+            lambda: self._responses.publish(connections.get_writing(), port, sent, response, completion)
         )
         return Disposition.FINISHED

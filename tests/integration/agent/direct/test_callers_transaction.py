@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
 
 from postroom.agent.direct.direct_batch import MAX_CALLS, DirectBatch
 from postroom.agent.direct.message_agent import MessageAgent, Outbox
+from postroom.agent.publish import Publisher
+from postroom.agent.routing.matching import Matcher
 from postroom.agent.routing.table import RoutingTable
-from postroom.errors import MessageBoxUnavailable, PublishFailed
+from postroom.errors import ClaimLost, MessageBoxUnavailable, PublishFailed
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
@@ -203,3 +205,31 @@ def test_a_transaction_that_publishes_nothing_commits_without_the_routing_lock(
         box.connection.execute("SELECT change_routing()")
         assert agent.transaction(lambda connection, _: complete(connection, claimed)) == []
     assert box.queued() == {"Orders": 1}
+
+
+@pytest.mark.parametrize("number", [1, 2, MAX_CALLS + 1], ids=["one statement", "pipeline", "COPY"])
+@pytest.mark.parametrize("routing", [RoutingTable, lambda: None], ids=["index", "procedure"])
+def test_messages_are_published_once_together_with_the_completion_of_their_request(
+    box: Box,
+    host: Connection,
+    claimed: ClaimedMessage,
+    number: int,
+    routing: Callable[[], RoutingTable | None],
+) -> None:
+    box.add_port("Answers", "Region == 'answer'")
+
+    def publish() -> None:
+        Publisher(host, routing()).run(build_batch)
+
+    def build_batch(matcher: Matcher) -> DirectBatch:
+        batch = DirectBatch(box.host(), [message("answer") for _ in range(number)], matcher, unit=uuid.uuid4())
+        batch.condition = QUEUES.build_completion(claimed)
+        return batch
+
+    publish()
+    assert box.one("SELECT count(*) FROM work_queue WHERE seq = %s", claimed.seq) == 0
+    assert box.count("work_queue") == number
+    with pytest.raises(ClaimLost):
+        publish()
+    assert box.count("spool") == number
+    assert check(box.connection) == []

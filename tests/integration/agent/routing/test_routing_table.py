@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from postroom.agent.routing import table as routing
+from postroom.agent.routing.batch_matches import Waiting, match_batch
 from postroom.agent.routing.table import RoutingTable
+from postroom.errors import StaleRouting
 from postroom.messagebox.connection import Connection
 from postroom.operations.ports import send_ports
 from tests.support.box import Box, Region
@@ -73,3 +77,33 @@ def test_a_failed_catch_up_leaves_the_table_unchanged(box: Box, monkeypatch: pyt
     assert (table.version, match_names(table, "EU")) == (version, ["first"])
     table.catch_up(box.connection)
     assert match_names(table, "EU") == ["second", "third"]
+
+
+def test_a_table_that_another_thread_changes_while_a_batch_is_matched_makes_the_batch_stale(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box.add_port("first", "Orders.Region == 'EU'")
+    table = RoutingTable()
+    table.catch_up(box.connection)
+    find = Waiting.find
+
+    def find_while_the_table_changes(*arguments: Any) -> Waiting:
+        box.add_port("second", "Orders.Region == 'EU'")
+        table.catch_up(box.connection)
+        return find(*arguments)
+
+    monkeypatch.setattr(Waiting, "find", find_while_the_table_changes)
+    with pytest.raises(StaleRouting):
+        match_batch(box.connection, table, {Region.key: "EU"}, 1, [frozenset()])
+
+
+def test_the_matches_of_a_batch_stay_when_the_table_changes(box: Box) -> None:
+    box.add_port("first", "Orders.Region == 'EU'")
+    table = RoutingTable()
+    table.catch_up(box.connection)
+    matches = match_batch(box.connection, table, {Region.key: "EU"}, 1, [frozenset()])
+    send_ports.stop(box.connection, "first")
+    send_ports.unenlist(box.connection, "first")
+    table.catch_up(box.connection)
+    assert not table.subscribers
+    assert [matches.subscribers[one].service_name for one in matches.subscription_ids.tolist()] == ["first"]
