@@ -52,7 +52,8 @@ IDLE_TIMEOUTS = {"idle_session_timeout": "8s", "idle_in_transaction_session_time
 
 #: The engine runs few statements often. So a statement is prepared when it was executed this often.
 _PREPARE_THRESHOLD = 3
-_UNKNOWN_STATEMENT = b"26000"
+#: The statement is not prepared any more, or a function that it calls has other columns now.
+_NOT_PREPARED = (b"26000", b"0A000")
 
 #: Maximum number of attempts of a transaction that conflicts with others.
 _MAX_ATTEMPTS = 8
@@ -85,7 +86,7 @@ class _MessageBoxConnection(psycopg.Connection[tuple[Any, ...]]):
                     if self._uses[query] == _PREPARE_THRESHOLD + 1:
                         self.pgconn.prepare(name, query)
                     result = self.pgconn.exec_prepared(name, values, formats, Format.BINARY)  # type: ignore[arg-type]  # None is null
-                    if result.error_field(DiagnosticField.SQLSTATE) != _UNKNOWN_STATEMENT:
+                    if result.error_field(DiagnosticField.SQLSTATE) not in _NOT_PREPARED:
                         return result
                     self._uses[query] = _PREPARE_THRESHOLD
             return self.pgconn.exec_params(query, values, param_formats=formats, result_format=Format.BINARY)

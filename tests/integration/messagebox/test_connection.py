@@ -203,3 +203,16 @@ def test_a_blocking_call_is_prepared_again_after_the_driver_has_dropped_it(box: 
         for _ in range(2):
             call(connection)
         assert list_prepared(connection) == ["SELECT 1 + $1::integer"]
+
+
+def test_a_blocking_call_works_after_its_function_was_replaced(box: Box) -> None:
+    """A host may run while the MessageBox is upgraded."""
+    create = "CREATE FUNCTION messagebox.replaced() RETURNS TABLE (number {0}) LANGUAGE sql AS 'SELECT 1::{0}'"
+    box.connection.execute(create.format("integer"))
+    with connect(box.url) as connection:
+        for _ in range(5):
+            assert read_blocking(connection, "SELECT * FROM replaced()", tuple) == [(1,)]
+        box.connection.execute("DROP FUNCTION messagebox.replaced()")
+        box.connection.execute(create.format("text"))
+        for _ in range(3):
+            assert read_blocking(connection, "SELECT * FROM replaced()", tuple) == [("1",)]
