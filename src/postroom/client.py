@@ -333,8 +333,8 @@ class Client:
 
     def _publish_request(self, responses: Responses, waiting: WaitingRequest, message: Message) -> Published:
         request = replace(message, context=add_own_token(message.context, waiting.instance_id))
-        build_batch = partial(responses.build_batch, self._host, request, waiting=waiting)
-        return self._agent.publish_batch(request, build_batch)
+        responses.use_queue(self._connection)
+        return self._agent.publish_batch(request, partial(responses.build_batch, self._host, request, waiting=waiting))
 
     def _repeat_with_key(self, key: str | None, publish: Callable[[], T]) -> T:
         """Call ``publish``, and once again if the connection is lost and there is a key."""

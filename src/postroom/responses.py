@@ -115,10 +115,15 @@ class Responses:
         self._loop.wake()
         return waiting
 
+    def use_queue(self, connection: Connection) -> None:
+        """Create the queue again if it has expired. It expires after all requests with an idempotency key."""
+        with self._lock:
+            repeatable = [request.timeout for request in self._waiting.values() if request.unit is not None]
+        self._queue.set_expiration(connection, max(_EXPIRE_AFTER, timedelta(seconds=max(repeatable, default=0.0))))
+
     def build_batch(self, host: Host, message: Message, matcher: Matcher, *, waiting: WaitingRequest) -> AwaitedBatch:
-        """Return the batch that publishes a request with its token, and subscribes to the response. The queue exists
-        then, also if it had expired."""
-        self._queue.call(lambda _, connection: self._use_queue(connection))
+        """Return the batch that publishes a request with its token, and subscribes to the response. Call ``use_queue``
+        before it is published."""
         return AwaitedBatch(
             host,
             message,
@@ -207,16 +212,9 @@ class Responses:
             self._deliver(received)
         return 0.0 if received is not None or deadlines else _IDLE_SECONDS
 
-    def _use_queue(self, connection: Connection) -> int:
-        """Create the queue again if it has expired. It expires after all requests with an idempotency key."""
-        with self._lock:
-            repeatable = [request.timeout for request in self._waiting.values() if request.unit is not None]
-        self._queue.set_expiration(connection, max(_EXPIRE_AFTER, timedelta(seconds=max(repeatable, default=0.0))))
-        return 1
-
     def _take_over(self, connection: Connection, waiting: WaitingRequest) -> int:
         assert waiting.unit is not None
-        self._use_queue(connection)
+        self.use_queue(connection)
         return self._stored.take_over_program(
             connection,
             waiting.unit,

@@ -158,6 +158,21 @@ def test_a_request_that_is_cancelled_before_it_is_published_waits_no_longer(
     assert answers.receive().message.data == b"price?"
 
 
+def test_a_request_with_a_key_survives_lost_connections(box: Box, client: Client, answers: Answers) -> None:
+    first = client.start_request(b"price?", promoted=EU)
+    request = answers.receive()
+    answers.answer(request, b"5")
+    request.complete()
+    assert first.result(PATIENCE).data == b"5"
+    box.connection.execute(
+        "SELECT pg_terminate_backend(pid, %s) FROM pg_stat_activity WHERE application_name = 'postroom client'"
+        " AND datname = current_database()",
+        (PATIENCE * 1000,),
+    )
+    client.start_request(b"price again?", promoted=EU, key="again")
+    assert answers.receive().message.data == b"price again?"
+
+
 def test_a_second_response_is_suspended(box: Box, client: Client, answers: Answers) -> None:
     with connect(box.url) as blocker, blocker.transaction():
         blocker.execute("LOCK TABLE leases IN EXCLUSIVE MODE")
