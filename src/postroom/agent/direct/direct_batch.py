@@ -197,6 +197,8 @@ class DirectBatch(PublishBatch):
         needs_order = len(self._messages) > 1 and routes.has_ordered
         if len(self._messages) > MAX_CALLS or self._suspended or needs_order or routes.has_stopped_convoys:
             return False
+        if self.condition is not None and not self._stored_rows:
+            return False  # there is no insert that could evaluate it
         routes.locate_convoys(connection)
         calls = [
             call

@@ -22,6 +22,7 @@ from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.operations.ports import send_ports
+from postroom.system_properties import BTS
 from tests.support.box import Box, Region
 from tests.support.cut_connections import cut_before_commit
 
@@ -232,4 +233,22 @@ def test_messages_are_published_once_together_with_the_completion_of_their_reque
     with pytest.raises(ClaimLost):
         publish()
     assert box.count("spool") == number
+    assert check(box.connection) == []
+
+
+def test_a_request_is_completed_although_its_answer_is_an_acknowledgement_without_subscribers(
+    box: Box, host: Connection, claimed: ClaimedMessage
+) -> None:
+    """Such an answer is dropped, so no statement inserts it."""
+
+    def build_batch(matcher: Matcher) -> DirectBatch:
+        answer = Message.of(b"", written={BTS.AckType: "ACK"})
+        batch = DirectBatch(box.host(), [answer], matcher, unit=uuid.uuid4())
+        batch.condition = QUEUES.build_completion(claimed)
+        return batch
+
+    Publisher(host, RoutingTable()).run(build_batch)
+    assert box.count("work_queue") == 0
+    with pytest.raises(ClaimLost):
+        Publisher(host, RoutingTable()).run(build_batch)
     assert check(box.connection) == []
