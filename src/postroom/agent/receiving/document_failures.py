@@ -239,9 +239,10 @@ class BatchFailures:
     ) -> tuple[MatchResult, list[int]]:
         """Match messages, given by promoted values and predicates. Return the matches of those that have subscribers,
         and their rows."""
+        version = self._routing.version
         columns = build_columns([promoted for promoted, _ in messages])
         predicates = [each for _, each in messages]
-        matches = match_batch(connection, self._routing, columns, len(messages), predicates)
+        matches = match_batch(connection, self._routing, columns, len(messages), predicates, version=version)
         rows = np.unique(matches.rows)
         return replace(matches, rows=np.searchsorted(rows, matches.rows)), rows.tolist()
 

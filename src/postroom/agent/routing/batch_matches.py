@@ -173,12 +173,14 @@ def match_batch(
     columns: Columns,
     rows: int,
     predicates: Sequence[Predicates],
+    *,
+    version: int,
 ) -> MatchResult:
-    """Return all matches of a batch at once. Each row has its own ``predicates``.
+    """Return all matches of a batch at once. Each row has its own ``predicates``. ``version`` is that of the table
+    before the columns were built.
 
     Threads that share the table wait for each other while they match, but not while they query the MessageBox. Raise
     StaleRouting if the table has changed meanwhile."""
-    version = routing.version
     waiting = Waiting.find(connection, routing, columns, rows)
     with routing.lock:
         if routing.version != version:
@@ -192,12 +194,13 @@ def match_batch(
             rows_of, ids, convoys = _join(pieces)
         # Those of the table may be removed as soon as the lock is released.
         subscribers = {one: waiting.subscribers[one] for one in set(ids.tolist())}
+        host_names = routing.host_names
     return MatchResult(
         version=version,
         rows=rows_of,
         subscription_ids=ids,
         subscribers=subscribers,
-        host_names=routing.host_names,
+        host_names=host_names,
         convoys=convoys,
         unauthorised_hosts=matches.unauthorised_hosts,
     )

@@ -93,9 +93,10 @@ class IndexMatcher(Matcher):
         return self._routing.login
 
     def match(self, connection: Connection, messages: Sequence[Message]) -> MatchResult:
+        version = self._routing.version  # first: the columns depend on the deployed properties
         columns = _columns(messages, self._routing.value_types)
         predicates = [message.context.predicates for message in messages]
-        return match_batch(connection, self._routing, columns, len(messages), predicates)
+        return match_batch(connection, self._routing, columns, len(messages), predicates, version=version)
 
 
 class ProcedureMatcher(Matcher):

@@ -8,8 +8,11 @@ import pytest
 
 from postroom.agent.routing import table as routing
 from postroom.agent.routing.batch_matches import Waiting, match_batch
+from postroom.agent.routing.matching import IndexMatcher
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import StaleRouting
+from postroom.filters.columns import build_columns
+from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.operations.ports import send_ports
 from tests.support.box import Box, Region
@@ -94,14 +97,34 @@ def test_a_table_that_another_thread_changes_while_a_batch_is_matched_makes_the_
 
     monkeypatch.setattr(Waiting, "find", find_while_the_table_changes)
     with pytest.raises(StaleRouting):
-        match_batch(box.connection, table, {Region.key: "EU"}, 1, [frozenset()])
+        match_batch(box.connection, table, {Region.key: "EU"}, 1, [frozenset()], version=table.version)
+
+
+def test_a_table_that_another_thread_changes_while_the_values_are_read_makes_the_batch_stale(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values of properties that are not deployed are left out. One may be deployed just then."""
+    box.add_port("first", "Orders.Region == 'EU'")
+    table = RoutingTable()
+    table.catch_up(box.connection)
+
+    def build_before_the_table_changes(*arguments: Any) -> Any:
+        columns = build_columns(*arguments)
+        box.add_port("second", "Orders.Region == 'US'")
+        table.catch_up(box.connection)
+        return columns
+
+    monkeypatch.setattr("postroom.agent.routing.matching.build_columns", build_before_the_table_changes)
+    messages = [Message.of(b"", promoted={Region: region}) for region in ("EU", "US")]
+    with pytest.raises(StaleRouting):
+        IndexMatcher(table).match(box.connection, messages)
 
 
 def test_the_matches_of_a_batch_stay_when_the_table_changes(box: Box) -> None:
     box.add_port("first", "Orders.Region == 'EU'")
     table = RoutingTable()
     table.catch_up(box.connection)
-    matches = match_batch(box.connection, table, {Region.key: "EU"}, 1, [frozenset()])
+    matches = match_batch(box.connection, table, {Region.key: "EU"}, 1, [frozenset()], version=table.version)
     send_ports.stop(box.connection, "first")
     send_ports.unenlist(box.connection, "first")
     table.catch_up(box.connection)
