@@ -158,11 +158,10 @@ class HttpConnection:
         A client that closes its side of the connection while it waits counts as disconnected.
         """
         self._awaited = asyncio.ensure_future(awaited)
-        self._callbacks.on_end = self._awaited.cancel
+        self._callbacks.on_end = self._cancel_awaited
+        if self._is_cancelling or self._callbacks.has_ended:
+            self._cancel_awaited()
         try:
-            if self._is_cancelling or self._callbacks.has_ended:
-                await asyncio.sleep(0)  # a coroutine that is cancelled before it starts cannot clean up
-                self._awaited.cancel()
             return await self._awaited
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -183,8 +182,12 @@ class HttpConnection:
     def cancel_response(self) -> None:
         """Respond with 503 instead of an awaited response, now and later."""
         self._is_cancelling = True
+        self._cancel_awaited()
+
+    def _cancel_awaited(self) -> None:
+        """Cancel the awaited response after its first step: a coroutine that is cancelled before cannot clean up."""
         if self._awaited is not None:
-            self._awaited.cancel()
+            asyncio.get_running_loop().call_soon(self._awaited.cancel)
 
     async def send(self, response: Response) -> bool:
         """Send a response. Return False if the connection ends with it."""

@@ -11,7 +11,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from postroom.adapters.http.connection import ConnectionLimits
+from postroom.adapters.http.connection import ClientProtocol, ConnectionLimits, HttpConnection
+from postroom.adapters.http.event_loop import WorkerPool
 from postroom.adapters.http.messages import Request, Response
 from tests.integration.adapters.http.test_server import connect_by_tls, connect_from, run_server, run_tls_server
 from tests.support.waiting import wait_until
@@ -121,6 +122,36 @@ def test_a_wait_that_starts_after_the_client_has_disconnected_can_clean_up() -> 
         disconnected.set()
         wait_until(lambda: not server.connections, what="the end of the connection")
         assert cleaned_up.is_set()
+
+
+def test_a_wait_that_is_cancelled_before_its_first_step_can_clean_up() -> None:
+    cleaned_up: list[bool] = []
+
+    async def wait() -> Response:
+        response: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        try:
+            return await response
+        finally:
+            cleaned_up.append(True)
+
+    async def cancel(accepted: socket.socket) -> Response | None:
+        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+        transport, callbacks = await loop.create_connection(lambda: ClientProtocol(reader), sock=accepted)
+        workers = WorkerPool(threads=1, max_waiting=0)
+        connection = HttpConnection(reader, transport, callbacks, remote="", limits=LIMITS, workers=workers)
+        loop.call_soon(connection.cancel_response)  # before the first step of the wait
+        try:
+            return await connection.wait_for_response(wait())
+        finally:
+            transport.close()
+            workers.close()
+
+    accepted, client = socket.socketpair()
+    with client:
+        response = asyncio.run(cancel(accepted))
+    assert response is not None
+    assert response.status == 503
+    assert cleaned_up
 
 
 def test_a_response_that_was_claimed_before_the_client_disconnected_is_not_cancelled() -> None:
