@@ -5,7 +5,6 @@ Errors of psycopg are translated to errors of ``postroom.errors`` here. Modules 
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import re
 import time
@@ -72,6 +71,9 @@ class _MessageBoxConnection(psycopg.Connection[tuple[Any, ...]]):
         super().__init__(*args, **kwargs)
         #: How often ``execute_blocking`` has executed each query outside of a transaction.
         self._uses: Counter[bytes] = Counter()
+        #: The names of the queries that it has prepared.
+        self._statement_names: dict[bytes, bytes] = {}
+        self._statement_numbers = itertools.count(1)
 
     def execute_blocking(self, query: bytes, values: list[bytes | None], formats: list[Format]) -> PGresult:
         """Execute a query by libpq's blocking call. Return its binary result, or its error.
@@ -82,13 +84,15 @@ class _MessageBoxConnection(psycopg.Connection[tuple[Any, ...]]):
             if self.info.transaction_status is TransactionStatus.IDLE:
                 self._uses[query] += 1
                 if self._uses[query] > _PREPARE_THRESHOLD:
-                    name = hashlib.sha256(query).hexdigest()[:32].encode()
-                    if self._uses[query] == _PREPARE_THRESHOLD + 1:
+                    name = self._statement_names.get(query)
+                    if name is None:
+                        # Each time under a new name: one that does not fit its function any more still exists.
+                        name = self._statement_names[query] = b"blocking_%d" % next(self._statement_numbers)
                         self.pgconn.prepare(name, query)
                     result = self.pgconn.exec_prepared(name, values, formats, Format.BINARY)  # type: ignore[arg-type]  # None is null
                     if result.error_field(DiagnosticField.SQLSTATE) not in _NOT_PREPARED:
                         return result
-                    self._uses[query] = _PREPARE_THRESHOLD
+                    del self._statement_names[query]
             return self.pgconn.exec_params(query, values, param_formats=formats, result_format=Format.BINARY)
 
     def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:

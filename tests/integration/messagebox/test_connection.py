@@ -205,7 +205,7 @@ def test_a_blocking_call_is_prepared_again_after_the_driver_has_dropped_it(box: 
         assert list_prepared(connection) == ["SELECT 1 + $1::integer"]
 
 
-def test_a_blocking_call_works_after_its_function_was_replaced(box: Box) -> None:
+def test_a_blocking_call_is_prepared_again_after_its_function_was_replaced(box: Box) -> None:
     """A host may run while the MessageBox is upgraded."""
     create = "CREATE FUNCTION messagebox.replaced() RETURNS TABLE (number {0}) LANGUAGE sql AS 'SELECT 1::{0}'"
     box.connection.execute(create.format("integer"))
@@ -214,5 +214,8 @@ def test_a_blocking_call_works_after_its_function_was_replaced(box: Box) -> None
             assert read_blocking(connection, "SELECT * FROM replaced()", tuple) == [(1,)]
         box.connection.execute("DROP FUNCTION messagebox.replaced()")
         box.connection.execute(create.format("text"))
-        for _ in range(3):
+        names = "SELECT name FROM pg_prepared_statements WHERE statement = 'SELECT * FROM replaced()'"
+        before = set(connection.execute(names).fetchall())
+        for _ in range(4):
             assert read_blocking(connection, "SELECT * FROM replaced()", tuple) == [("1",)]
+        assert len(set(connection.execute(names).fetchall()) - before) == 1
