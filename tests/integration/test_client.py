@@ -66,7 +66,7 @@ def terminate_client_connections(url: str) -> None:
     """Terminate the connections of all clients on the server."""
     with connect(url) as connection:
         connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'postroom client'"
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'postroom client'"
             " AND datname = current_database()"
         )
 

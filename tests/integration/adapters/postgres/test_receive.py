@@ -155,7 +155,7 @@ def test_a_lost_connection_is_opened_again(outbox: Outbox) -> None:
     adapter = open_receiver(outbox.definition)
     [incoming] = adapter.poll(10)
     outbox.connection.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'postroom'"
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'postroom'"
         " AND datname = current_database()"
     )
     with pytest.raises(Unavailable):

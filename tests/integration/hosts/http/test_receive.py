@@ -293,7 +293,7 @@ def test_dropped_connections_are_opened_again(box: Box, location: ReceiveLocatio
     with serve(box, location) as http:
         assert send_request(http)[0].status == 202
         box.connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", (box.host().role_name,)
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = %s", (box.host().role_name,)
         )
         assert send_request(http)[0].status == 202
 
