@@ -325,5 +325,8 @@ def _encode(argument: object) -> bytes | None:
 
 def _format_list(values: list[object]) -> str:
     """Return an array in PostgreSQL's text format."""
-    escaped = (str(value).replace("\\", "\\\\").replace('"', '\\"') for value in values)
-    return "{" + ",".join(f'"{value}"' for value in escaped) + "}"
+    return "{" + ",".join("NULL" if value is None else f'"{_escape(str(value))}"' for value in values) + "}"
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -172,10 +172,10 @@ def test_an_operation_inside_a_transaction_waits_no_longer_than_the_outer_one(bo
 
 
 def test_a_blocking_call_passes_values_of_all_types_unchanged(connection: Connection) -> None:
-    texts = ["", "a b", 'quote " and \\ backslash', "{braces},comma", "NULL", "Zoë"]
+    texts = ["", None, "a b", 'quote " and \\ backslash', "{braces},comma", "NULL", "Zoë"]
     numbers, name = [1, -2], uuid.uuid4()
     query = (
-        "SELECT %s::text[] = ARRAY['', 'a b', E'quote \" and \\\\ backslash', '{braces},comma', 'NULL', 'Zoë'],"
+        "SELECT %s::text[] = ARRAY['', NULL, 'a b', E'quote \" and \\\\ backslash', '{braces},comma', 'NULL', 'Zoë'],"
         " %s::bigint[] = '{1,-2}', %b::bytea = '\\x00ff27'::bytea, %s::text IS NULL, %s::bool, %s = %s::uuid[]"
     )
     arguments = (texts, numbers, b"\x00\xff'", None, True, [name], [str(name)])
