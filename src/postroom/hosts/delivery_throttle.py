@@ -8,7 +8,6 @@ queue, where other instances of the host find them.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +15,7 @@ from dataclasses import asdict, dataclass
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.coordination.running_processes import report_throttles
-from postroom.messagebox.throttling.process_load import find_process_limits
+from postroom.messagebox.throttling.process_load import PROCESSORS, find_process_limits
 from postroom.messagebox.throttling.rates import RateWindow, get_rate_limit
 from postroom.messagebox.throttling.states import (
     LastingState,
@@ -73,7 +72,7 @@ class DeliveryThrottle:
         in_process = Limit(
             state=ThrottleState.IN_PROCESS,
             value=self._count_flow().in_process,
-            threshold=throttling.in_process * (os.cpu_count() or 1),
+            threshold=throttling.in_process * PROCESSORS,
             what="messages are in process",
         )
         return apply_override(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 
-from postroom.messagebox.connection import Connect, LazyConnection
+from postroom.messagebox.connection import Connect, LazyConnection, read_blocking
 from postroom.processes.background_loop import BackgroundLoop
 
 _log = logging.getLogger(__name__)
@@ -23,6 +23,7 @@ _HAS_RIGHTS = """
     SELECT pg_has_role(proowner, 'pg_signal_backend', 'USAGE') AND pg_has_role(proowner, 'pg_read_all_stats', 'USAGE')
       FROM pg_proc WHERE oid = 'messagebox.find_stalled_sessions'::regproc
 """
+_STALLED = "SELECT session, activity, application FROM find_stalled_sessions()"
 
 
 class SessionWatchdog:
@@ -47,7 +48,7 @@ class SessionWatchdog:
                     " Grant it the roles pg_signal_backend and pg_read_all_stats."
                 )
         now = time.monotonic()
-        stalled = connection.execute("SELECT session, activity, application FROM find_stalled_sessions()").fetchall()
+        stalled = read_blocking(connection, _STALLED, tuple)
         self._stalled_since = {
             (session, activity): self._stalled_since.get((session, activity), now) for session, activity, _ in stalled
         }

@@ -14,18 +14,19 @@ from postroom.application.throttling import Throttling
 from postroom.messagebox.throttling.states import Limit, ThrottleState
 
 _MEGABYTE = 1 << 20
+#: Read once: each call of os.cpu_count reads a file.
+PROCESSORS = os.cpu_count() or 1
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def find_process_limits(throttling: Throttling) -> list[Limit]:
     """Measure this process, and return the limits that the thresholds of its host set."""
-    processors = os.cpu_count() or 1
     limits = []
     if throttling.process_memory:
         limits.append(
             Limit(
                 state=ThrottleState.PROCESS_MEMORY,
-                value=psutil.Process().memory_info().rss / _MEGABYTE,
+                value=_get_process().memory_info().rss / _MEGABYTE,
                 threshold=_total_memory() * throttling.process_memory / 100 / _MEGABYTE,
                 what="MB of memory are used by the process",
             )
@@ -44,11 +45,16 @@ def find_process_limits(throttling: Throttling) -> list[Limit]:
             Limit(
                 state=ThrottleState.THREADS,
                 value=threading.active_count(),
-                threshold=throttling.threads * processors,
+                threshold=throttling.threads * PROCESSORS,
                 what="threads run in the process",
             )
         )
     return limits
+
+
+@cache
+def _get_process() -> psutil.Process:
+    return psutil.Process()
 
 
 @cache
