@@ -1,5 +1,5 @@
 -- Return the messages of read_sink_rows, which has the parameters, in the form of dequeue_messages, and the time of
--- publication. The outer joins start with these rows, and find the others by index.
+-- publication. The outer joins start with their numbers, and find the rows by index.
 -- Indexes: work_queue_claimed, spool's and parts' primary keys.
 CREATE OR REPLACE FUNCTION messagebox.read_sink_messages___HOST__(
     p_batch_id uuid, p_attempt integer, p_first bigint, p_last bigint, p_limit integer, p_bytes bigint
@@ -13,12 +13,13 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 SET enable_material = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN QUERY
-    SELECT 0::bigint, r.seq, r.message_id, uuid_send(q.service_id), q.instance_id, q.task, q.attempt, r.context,
-           cardinality(s.part_ids), s.body_part_id, s.body_part_name, p.content_type, p.charset, r.body,
-           coalesce(s.originator_sid, s.published_by), coalesce(s.originator_pid, 'Guest'), r.published_at
-      FROM read_sink_rows___HOST__(p_batch_id, p_attempt, p_first, p_last, p_limit, p_bytes) r
-      LEFT JOIN __HOST___q q ON q.claim_id = p_batch_id AND q.seq = r.seq
-      LEFT JOIN spool s ON s.message_id = r.message_id
+    SELECT 0::bigint, q.seq, q.message_id, uuid_send(q.service_id), q.instance_id, q.task, q.attempt, s.context::text,
+           cardinality(s.part_ids), s.body_part_id, s.body_part_name, p.content_type, p.charset, p.body,
+           coalesce(s.originator_sid, s.published_by), coalesce(s.originator_pid, 'Guest'), s.published_at
+      FROM read_sink_rows___HOST__(p_batch_id, p_attempt, p_first, p_last, p_limit, p_bytes, false) r
+      CROSS JOIN unnest(r.seqs) AS n (seq)
+      LEFT JOIN __HOST___q q ON q.claim_id = p_batch_id AND q.seq = n.seq
+      LEFT JOIN spool s ON s.message_id = q.message_id
       LEFT JOIN parts p ON p.part_id = s.body_part_id
-     ORDER BY r.seq;
+     ORDER BY q.seq;
 END $$;
