@@ -173,9 +173,9 @@ def read_value(connection: Connection, query: str, *arguments: object) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """An SQL expression that changes rows, and is false if it found nothing to change.
+    """An SQL expression that changes rows, and is false if it found none to change.
 
-    A statement that is written only if the condition is true needs no transaction around both."""
+    Another expression can depend on it in the same statement, so that both need no transaction."""
 
     expression: str
     arguments: tuple[object, ...]

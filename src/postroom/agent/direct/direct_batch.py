@@ -16,7 +16,7 @@ import msgspec
 from psycopg.pq import TransactionStatus
 
 from postroom.agent.acknowledgements import is_acknowledgement
-from postroom.agent.direct.inserts import build_inserts, execute_at_once
+from postroom.agent.direct.inserts import build_inserts, execute_in_one_round_trip
 from postroom.agent.failure_properties import has_routing_failure_report, is_suspended_as_non_resumable
 from postroom.agent.idempotency import IdKind, Receipt, derive_id, read_outcome, take_receipts
 from postroom.agent.originator import PublisherLogin, has_originator, resolve_originator, to_stored_originator
@@ -208,10 +208,10 @@ class DirectBatch(PublishBatch):
                 condition=self.condition if row == self._stored_rows[0] else None,
             )
         ]
-        calls += self._build_answers()
+        calls += self._build_outcome_calls()
         if calls:
             with _translate_duplicates():
-                check_claim(execute_at_once(connection, calls))
+                check_claim(execute_in_one_round_trip(connection, calls))
         return True
 
     def write_messages(self, connection: Connection) -> None:
@@ -231,10 +231,10 @@ class DirectBatch(PublishBatch):
         self._routed.write(connection, lock, ordered)
         rows = [self.build_suspended_row(row, failure) for row, failure in self._suspended.items()]
         write_suspensions(connection, self._host.name.lower(), lock, rows=rows, reports=self._build_reports())
-        for query, arguments in self._build_answers():
+        for query, arguments in self._build_outcome_calls():
             connection.execute(query, arguments)
 
-    def _build_answers(self) -> list[Call]:
+    def _build_outcome_calls(self) -> list[Call]:
         """Return the statement that stores the answer to a publish with an idempotency key."""
         if self._digest is None:
             return []

@@ -42,7 +42,7 @@ def build_inserts(
             )
 
 
-def execute_at_once(connection: Connection, calls: Sequence[Call]) -> bool:
+def execute_in_one_round_trip(connection: Connection, calls: Sequence[Call]) -> bool:
     """Execute the statements in one round trip, because the first one takes the routing lock. Return False if its
     condition was false."""
     if len(calls) == 1:

@@ -23,7 +23,7 @@ from postroom.agent.receiving.documents import Documents, encode_contexts
 from postroom.agent.receiving.failure_limit import ChunkFailures
 from postroom.agent.receiving.interchange import Chunk
 from postroom.agent.routes import OrderedRoutes, Routes
-from postroom.agent.routing.batch_matches import BatchMatches, Waiting
+from postroom.agent.routing.batch_matches import BatchMatches, WaitingSubscribers
 from postroom.agent.routing.matching import routing_failure
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.routing_failure_reports import Unroutable
@@ -126,7 +126,7 @@ class DocumentBatch(PublishBatch):
         """Match the documents, and remove the documents of standard interchanges that fail as a whole."""
         documents, rows = self._documents, len(self._documents.chunk_of)
         predicates = [context.predicates for context in documents.initial_contexts]
-        waiting = Waiting.find(connection, self._routing, documents.promoted, rows)
+        waiting = WaitingSubscribers.find(connection, self._routing, documents.promoted, rows)
         matches = BatchMatches(self._routing, documents.promoted, rows, predicates, waiting, documents.chunk_of)
         rejections: dict[int, MessageFailure] = {
             number: chunk.rejection for number, chunk in enumerate(documents.chunks) if chunk.rejection is not None

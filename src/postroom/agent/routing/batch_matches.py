@@ -74,7 +74,7 @@ class BatchMatches:
         columns: Columns,
         rows: int,
         predicates: Sequence[Predicates],
-        waiting: Waiting,
+        waiting: WaitingSubscribers,
         predicates_of: npt.NDArray[np.int64] | None = None,
     ) -> None:
         self.version = routing.version
@@ -126,7 +126,7 @@ class BatchMatches:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Waiting:
+class WaitingSubscribers:
     """The instance subscriptions that match a batch, each with the rows of the messages, in order."""
 
     found: Sequence[tuple[Subscriber, npt.NDArray[np.int64]]]
@@ -134,7 +134,7 @@ class Waiting:
     """All subscribers, including those of activation subscriptions."""
 
     @classmethod
-    def find(cls, connection: Connection, routing: RoutingTable, columns: Columns, rows: int) -> Waiting:
+    def find(cls, connection: Connection, routing: RoutingTable, columns: Columns, rows: int) -> WaitingSubscribers:
         """Query the MessageBox once, and only if instances wait by properties of the batch."""
         if not rows or not routing.correlation_types:
             return cls(found=(), subscribers=routing.subscribers)
@@ -181,7 +181,7 @@ def match_batch(
 
     Threads that share the table wait for each other while they match, but not while they query the MessageBox. Raise
     StaleRouting if the table has changed meanwhile."""
-    waiting = Waiting.find(connection, routing, columns, rows)
+    waiting = WaitingSubscribers.find(connection, routing, columns, rows)
     with routing.lock:
         if routing.version != version:
             raise StaleRouting("The subscriptions changed.")

@@ -48,7 +48,7 @@ class InstancePoller:
 
     def wake(self) -> None:
         """Poll now: there may be messages."""
-        if self._code.service_ids:  # waking a thread takes as long as a tenth of a publish
+        if self._code.service_ids:  # without orchestrations the thread need not wake, which takes a tenth of a publish
             self._woken_at = time.monotonic()
             self.loop.wake()
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from postroom.agent.routing import table as routing
-from postroom.agent.routing.batch_matches import Waiting, match_batch
+from postroom.agent.routing.batch_matches import WaitingSubscribers, match_batch
 from postroom.agent.routing.matching import IndexMatcher
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import StaleRouting
@@ -88,14 +88,14 @@ def test_a_table_that_another_thread_changes_while_a_batch_is_matched_makes_the_
     box.add_port("first", "Orders.Region == 'EU'")
     table = RoutingTable()
     table.catch_up(box.connection)
-    find = Waiting.find
+    find = WaitingSubscribers.find
 
-    def find_while_the_table_changes(*arguments: Any) -> Waiting:
+    def find_while_the_table_changes(*arguments: Any) -> WaitingSubscribers:
         box.add_port("second", "Orders.Region == 'EU'")
         table.catch_up(box.connection)
         return find(*arguments)
 
-    monkeypatch.setattr(Waiting, "find", find_while_the_table_changes)
+    monkeypatch.setattr(WaitingSubscribers, "find", find_while_the_table_changes)
     with pytest.raises(StaleRouting):
         match_batch(box.connection, table, {Region.key: "EU"}, 1, [frozenset()], version=table.version)
 
