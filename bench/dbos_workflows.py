@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from dbos import DBOS, DBOSClient, DBOSConfig
+from dbos import DBOS, DBOSClient, DBOSConfig, WorkflowHandle
 
 _QUEUE, _APPLICATION, _VERSION = "bench", "bench", "1"
 _BODY = "x" * 1000
@@ -39,7 +39,9 @@ def enqueue(url: str, number: int) -> None:
     client = DBOSClient(system_database_url=url)
 
     def start(_: int) -> None:
-        handle = client.enqueue({"queue_name": _QUEUE, "workflow_name": receive.__qualname__, "app_version": _VERSION})
+        handle: WorkflowHandle[None] = client.enqueue(
+            {"queue_name": _QUEUE, "workflow_name": receive.__qualname__, "app_version": _VERSION}
+        )
         client.send(handle.workflow_id, _BODY)
 
     with ThreadPoolExecutor(_ENQUEUING_THREADS) as threads:
