@@ -87,8 +87,7 @@ def remove_host(connection: Connection, host_id: int, name: str, role: str) -> N
         "management.host_instances",
     ):
         connection.execute(f"DELETE FROM {table} WHERE host_id = %s", (host_id,))
-    for procedure in list_statements(_HOST_PROCEDURES):
-        connection.execute(f"DROP FUNCTION messagebox.{_get_function_name(procedure, name)}")
+    connection.execute(f"DROP FUNCTION {', '.join(_find_host_functions(connection, name))}")
     for queue in ("q", "q_scheduled", "q_suspended"):
         connection.execute(f"DROP TABLE messagebox.{name.lower()}_{queue}")
     connection.execute("DELETE FROM management.hosts WHERE id = %s", (host_id,))
@@ -160,21 +159,25 @@ def _apply_host_procedures(connection: Connection, host: str, host_id: int, role
         connection.execute(_for_host(connection, procedure, host, host_id, role))
 
 
-def _get_function_name(procedure: str, host: str) -> str:
-    return f"{procedure.rpartition('/')[2]}_{host.lower()}"
+def _find_host_functions(connection: Connection, host: str) -> list[str]:
+    """Return the procedures of a host with their parameters. A version that has changed the parameters of a procedure
+    leaves the earlier one, because hosts of the earlier version may still run."""
+    names = [f"{procedure.rpartition('/')[2]}_{host.lower()}" for procedure in list_statements(_HOST_PROCEDURES)]
+    rows = connection.execute(
+        "SELECT oid::regprocedure::text FROM pg_proc"
+        " WHERE pronamespace = 'messagebox'::regnamespace AND proname = ANY (%s)",
+        (names,),
+    )
+    return [function for (function,) in rows]
 
 
 def _for_host(connection: Connection, name: str, host: str, host_id: int, role: str) -> str:
     if not (host.isascii() and host.isidentifier()):
         raise DefinitionError(f"{host!r} is not the name of a host.", hint="Use letters, digits and underscores.")
-    functions = [f"messagebox.{_get_function_name(procedure, host)}" for procedure in list_statements(_HOST_PROCEDURES)]
-    return (
-        _with_groups(connection, name)
-        .replace("__HOST_FUNCTIONS__", ", ".join(functions))
-        .replace("__HOST_ID__", str(host_id))
-        .replace("__HOST__", host.lower())
-        .replace("__ROLE__", role)
-    )
+    text = _with_groups(connection, name)
+    if "__HOST_FUNCTIONS__" in text:
+        text = text.replace("__HOST_FUNCTIONS__", ", ".join(_find_host_functions(connection, host)))
+    return text.replace("__HOST_ID__", str(host_id)).replace("__HOST__", host.lower()).replace("__ROLE__", role)
 
 
 def _with_groups(connection: Connection, name: str) -> str:

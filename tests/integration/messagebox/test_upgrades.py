@@ -45,6 +45,23 @@ def test_a_messagebox_in_use_is_upgraded(box: Box, next_release: pytest.MonkeyPa
     assert check(box.connection) == []
 
 
+def test_hosts_of_two_versions_call_a_procedure_with_different_parameters(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = "procedures/host/written_sink_batches"
+
+    def change(name: str) -> str:
+        text = statement(name)
+        return text.replace("p_port_id uuid", "p_port_id uuid, p_more integer") if name == changed else text
+
+    monkeypatch.setattr(migrations, "statement", change)
+    migrate(box.url)
+    with box.connection.transaction():
+        box.connection.execute(f"SET LOCAL ROLE {box.host().role_name}")
+        for arguments in ("gen_random_uuid()", "gen_random_uuid(), 1"):
+            assert box.one(f"SELECT count(*) FROM written_sink_batches_default({arguments})") == 0
+
+
 def test_an_older_version_does_not_use_an_upgraded_messagebox(box: Box, next_release: pytest.MonkeyPatch) -> None:
     migrate(box.url)
     next_release.undo()
