@@ -108,8 +108,23 @@ def test_line_breaks_and_missing_messages_do_not_shift_the_rows(box: Box, port_i
     regions = [json.loads(context)["promoted"][Region.key] if context else None for context in rows.contexts]
     assert regions == ["E\nU,", None, "US"]
     assert list(rows.bodies) == [b"a", None, b"c"]
+    assert list(QUEUE.read_rows(host, batch.batch_id, 1, span(batch), with_body=False).bodies) == [None] * 3
+    messages = [message.claimed for message in QUEUE.read_messages(host, batch.batch_id, 1, span(batch))]
+    assert [(message.message_id, message.context is None) for message in messages] == [
+        *((uuid.UUID(message_id), message_id == ids[1]) for message_id in ids)
+    ]
     assert [is_simple is True for is_simple in rows.is_simple] == [True, False, True]
     assert all(isinstance(moment, int) for moment in (rows.published_at[0], rows.published_at[2]))
+
+
+def test_a_range_whose_messages_have_left_the_batch_has_no_rows(box: Box, port_id: uuid.UUID, host: Connection) -> None:
+    publish(box, b"a", b"b")
+    batch = QUEUE.open_batch(host, port_id, limit=10)
+    assert batch is not None
+    QUEUE.queues.suspend(host, batch.batch_id, {batch.seqs[0]: Suspension(code="X", description="it is bad")})
+    first = SeqRange(batch.seqs[0], batch.seqs[0])
+    assert QUEUE.read_rows(host, batch.batch_id, 1, first).seqs == ()
+    assert QUEUE.read_messages(host, batch.batch_id, 1, first) == []
 
 
 def test_a_batch_outlives_the_process_that_opened_it(box: Box, port_id: uuid.UUID) -> None:

@@ -4,14 +4,14 @@
 -- written. is_simple is true if a message has no other part than a body in UTF-8, which is not in fragments.
 -- The result is one row with the columns of the messages, because many rows take twice the CPU time to return and to
 -- receive. Texts are joined, because PostgreSQL is slow to send an array of them: ids by commas, and contexts by line
--- breaks, which JSON escapes. Bodies are null without p_with_body.
+-- breaks, which JSON escapes. Without p_with_body each body is null. Without messages each column is null.
 -- Indexes: work_queue_claimed, spool's and parts' primary keys.
 CREATE OR REPLACE FUNCTION messagebox.read_sink_rows___HOST__(
     p_batch_id uuid, p_attempt integer, p_first bigint, p_last bigint, p_limit integer, p_bytes bigint,
     p_with_body boolean
 ) RETURNS TABLE (
     seqs bigint[], is_simple boolean[], message_ids text, contexts text, bodies bytea[], published_at timestamptz[])
-LANGUAGE plpgsql STABLE SECURITY DEFINER
+LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 1
 SET search_path = messagebox, management, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
@@ -36,6 +36,7 @@ BEGIN
                      ORDER BY c.seq LIMIT p_limit) q
               LEFT JOIN spool s ON s.message_id = q.message_id
               LEFT JOIN parts p ON p.part_id = s.body_part_id
-            WINDOW by_number AS (ORDER BY q.seq ROWS UNBOUNDED PRECEDING)) m
+            WINDOW by_number AS (ORDER BY q.seq ROWS UNBOUNDED PRECEDING)
+             ORDER BY q.seq) m
      WHERE m.bytes <= p_bytes OR m.position = 1;
 END $$;
