@@ -217,8 +217,9 @@ class _Part(Protocol):
 
 def _stop_part(part: _Part, deadline: float) -> None:
     part.loop.stop()
-    part.loop.join(_get_rest(deadline))
-    part.close()
+    # Otherwise the thread still uses its connection. The end of the process closes it.
+    if part.loop.join(_get_rest(deadline)):
+        part.close()
 
 
 def _get_rest(deadline: float) -> float:
