@@ -104,7 +104,8 @@ class MeasuredSinks:
         return ROWS / elapsed
 
     def _drain(self) -> float:
-        """Return the seconds. The last look at the tables, which reads all deleted rows, is not included."""
+        """Return the seconds, without the last look at the tables, which reads all deleted rows, and without the end of
+        the jobs."""
         started = time.perf_counter()
         with _run_jobs(self._box):
             problems = self._sinks.drain_all(self._box.connection, threading.Event())

@@ -175,7 +175,7 @@ def read_value(connection: Connection, query: str, *arguments: object) -> Any:
 class Condition:
     """An SQL expression that changes rows, and is false if it found none to change.
 
-    Another expression can depend on it in the same statement, so that both need no transaction."""
+    Another expression can depend on it in the same statement, so the two need no transaction around them."""
 
     expression: str
     arguments: tuple[object, ...]

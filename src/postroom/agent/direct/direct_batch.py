@@ -235,7 +235,7 @@ class DirectBatch(PublishBatch):
             connection.execute(query, arguments)
 
     def _build_outcome_calls(self) -> list[Call]:
-        """Return the statement that stores the answer to a publish with an idempotency key."""
+        """Return the statement that stores the outcome of a publish with an idempotency key, or none."""
         if self._digest is None:
             return []
         outcome = _encode_json(self.build_outcome()).decode()

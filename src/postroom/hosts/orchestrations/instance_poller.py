@@ -48,7 +48,7 @@ class InstancePoller:
 
     def wake(self) -> None:
         """Poll now: there may be messages."""
-        if self._code.service_ids:  # without orchestrations the thread need not wake, which takes a tenth of a publish
+        if self._code.service_ids:  # not without orchestrations: waking a thread takes a tenth of the time of a publish
             self._woken_at = time.monotonic()
             self.loop.wake()
 
