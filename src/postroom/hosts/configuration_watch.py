@@ -14,7 +14,7 @@ from postroom.messagebox.coordination.running_processes import read_routing_vers
 from postroom.processes.background_loop import BackgroundLoop
 
 #: Files, such as certificates, change without a notification.
-_WITHOUT_NOTIFICATION = 5.0
+_WITHOUT_NOTIFICATION = 10.0
 _WHILE_UNSETTLED = 1.0
 
 
