@@ -10,6 +10,9 @@ from postroom.processes.background_loop import BackgroundLoop
 
 _log = logging.getLogger(__name__)
 
+#: After so many checks without a due job, another host runs the jobs.
+_CHECKS_IN_VAIN = 3
+
 
 class JobLoop:
     """Runs the housekeeping jobs that are due. Across all hosts one job runs at a time."""
@@ -18,13 +21,17 @@ class JobLoop:
         self._connection = LazyConnection(connect)
         self._jobs = build_jobs(settings)
         self._interval = min(job.interval for job in self._jobs).total_seconds()
+        self._checks_in_vain = 0
         self.loop = BackgroundLoop("jobs", self._step)
 
     def close(self) -> None:
         self._connection.close()
 
     def _step(self) -> float:
-        for run in run_due_jobs(self._connection.get(), self._jobs):
+        runs = run_due_jobs(self._connection.get(), self._jobs)
+        for run in runs:
             if run.error:
                 _log.warning("job %s failed: %s", run.name, run.error)
-        return self._interval
+        self._checks_in_vain = 0 if runs else self._checks_in_vain + 1
+        # A host that does not run the jobs checks half as often, to save CPU time.
+        return self._interval if self._checks_in_vain < _CHECKS_IN_VAIN else 2 * self._interval

@@ -48,7 +48,7 @@ class JobSettings:
 
     ref_counts: timedelta = timedelta(seconds=2)
     cleanup: timedelta = timedelta(seconds=2)
-    #: Also decides how soon the work of a dead host instance is taken over: one or two intervals after the grace.
+    #: Also decides how soon the work of a dead host instance is taken over: one to three intervals after the grace.
     dead_processes: timedelta = timedelta(seconds=0.5)
     operations: timedelta = timedelta(seconds=1)
     others: timedelta = timedelta(seconds=60)

@@ -1,0 +1,25 @@
+"""The jobs of a host: one host runs them, and the others check less often whether it still does."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+
+from postroom.hosts.job_loop import JobLoop
+from postroom.messagebox.connection import connect
+from postroom.messagebox.maintenance.jobs import JobSettings
+from tests.support.box import Box
+
+HOUR = timedelta(hours=1)
+HOURLY = JobSettings(ref_counts=HOUR, cleanup=HOUR, dead_processes=HOUR, operations=HOUR, others=HOUR)
+
+
+def test_a_host_checks_half_as_often_while_another_runs_the_jobs(box: Box) -> None:
+    jobs = JobLoop(connect=partial(connect, box.url), settings=HOURLY)
+    try:
+        waits = [jobs._step() for _ in range(5)]
+        assert waits == [3600.0, 3600.0, 3600.0, 7200.0, 7200.0]
+        box.connection.execute("UPDATE job_runs SET finished_at = now() - interval '2 hours'")
+        assert jobs._step() == 3600.0
+    finally:
+        jobs.close()
