@@ -71,9 +71,9 @@ def test_a_disabled_location_leaves_its_rows_until_it_is_enabled(
     instance = start_host(recorder)
     wait_until(lambda: read_state(box)[0] == "receiving")
     disable(box.connection, "rows")
-    wait_until(lambda: not instance.polled_locations.locations)
+    wait_until(lambda: read_state(box)[0] == "disabled")
+    assert not instance.polled_locations.locations
     outbox.put(ORDER)
-    assert read_state(box)[0] == "disabled"
     assert outbox.count() == 1
     enable(box.connection, "rows")
     wait_until(lambda: recorder.sent)
