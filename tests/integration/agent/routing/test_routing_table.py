@@ -82,12 +82,18 @@ def test_a_failed_catch_up_leaves_the_table_unchanged(box: Box, monkeypatch: pyt
     assert match_names(table, "EU") == ["second", "third"]
 
 
-def test_a_table_that_another_thread_changes_while_a_batch_is_matched_makes_the_batch_stale(
-    box: Box, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def table(box: Box) -> RoutingTable:
+    """A table with one subscription."""
     box.add_port("first", "Orders.Region == 'EU'")
     table = RoutingTable()
     table.catch_up(box.connection)
+    return table
+
+
+def test_a_table_that_another_thread_changes_while_a_batch_is_matched_makes_the_batch_stale(
+    box: Box, table: RoutingTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     find = WaitingSubscribers.find
 
     def find_while_the_table_changes(*arguments: Any) -> WaitingSubscribers:
@@ -101,12 +107,9 @@ def test_a_table_that_another_thread_changes_while_a_batch_is_matched_makes_the_
 
 
 def test_a_table_that_another_thread_changes_while_the_values_are_read_makes_the_batch_stale(
-    box: Box, monkeypatch: pytest.MonkeyPatch
+    box: Box, table: RoutingTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Values of properties that are not deployed are left out. One may be deployed just then."""
-    box.add_port("first", "Orders.Region == 'EU'")
-    table = RoutingTable()
-    table.catch_up(box.connection)
 
     def build_before_the_table_changes(*arguments: Any) -> Any:
         columns = build_columns(*arguments)
@@ -120,10 +123,7 @@ def test_a_table_that_another_thread_changes_while_the_values_are_read_makes_the
         IndexMatcher(table).match(box.connection, messages)
 
 
-def test_the_matches_of_a_batch_stay_when_the_table_changes(box: Box) -> None:
-    box.add_port("first", "Orders.Region == 'EU'")
-    table = RoutingTable()
-    table.catch_up(box.connection)
+def test_the_matches_of_a_batch_stay_when_the_table_changes(box: Box, table: RoutingTable) -> None:
     matches = match_batch(box.connection, table, {Region.key: "EU"}, 1, [frozenset()], version=table.version)
     send_ports.stop(box.connection, "first")
     send_ports.unenlist(box.connection, "first")
