@@ -10,8 +10,8 @@ from postroom.processes.background_loop import BackgroundLoop
 
 _log = logging.getLogger(__name__)
 
-#: After so many checks without a due job, another host runs the jobs.
-_CHECKS_IN_VAIN = 3
+#: After so many checks in a row that find no due job, the host assumes that another host runs the jobs.
+_MAX_IDLE_CHECKS = 3
 
 
 class JobLoop:
@@ -21,7 +21,7 @@ class JobLoop:
         self._connection = LazyConnection(connect)
         self._jobs = build_jobs(settings)
         self._interval = min(job.interval for job in self._jobs).total_seconds()
-        self._checks_in_vain = 0
+        self._idle_checks = 0
         self.loop = BackgroundLoop("jobs", self._step)
 
     def close(self) -> None:
@@ -32,6 +32,6 @@ class JobLoop:
         for run in runs:
             if run.error:
                 _log.warning("job %s failed: %s", run.name, run.error)
-        self._checks_in_vain = 0 if runs else self._checks_in_vain + 1
+        self._idle_checks = 0 if runs else self._idle_checks + 1
         # A host that does not run the jobs checks half as often, to save CPU time.
-        return self._interval if self._checks_in_vain < _CHECKS_IN_VAIN else 2 * self._interval
+        return self._interval if self._idle_checks < _MAX_IDLE_CHECKS else 2 * self._interval

@@ -165,7 +165,7 @@ def run_due_jobs(connection: Connection, known: Sequence[Job]) -> list[JobRun]:
 
 
 def _find_due(connection: Connection, known: Sequence[Job]) -> list[Job]:
-    # By the blocking call and in seconds, because every host does this twice a second.
+    # By the blocking call and in seconds, because every host does this once or twice a second.
     ages: dict[str, float] = dict(read_blocking(connection, _AGES, tuple))
     # The age is negative if the clock was set back since the last run.
     intervals = [(job, job.interval.total_seconds()) for job in known]
