@@ -1,4 +1,4 @@
-"""A source file contains one idea, and a line of SQL is as long as a line of Python at most."""
+"""A line of SQL is as long as a line of Python at most."""
 
 from __future__ import annotations
 
@@ -8,13 +8,7 @@ import postroom
 
 SOURCES = Path(postroom.__file__).parent
 REPOSITORY = Path(__file__).parents[2]
-MAX_LINES = 400
 MAX_LENGTH = 120
-
-
-def test_no_source_file_is_longer_than_400_lines() -> None:
-    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES.rglob("*.py")}
-    assert {path.relative_to(SOURCES): lines for path, lines in lengths.items() if lines > MAX_LINES} == {}
 
 
 def test_no_line_of_sql_is_longer_than_120_characters() -> None:
