@@ -24,7 +24,7 @@ from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.direct_ports import CALLER, DirectPort
 from postroom.orchestrations.driver import Driver, Outcome, PersistencePoint, drive
 from postroom.orchestrations.execution import Execution
-from postroom.orchestrations.failures import JournalFull, JournalMismatch
+from postroom.orchestrations.failures import JournalFull, JournalMismatch, NotAwaited
 from postroom.orchestrations.journal import Event, MessageReceived, Started, Turn
 from postroom.orchestrations.replay import replay as replay_turns
 from postroom.orchestrations.saved_journal import SavedJournal, read_journal
@@ -44,6 +44,8 @@ class Sent:
 
 class Run:
     """One instance with its fake MessageBox and its clock. ``start`` creates it.
+
+    An error of the orchestration is in ``error``, as it would be suspended. A call without ``await`` is raised.
 
     With ``crashes`` the coroutine is dropped at each persistence point, and continues from its journal."""
 
@@ -147,6 +149,8 @@ class Run:
         finally:
             self._execution = driver.execution
         self.termination = self._execution.termination
+        if isinstance(self._execution.error, NotAwaited):
+            raise self._execution.error
         if self._execution.error is not None:
             self.error = self._execution.format_error()
         elif self._crashes and not self.has_ended:

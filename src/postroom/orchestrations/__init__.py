@@ -38,7 +38,7 @@ from postroom.orchestrations.direct_ports import (
     open_port,
     reply_port,
 )
-from postroom.orchestrations.failures import JournalFull, JournalMismatch, StepFailed
+from postroom.orchestrations.failures import JournalFull, JournalMismatch, NotAwaited, StepFailed
 from postroom.orchestrations.scopes import Scope, scope
 from postroom.orchestrations.sending import RetryTransaction, atomic, deliver, request, send, start
 
@@ -49,6 +49,7 @@ __all__ = [
     "JournalFull",
     "JournalLimits",
     "JournalMismatch",
+    "NotAwaited",
     "Orchestration",
     "PartnerPort",
     "RetryTransaction",

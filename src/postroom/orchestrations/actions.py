@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeVar, TypeVarTuple, overload
 
 from postroom.errors import BadValue, StateError
 from postroom.message import Message
+from postroom.orchestrations.argument_digests import digest_call
 from postroom.orchestrations.execution import CONVOY, get_execution
 from postroom.orchestrations.failures import StepFailed
 from postroom.orchestrations.recorded_values import copy_recorded, measure_value
@@ -84,12 +85,13 @@ async def step(  # type: ignore[misc]
         finally:
             _step_key.reset(token)
 
+    digest = None if secret else digest_call(function, args)
     for _ in range(1, attempts):
         try:
-            return await execution.run_step(name, call, timeout, is_secret=secret)
+            return await execution.run_step(name, call, timeout, digest=digest, is_secret=secret)
         except StepFailed:
             await asyncio.sleep(delay)
-    return await execution.run_step(name, call, timeout, is_secret=secret)
+    return await execution.run_step(name, call, timeout, digest=digest, is_secret=secret)
 
 
 async def _finish(result: Awaitable[_T]) -> _T:

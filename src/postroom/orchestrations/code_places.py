@@ -21,7 +21,24 @@ def find_place(boundary: CodeType) -> str | None:
         if frame.f_code is boundary or frame.f_back is None:
             return None
         frame = frame.f_back
-    return f"{_get_file_name(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return format_place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def format_place(file: str, line: int) -> str:
+    """Return a place as the journal has it: the name of the file without its folder, and the line."""
+    return f"{_get_file_name(file)}:{line}"
+
+
+def is_called_by(code: CodeType) -> bool:
+    """Return True if a function of asyncio with this code calls Postroom now."""
+    frame = sys._getframe(1)
+    while _is_internal(frame.f_code.co_filename):
+        if frame.f_code is code:
+            return True
+        if frame.f_back is None:
+            return False
+        frame = frame.f_back
+    return False
 
 
 def format_traceback(error: BaseException) -> str:

@@ -3,25 +3,46 @@
 Callbacks run in the order in which they were scheduled, so a replay runs them in the same order. The time changes only
 with an event, and timers fire only when the instance gets an event for them. So ``asyncio.sleep``,
 ``asyncio.timeout``, ``asyncio.gather`` and task groups work in an orchestration, and survive a restart.
+
+Code that Python runs when it frees an object is not the code of the instance that happens to run: see ``finalizers``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import Context, copy_context
 from datetime import datetime, timedelta
+from types import AsyncGeneratorType
 from typing import Any, TypeVar
 
 from postroom.errors import StateError
-from postroom.orchestrations.code_places import find_place
+from postroom.orchestrations.code_places import find_place, is_called_by
 from postroom.orchestrations.compensations import mark_place
 
 _T = TypeVar("_T")
 
 #: How often a coroutine may await something else when it is closed.
 _MAX_CLOSES = 100
+#: Tasks of one instance whose numbers are below this differ only in the low bits of their hashes.
+_HASH_NUMBERS = 256
+
+
+class InstanceTask(asyncio.Task[_T]):
+    """A task that hashes by its number in the instance, not by its address.
+
+    A task group keeps its tasks in a set, and cancels them in the order of the set. A replay has to do it in the same
+    order. asyncio also keeps the tasks of all loops in one set, so the hash has the id of the instance, too."""
+
+    def __init__(self, coro: Any, *, number: int, **settings: Any) -> None:
+        self._hash = number
+        super().__init__(coro, **settings)
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 class InstanceLoop(asyncio.AbstractEventLoop):
@@ -34,15 +55,18 @@ class InstanceLoop(asyncio.AbstractEventLoop):
         #: The tasks that are not done, each with its context and the place that created it.
         self.tasks: dict[asyncio.Task[Any], tuple[Context, str]] = {}
         self.errors: list[BaseException] = []
+        #: The coroutines that were freed without having been awaited.
+        self.unawaited: list[StateError] = []
+        self._last_hash = (owner.instance_id.int % 2**48) * _HASH_NUMBERS
+        #: The async generators that have begun and have not ended. None of them is left to the garbage collector.
+        self._generators: list[AsyncGeneratorType[Any, Any]] = []
         self._started_at = started_at
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: dict[int, tuple[datetime, asyncio.TimerHandle]] = {}
 
     def run_until_waiting(self) -> None:
         """Run callbacks until every task waits for an event."""
-        before = asyncio._get_running_loop()
-        asyncio._set_running_loop(self)
-        try:
+        with self._enter():
             while self._ready:
                 handle = self._ready.popleft()
                 try:
@@ -51,9 +75,39 @@ class InstanceLoop(asyncio.AbstractEventLoop):
                 except (SystemExit, KeyboardInterrupt):
                     # asyncio raises these two, after it has stored them in their task. They must not end the thread.
                     continue
+        self.tasks = {task: origin for task, origin in self.tasks.items() if not task.done()}
+        if self._generators:
+            self._generators = [one for one in self._generators if one.ag_frame is not None]
+
+    @contextmanager
+    def _enter(self) -> Iterator[None]:
+        """Let the thread run code of this instance."""
+        before = asyncio._get_running_loop()
+        hooks = sys.get_asyncgen_hooks()
+        depth = sys.get_coroutine_origin_tracking_depth()
+        asyncio._set_running_loop(self)
+        sys.set_asyncgen_hooks(self._generators.append, _free_generator)  # type: ignore[arg-type]
+        sys.set_coroutine_origin_tracking_depth(1)
+        try:
+            yield
         finally:
+            sys.set_coroutine_origin_tracking_depth(depth)
+            sys.set_asyncgen_hooks(*hooks)
             asyncio._set_running_loop(before)
-            self.tasks = {task: origin for task, origin in self.tasks.items() if not task.done()}
+
+    def end(self) -> None:
+        """End what is left after the end of the instance: its other tasks, and async generators that were not iterated
+        to their end. Their ``finally`` blocks run as the instance, until they wait."""
+        if self.tasks:
+            for task in self.tasks:
+                task.cancel()
+            self.run_until_waiting()
+        if self._generators:
+            idle = [one for one in reversed(self._generators) if not one.ag_running]
+            closing = [self.create_task(_close(one)) for one in idle]
+            self.run_until_waiting()
+            ended = [task for task in closing if task.done() and not task.cancelled()]
+            self.errors += [error for task in ended if (error := task.exception()) is not None]
 
     def list_timers(self) -> list[tuple[datetime, int]]:
         """Return when each open timer is due, with its number, the next one first."""
@@ -100,6 +154,7 @@ class InstanceLoop(asyncio.AbstractEventLoop):
         finally:
             asyncio._set_running_loop(before)
         self.tasks.clear()
+        self._generators.clear()
         self._ready.clear()
         self._timers.clear()
 
@@ -130,8 +185,16 @@ class InstanceLoop(asyncio.AbstractEventLoop):
     def create_task(
         self, coro: Any, *, name: str | None = None, context: Context | None = None, **_: Any
     ) -> asyncio.Task[Any]:
+        if is_called_by(asyncio.as_completed.__code__):
+            coro.close()
+            raise StateError(
+                "An orchestration cannot pass coroutines to asyncio.as_completed.",
+                why="It starts them in an order that differs when the instance is replayed.",
+                hint="Use asyncio.TaskGroup or asyncio.gather.",
+            )
         context = copy_context() if context is None else context
-        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._last_hash += 1
+        task: asyncio.Task[Any] = InstanceTask(coro, number=self._last_hash, loop=self, name=name, context=context)
         # The first task is the orchestration itself.
         self.tasks[task] = (context, self.find_place() if self.tasks else "")
         return task
@@ -164,6 +227,14 @@ class InstanceLoop(asyncio.AbstractEventLoop):
 
     def run_until_complete(self, future: Coroutine[Any, Any, _T] | Any) -> Any:
         raise _make_refusal("another event loop")
+
+
+async def _close(generator: AsyncGeneratorType[Any, Any]) -> None:
+    await generator.aclose()
+
+
+def _free_generator(generator: AsyncGeneratorType[Any, Any]) -> None:
+    """Called instead of running the ``finally`` blocks of an async generator that is freed."""
 
 
 def _make_refusal(what: str) -> StateError:

@@ -31,6 +31,7 @@ from postroom.orchestrations.compensations import describe_compensations
 from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.event_loop import InstanceLoop
 from postroom.orchestrations.failures import JournalMismatch, StepFailed
+from postroom.orchestrations.finalizers import install_hooks
 from postroom.orchestrations.journal import (
     Command,
     Continuation,
@@ -76,6 +77,7 @@ class Execution:
         self.instance_id = instance_id
         self.carried = carried or _NOTHING_CARRIED
         self.watch = watch
+        install_hooks()
         # The commands of each journal are numbered from 1, and their ids must differ.
         self._namespace = self.carried.derive_namespace(instance_id)
         #: The steps that are to be run, by number.
@@ -120,10 +122,8 @@ class Execution:
         assert loop is not None
         assert main is not None
         loop.run_until_waiting()
-        if main.done() and loop.tasks and not self._is_dropped:
-            for task in loop.tasks:
-                task.cancel()
-            loop.run_until_waiting()
+        if main.done() and not self._is_dropped:
+            loop.end()
         self.journal_events += 1
         self.journal_size += _measure(event, self._commands)
         return tuple(self._commands)
@@ -141,11 +141,10 @@ class Execution:
                 return
             case StepEnded() if (future := self._step_futures.pop(event.number, None)) is not None:
                 step = self.steps.pop(event.number)
-                if not future.cancelled():
-                    if event.error is None:
-                        future.set_result(deepcopy(event.value))  # the orchestration may change it
-                    else:
-                        future.set_exception(_make_step_failure(step, event.error))
+                if event.error is None:
+                    future.set_result(deepcopy(event.value))  # the orchestration may change it
+                else:
+                    future.set_exception(_make_step_failure(step, event.error))
                 return
             case Resumed() if self.suspension is not None:
                 for _, resumed in self._suspensions:
@@ -181,11 +180,15 @@ class Execution:
         """The exception that ended the instance, if any."""
         if self._is_dropped:
             return None
-        if self._loop is not None and self._loop.errors:
-            return self._loop.errors[0]
-        if self._main is None or not self._main.done():
+        loop, main = self._loop, self._main
+        if loop is None or main is None:
             return None
-        return asyncio.CancelledError() if self._main.cancelled() else self._main.exception()
+        if loop.errors:
+            return loop.errors[0]
+        raised = None
+        if main.done():
+            raised = asyncio.CancelledError() if main.cancelled() else main.exception()
+        return raised or next(iter(loop.unawaited), None)
 
     def format_error(self) -> str:
         """Return the traceback of ``error``, from the first line of the orchestration on, and what was compensated."""
@@ -298,7 +301,13 @@ class Execution:
             raise
 
     async def run_step(
-        self, name: str, call: Callable[[uuid.UUID], object], timeout: float | None, *, is_secret: bool = False
+        self,
+        name: str,
+        call: Callable[[uuid.UUID], object],
+        timeout: float | None,
+        *,
+        digest: str | None = None,
+        is_secret: bool = False,
     ) -> Any:
         number = self._next_number()
         key = uuid.uuid5(self._namespace, f"step {number}")
@@ -308,13 +317,20 @@ class Execution:
             step_name=name,
             call=lambda: call(key),
             timeout=timeout,
+            digest=digest,
             is_secret=is_secret,
         )
         self.issue(step)
         self.steps[number] = step
         future: asyncio.Future[object] = self.loop.create_future()
         self._step_futures[number] = future
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            # The step has not begun: no event is handled while one runs.
+            self.steps.pop(number, None)
+            self._step_futures.pop(number, None)
+            raise
 
     async def suspend(self, reason: str) -> None:
         command = Suspend(number=self._next_number(), place=self.loop.find_place(), reason=reason)

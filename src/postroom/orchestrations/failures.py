@@ -21,3 +21,9 @@ class JournalMismatch(StateError):
     """The code of an orchestration does not issue the commands that are in the journal of an instance."""
 
     code = "JOURNAL"
+
+
+class NotAwaited(StateError):
+    """An orchestration called a coroutine function, such as ``send``, without ``await``. So the function never ran."""
+
+    code = "NOT_AWAITED"

@@ -160,6 +160,8 @@ class RunStep(Command):
     step_name: str
     call: Callable[[], object] = field(compare=False)
     timeout: float | None = None
+    digest: str | None = None
+    """The digest of its arguments. None if they are confidential."""
     is_secret: bool = False
     """True if the text of its errors is confidential. Its result is shown nowhere in any case."""
 
@@ -189,6 +191,8 @@ class RecordedCommand:
     """The id of the message of a send."""
     due: datetime | None = None
     """When a timer is due."""
+    digest: str | None = None
+    """The digest of the arguments of a step."""
 
     @classmethod
     def of(cls, command: Command) -> RecordedCommand:
@@ -200,6 +204,7 @@ class RecordedCommand:
             unroutable=command.unroutable if isinstance(command, Send) else None,
             message=command.message.message_id if isinstance(command, Send) else None,
             due=command.due if isinstance(command, StartTimer) else None,
+            digest=command.digest if isinstance(command, RunStep) else None,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -208,6 +213,7 @@ class RecordedCommand:
             "unroutable": self.unroutable,
             "message": None if self.message is None else str(self.message),
             "due": None if self.due is None else self.due.isoformat(),
+            "digest": self.digest,
         }
         return {
             "number": self.number,
@@ -229,6 +235,7 @@ class RecordedCommand:
             unroutable=stored.get("unroutable"),
             message=None if message is None else uuid.UUID(message),
             due=None if due is None else datetime.fromisoformat(due),
+            digest=stored.get("digest"),
         )
 
     def __str__(self) -> str:

@@ -58,6 +58,8 @@ def _find_difference(recorded: Sequence[RecordedCommand], issued: Sequence[Comma
     for before, after in zip(recorded, map(RecordedCommand.of, issued), strict=False):
         if (before.number, before.kind, before.name) != (after.number, after.kind, after.name):
             return f"{_describe(before)}, but the code does '{after}' ({after.place})."
+        if before.digest != after.digest:
+            return f"{_describe(before)}, but the code calls it with other arguments ({after.place})."
     if len(recorded) > len(issued):
         return f"{_describe(recorded[len(issued)])}, but the code does nothing more before it waits."
     if len(issued) > len(recorded):

@@ -1,0 +1,105 @@
+"""A digest of what a step is called with, so that a replay notices if a result would go to another call.
+
+The digest covers the arguments, and the values that the function itself holds: its defaults, the arguments of a
+``partial``, and the variables of the functions around it, unless calls of the function may change them. Of an object
+that is not plain data it covers only the type, because its contents may differ in every process. Of large values it
+covers the beginning.
+"""
+
+from __future__ import annotations
+
+import dis
+import hashlib
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from functools import lru_cache, partial
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+from postroom.message import Message
+
+_DIGEST_BYTES = 8
+#: How much of the arguments counts: values, levels of values inside values, and characters of a text.
+_MAX_VALUES, _MAX_DEPTH, _MAX_TEXT = 1_000, 20, 10_000
+
+
+def digest_call(function: Callable[..., Any], args: tuple[object, ...]) -> str:
+    """Return the digest of a call, in hexadecimal. A replay in another process gets the same."""
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for number, text in enumerate(_describe((function, args), 0)):
+        if number == _MAX_VALUES:
+            break
+        digest.update(text)
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def _describe(value: object, depth: int) -> Iterator[bytes]:
+    yield type(value).__qualname__.encode()
+    if depth == _MAX_DEPTH:
+        return
+    match value:
+        case None | bool() | int() | float() | Decimal() | date() | datetime() | time() | timedelta() | uuid.UUID():
+            yield repr(value).encode()
+        case str():
+            yield f"{len(value)} {value[:_MAX_TEXT]}".encode(errors="surrogatepass")
+        case bytes() | bytearray():
+            yield b"%d %s" % (len(value), value[:_MAX_TEXT])
+        case Enum():
+            yield value.name.encode()
+        case Message():
+            # Not its id: a message that the orchestration has built gets another one in a replay.
+            yield value.context.to_json().encode()
+        case _:
+            for part in _list_parts(value):
+                yield from _describe(part, depth + 1)
+
+
+def _list_parts(value: object) -> Iterator[object]:
+    """Yield the values inside a value, in an order that is the same in every process."""
+    match value:
+        case list() | tuple():
+            yield from value
+        case Mapping():
+            for item in value.items():
+                yield from item
+        case partial():
+            yield from (value.func, value.args, value.keywords)
+        case MethodType():
+            yield from (value.__func__, value.__self__)
+        case FunctionType():
+            yield value.__qualname__
+            yield value.__defaults__
+            yield value.__kwdefaults__
+            yield from _list_variables(value)
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            for field in fields(value):
+                yield getattr(value, field.name, None)
+
+
+def _list_variables(function: FunctionType) -> Iterator[object]:
+    """Yield the variables of the functions around a function that it reads, and that its calls cannot change."""
+    code = function.__code__
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            value = cell.cell_contents
+        except ValueError:  # it has no value yet
+            continue
+        if name not in _list_changed_variables(code) and not _is_mutable(value):
+            yield value
+
+
+@lru_cache(maxsize=256)
+def _list_changed_variables(code: CodeType) -> frozenset[str]:
+    """Return the names of the variables that a function declares with ``nonlocal`` and assigns."""
+    return frozenset(one.argval for one in dis.get_instructions(code) if one.opname == "STORE_DEREF")
+
+
+def _is_mutable(value: object) -> bool:
+    if is_dataclass(value):
+        return not getattr(value, "__dataclass_params__").frozen  # noqa: B009, typeshed does not have it
+    return isinstance(value, list | dict | bytearray)
