@@ -1,12 +1,15 @@
-"""Reads the source code of an orchestration: which calls cannot be replayed, such as ``time.time()``, and to which
-ports it sends.
+"""Reads the source code of an orchestration: what cannot be replayed, such as ``time.time()``, and to which ports it
+sends.
 
-Only what is certain is found: a call whose function is known, and a name that is a constant.
+Only what is certain is found: a call whose function is known, and a name that is a constant. The coroutine functions
+that the orchestration calls are read, too. Other functions may be steps, which may call everything.
 """
 
 from __future__ import annotations
 
 import ast
+import asyncio
+import builtins
 import datetime
 import inspect
 import os
@@ -16,16 +19,22 @@ import time
 import types
 import uuid
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+import postroom
+from postroom.application.checks.iterated_sets import find_iterated_sets
 from postroom.orchestrations.sending import deliver, request, send
 
 #: The functions that send through a bound port.
 _SENDING: Mapping[str, Any] = {"send": send, "deliver": deliver, "request": request}
 _NOW = "orchestrations.now()"
 _RANDOM = "orchestrations.random()"
-#: The calls, and what to use instead.
-_REPLACEMENTS: Mapping[Any, str] = {
+_IN_ORDER = "asyncio.TaskGroup or asyncio.gather"
+#: The calls, and what to use instead of a step.
+_REPLACEMENTS: Mapping[Any, str | None] = {
     **dict.fromkeys((time.time, time.time_ns, time.monotonic, time.monotonic_ns, time.perf_counter), _NOW),
     **dict.fromkeys((datetime.datetime.now, datetime.datetime.utcnow, datetime.datetime.today), _NOW),
     datetime.date.today: _NOW,
@@ -33,58 +42,155 @@ _REPLACEMENTS: Mapping[Any, str] = {
     **dict.fromkeys((uuid.uuid1, uuid.uuid4), "orchestrations.new_id()"),
     **dict.fromkeys((random.random, random.randint, random.randrange, random.uniform, random.choice), _RANDOM),
     **dict.fromkeys((random.choices, random.sample, random.shuffle, os.urandom), _RANDOM),
+    **dict.fromkeys((asyncio.as_completed, asyncio.all_tasks), _IN_ORDER),
+    **dict.fromkeys((id, hash), "a value of the message"),
+    **dict.fromkeys((os.getenv, os.getpid, os.listdir, os.getcwd)),
 }
+#: Files of these folders do not belong to the application.
+_LIBRARIES = tuple(str(Path(module.__file__ or "").parent) for module in (postroom, os))
 
 
-def find_unreplayable_calls(function: Callable[..., Any]) -> Iterator[str]:
-    """Yield a text for each such call in the body of a function. Functions inside it may be steps, so they may call
-    everything. Nothing is yielded for a function without source code."""
-    definition, names = _read_code(function)
-    for call in _list_calls(definition):
-        called = _resolve(call.func, names)
-        if isinstance(called, Hashable) and (replacement := _REPLACEMENTS.get(called)) is not None:
-            line = function.__code__.co_firstlineno + call.lineno - 1
-            yield (
-                f"it calls {ast.unparse(call.func)}() in line {line}, which gives another result when it is replayed; "
-                f"use {replacement}, or call it in a step."
-            )
+@dataclass(frozen=True, kw_only=True)
+class _Code:
+    """The definition of a function, where it begins, and what its names stand for."""
+
+    definition: ast.AST
+    names: Mapping[str, Any]
+    first_line: int
+    #: Empty for the orchestration itself.
+    file: str = ""
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """The body of the function, with the bodies of the coroutine functions inside it that it calls. Those that it
+        only passes on may be steps."""
+        nodes = list(_list_nodes(self.definition))
+        pending = {node.name: node for node in nodes if isinstance(node, ast.AsyncFunctionDef)}
+        for node in nodes:  # grows
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in pending:
+                inner = list(_list_nodes(pending.pop(node.func.id)))
+                pending |= {one.name: one for one in inner if isinstance(one, ast.AsyncFunctionDef)}
+                nodes += inner
+        return nodes
+
+    def is_wait(self, call: ast.Call) -> bool:
+        return _resolve(call.func, self.names) is asyncio.wait
+
+    def describe_line(self, node: ast.expr) -> str:
+        line = self.first_line + node.lineno - 1
+        return f"in line {line} of {self.file}" if self.file else f"in line {line}"
+
+
+def find_unreplayable_code(function: Callable[..., Any]) -> Iterator[str]:
+    """Yield a text for each place that gives another result when it is replayed, or that has no effect because its
+    ``await`` is missing. Nothing is yielded for a function without source code."""
+    for code in _list_code(function):
+        for node in code.nodes:
+            if isinstance(node, ast.Call):
+                called = _resolve(node.func, code.names)
+                if isinstance(called, Hashable) and called in _REPLACEMENTS:
+                    yield _describe(code, node, f"calls {ast.unparse(node.func)}()", _REPLACEMENTS[called])
+            elif isinstance(node, ast.Attribute | ast.Name) and _resolve(node, code.names) is os.environ:
+                yield _describe(code, node, f"reads {ast.unparse(node)}", None)
+        for iterated in find_iterated_sets(code.nodes, code.is_wait):
+            what = f"depends on the order of the set {ast.unparse(iterated)}"
+            yield _describe(code, iterated, what, "a list, or sorted(...)", is_call=False)
+        for call in _find_unawaited(code):
+            name = ast.unparse(call.func)
+            where = code.describe_line(call)
+            yield f"it calls {name}() {where} without await, so nothing happens; write: await {name}()."
 
 
 def find_bound_ports(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
     """Yield the name of each send port or group that a function sends to, and the kind of the call: send, deliver or
     request. A call that is passed on, such as a compensation, counts too."""
-    definition, names = _read_code(function)
-    for call in (node for node in ast.walk(definition) if isinstance(node, ast.Call)):
-        called = [_resolve(node, names) for node in (call.func, *call.args[:1])]
+    code = _read_code(function)
+    for call in (node for node in ast.walk(code.definition) if isinstance(node, ast.Call)):
+        called = [_resolve(node, code.names) for node in (call.func, *call.args[:1])]
         kind = next((kind for kind, known in _SENDING.items() if any(one is known for one in called)), None)
         to = next((keyword.value for keyword in call.keywords if keyword.arg == "to"), None)
         if kind is not None and to is not None:
-            name = to.value if isinstance(to, ast.Constant) else _resolve(to, names)
+            name = to.value if isinstance(to, ast.Constant) else _resolve(to, code.names)
             if isinstance(name, str):
                 yield name, kind
 
 
-def _read_code(function: Callable[..., Any]) -> tuple[ast.AST, Mapping[str, Any]]:
-    """Return the definition of a function and what its global names stand for. Without source code the definition is
-    empty."""
+def _describe(code: _Code, node: ast.expr, what: str, instead: str | None, *, is_call: bool = True) -> str:
+    alternatives = [f"use {instead}"] if instead is not None else []
+    if is_call:
+        alternatives.append("call it in a step" if what.startswith("calls") else "do it in a step")
+    where = code.describe_line(node)
+    return f"it {what} {where}, which gives another result when it is replayed; {', or '.join(alternatives)}."
+
+
+def _list_code(function: Callable[..., Any]) -> Iterator[_Code]:
+    """Yield the code of a function, and of the coroutine functions of the application that it calls."""
+    pending, seen = [function], set[Callable[..., Any]]()
+    while pending:
+        one = pending.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        code = _read_code(one, "" if one is function else Path(one.__code__.co_filename).name)
+        yield code
+        calls = (_resolve(node.func, code.names) for node in code.nodes if isinstance(node, ast.Call))
+        pending += [called for called in calls if inspect.iscoroutinefunction(called) and _is_own(called)]
+
+
+def _is_own(function: Callable[..., Any]) -> bool:
+    file = function.__code__.co_filename
+    return "site-packages" not in file and not file.startswith(_LIBRARIES)
+
+
+def _read_code(function: Callable[..., Any], file: str = "") -> _Code:
+    """Return the code of a function. Without source code the definition is empty."""
+    first_line = function.__code__.co_firstlineno
     try:
         [definition] = ast.parse(textwrap.dedent(inspect.getsource(function))).body
     except (OSError, SyntaxError, ValueError):
-        return ast.Module(body=[], type_ignores=[]), {}
-    found = inspect.getclosurevars(function)
-    return definition, {**found.builtins, **found.globals, **found.nonlocals}
+        return _Code(definition=ast.Module(body=[], type_ignores=[]), names={}, first_line=first_line, file=file)
+    known = {**vars(builtins), **function.__globals__, **inspect.getclosurevars(function).nonlocals}
+    own = set(_list_own_names(definition))
+    names = {name: value for name, value in known.items() if name not in own}
+    return _Code(definition=definition, names=names, first_line=first_line, file=file)
 
 
-def _list_calls(definition: ast.AST) -> Iterator[ast.Call]:
-    """Yield the calls in the body of a function, without those in functions inside it."""
+def _list_own_names(definition: ast.AST) -> Iterator[str]:
+    """Yield the names that a function, or one inside it, gives to something else."""
+    for node in ast.walk(definition):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+
+
+def _list_nodes(definition: ast.AST) -> Iterator[ast.AST]:
+    """Yield the body of a function, without the bodies of the functions inside it."""
     pending: list[ast.AST] = list(getattr(definition, "body", ()))
     while pending:
         node = pending.pop(0)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            continue
-        if isinstance(node, ast.Call):
-            yield node
-        pending += ast.iter_child_nodes(node)
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            pending += ast.iter_child_nodes(node)
+
+
+def _find_unawaited(code: _Code) -> Iterator[ast.Call]:
+    """Yield the calls of coroutine functions whose result is not used."""
+    names = (node for node in ast.walk(code.definition) if isinstance(node, ast.Name))
+    used = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+    inner = {node.name for node in code.nodes if isinstance(node, ast.AsyncFunctionDef)}
+    for node in code.nodes:
+        match node:
+            case ast.Expr(value=ast.Call() as call):
+                pass
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if name not in used:
+                pass
+            case _:
+                continue
+        is_inner = isinstance(call.func, ast.Name) and call.func.id in inner
+        if is_inner or inspect.iscoroutinefunction(_resolve(call.func, code.names)):
+            yield call
 
 
 def _resolve(node: ast.expr, names: Mapping[str, Any]) -> Any:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Collection, Iterator
 
 from postroom.application.checks.fields import host_problems, name_problems, state_problems
-from postroom.application.checks.orchestration_code import find_unreplayable_calls
+from postroom.application.checks.orchestration_code import find_unreplayable_code
 from postroom.application.declarations import Declarations, DeclaredOrchestration
 from postroom.errors import Problem
 from postroom.filters.evaluate import predicate_holds
@@ -42,7 +42,7 @@ def _problems(declared: DeclaredOrchestration, hosts: Collection[str]) -> Iterat
     elif len(inspect.signature(one.function).parameters) != 1:
         yield "it must have one parameter, the message that activates it."
     else:
-        yield from find_unreplayable_calls(one.function)
+        yield from find_unreplayable_code(one.function)
     if type(one.version) is not int or one.version < 1:
         yield f"version is {one.version!r}, but must be 1 or more."
     if type(declared.priority) is not int or not 1 <= declared.priority <= 10:

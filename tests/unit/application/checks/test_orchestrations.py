@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import random
 import time
 import uuid
@@ -104,4 +106,113 @@ def test_calls_whose_results_differ_in_a_replay_are_refused_with_the_alternative
     assert [problem.partition(",")[0] for problem in others] == [
         f"orchestration 'look': it calls time.sleep() in line {line + 1}",
         f"orchestration 'look': it calls uuid.uuid4() in line {line + 1}",
+    ]
+
+
+async def ask_the_clock() -> float:
+    return time.time()
+
+
+async def ask_others() -> float:
+    return await ask_the_clock()
+
+
+def test_coroutine_functions_that_an_orchestration_calls_are_read_too() -> None:
+    async def look(order: Message) -> None:
+        async def measure() -> float:
+            return time.monotonic()
+
+        async def run_in_a_step() -> float:
+            return time.perf_counter()
+
+        await asyncio.gather(ask_others(), measure())
+        await orchestrations.step(run_in_a_step)
+
+    line = ask_the_clock.__code__.co_firstlineno + 1
+    inner = look.__code__.co_firstlineno + 2
+    assert [problem.partition(",")[0] for problem in sorted(find_problems(look))] == [
+        f"orchestration 'look': it calls time.monotonic() in line {inner}",
+        f"orchestration 'look': it calls time.time() in line {line} of test_orchestrations.py",
+    ]
+
+
+def test_what_differs_between_processes_is_refused() -> None:
+    async def look(order: Message) -> None:
+        first = os.environ["FIRST"]
+        if os.getenv("SECOND") == first:
+            await orchestrations.send(Message.of(str(id(order) + hash(first)).encode()))
+        for one in asyncio.as_completed([orchestrations.delay(1)]):
+            await one
+
+    problems = sorted(problem.partition(" in line")[0] for problem in find_problems(look))
+    assert problems == [
+        "orchestration 'look': it calls asyncio.as_completed()",
+        "orchestration 'look': it calls hash()",
+        "orchestration 'look': it calls id()",
+        "orchestration 'look': it calls os.getenv()",
+        "orchestration 'look': it reads os.environ",
+    ]
+
+
+def test_code_that_depends_on_the_order_of_a_set_is_refused() -> None:
+    async def look(order: Message) -> None:
+        texts = set(order.data.decode().split())
+        for text in texts:
+            await orchestrations.send(Message.of(text.encode()))
+        await asyncio.gather(*{orchestrations.delay(number) for number in range(3)})
+        ", ".join(texts | {"other"})
+        texts.pop()
+        tasks = [asyncio.create_task(orchestrations.delay(1))]
+        done, pending = await asyncio.wait(tasks)
+        for task in pending:
+            task.cancel()
+        [task.result() for task in done]
+
+    sets = sorted(problem.partition("the set ")[2].partition(" in line")[0] for problem in find_problems(look))
+    assert sets == [
+        "done",
+        "pending",
+        "texts",
+        "texts",
+        "texts | {'other'}",
+        "{orchestrations.delay(number) for number in range(3)}",
+    ]
+    assert all(problem.endswith("use a list, or sorted(...).") for problem in find_problems(look))
+
+
+def test_sets_are_accepted_where_their_order_does_not_matter() -> None:
+    async def look(order: Message) -> None:
+        texts = set(order.data.split())
+        for text in sorted(texts):
+            await orchestrations.send(Message.of(text))
+        total = sum(len(text) for text in texts) + max(texts, default=b"").count(b"a")
+        lengths = {len(text) for text in texts}
+        mixed = {1}
+        mixed = [3, 2]  # type: ignore[assignment]
+        if total in lengths and b"x" in texts and all(text for text in texts):
+            for number in {1, 2, 3}:
+                await orchestrations.delay(number)
+            for number in mixed:
+                await orchestrations.delay(number)
+
+    assert find_problems(look) == []
+
+
+def test_a_call_without_await_is_refused() -> None:
+    async def forget(order: Message) -> None:
+        async def notify() -> None:
+            await orchestrations.send(order)
+
+        orchestrations.send(order)  # type: ignore[unused-coroutine]
+        notify()  # type: ignore[unused-coroutine]
+        unused = orchestrations.delay(5)  # noqa: F841
+        later = orchestrations.send(order)
+        await later
+        list(order.data)
+
+    line = forget.__code__.co_firstlineno
+    assert [problem.partition("; ")[0] for problem in sorted(find_problems(forget))] == [
+        f"orchestration 'forget': it calls notify() in line {line + 5} without await, so nothing happens",
+        f"orchestration 'forget': it calls orchestrations.delay() in line {line + 6} without await, so nothing happens",
+        f"orchestration 'forget': it calls orchestrations.send() in line {line + 4} without await, so nothing happens",
     ]
