@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from postroom import Message, testing
 from postroom.errors import PostroomError
@@ -23,7 +24,16 @@ from tests.support.box import Box
 from tests.support.databases import Databases
 from tests.support.folders import open_folder
 from tests.support.orchestrations import apply_orchestrations
-from tests.support.random_orchestrations import INPUTS, PROGRAM, PROGRAMS, Op, make_input, make_start
+from tests.support.random_orchestrations import (
+    INPUTS,
+    PROGRAM,
+    PROGRAMS,
+    Op,
+    find_misplaced_results,
+    make_input,
+    make_start,
+)
+from tests.support.replayed_journals import replay_elsewhere
 from tests.support.waiting import wait_until
 
 SUBSCRIBED = {"A", "B"}
@@ -47,7 +57,7 @@ SENT = """
 """
 
 
-def observe(program: tuple[Op, ...], inputs: list[str | int], *, crashes: bool) -> tuple[object, ...]:
+def start(program: tuple[Op, ...], inputs: list[str | int], *, crashes: bool = False) -> testing.Run:
     run = testing.Run(
         PROGRAM,
         with_id(make_start(program, "k"), 0),
@@ -60,6 +70,11 @@ def observe(program: tuple[Op, ...], inputs: list[str | int], *, crashes: bool) 
             run.advance(timedelta(seconds=one))
         else:
             run.publish(with_id(make_input(one, number, "k"), number))
+    return run
+
+
+def observe(program: tuple[Op, ...], inputs: list[str | int], *, crashes: bool) -> tuple[object, ...]:
+    run = start(program, inputs, crashes=crashes)
     sent = [(sent.port, sent.message.data, sent.message.message_id) for sent in run.sent]
     return sent, run.journal, run.has_ended, run.error, run.waits, [message.data for message in run.unreceived_messages]
 
@@ -74,6 +89,17 @@ def test_a_crash_between_two_persistence_points_changes_nothing(
     program: tuple[Op, ...], inputs: list[str | int]
 ) -> None:
     assert observe(program, inputs, crashes=True) == observe(program, inputs, crashes=False)
+
+
+@settings(max_examples=max(2, FEW // 2), phases=[Phase.generate])
+@given(st.lists(st.tuples(PROGRAMS, INPUTS), min_size=30, max_size=30))
+def test_a_process_with_another_hash_seed_replays_the_same(
+    examples: list[tuple[tuple[Op, ...], list[str | int]]],
+) -> None:
+    runs = [start(program, inputs) for program, inputs in examples]
+    for run, replayed in zip(runs, replay_elsewhere([run.save_journal() for run in runs]), strict=True):
+        assert replayed == [[str(sent.message.message_id), sent.message.data.decode()] for sent in run.sent]
+        assert find_misplaced_results(sent.message.data.decode() for sent in run.sent) == []
 
 
 @dataclass

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +20,19 @@ KINDS = ("red", "green", "blue")
 SETS = {kind: Correlation(Key, filter=Kind == kind) for kind in KINDS}
 #: Nobody subscribes to what is sent through the last one.
 PORTS = ("A", "B", "Nobody")
+#: The operations, with the largest value of each.
+LEAVES = {"send": len(PORTS) - 1, "receive": len(KINDS) - 1, "delay": 5, "step": 3, "time": 0, "random": 0, "fail": 0}
+#: The operations with blocks of operations inside, with the largest value and the number of blocks of each.
+NESTED = {
+    "gather": (0, 2),
+    "group": (0, 3),
+    "cancel": (5, 1),
+    "listen": (0, 2),
+    "generator": (3, 1),
+    "timeout": (5, 1),
+    "scope": (2, 1),
+    "atomic": (0, 1),
+}
 
 
 @dataclass(frozen=True)
@@ -29,28 +44,33 @@ class Op:
     inside: tuple[tuple[Op, ...], ...] = field(default=())
 
 
-_LEAVES = st.one_of(
-    st.builds(Op, st.just("send"), st.integers(0, len(PORTS) - 1)),
-    st.builds(Op, st.just("receive"), st.integers(0, len(KINDS) - 1)),
-    st.builds(Op, st.just("delay"), st.integers(0, 5)),
-    st.builds(Op, st.just("step"), st.integers(0, 3)),
-    st.builds(Op, st.sampled_from(["time", "random", "fail"])),
-)
-
-
 def _nest(inner: st.SearchStrategy[Op]) -> st.SearchStrategy[Op]:
     block = st.lists(inner, max_size=4).map(tuple)
-    return st.one_of(
-        st.builds(Op, st.just("gather"), st.just(0), st.tuples(block, block)),
-        st.builds(Op, st.just("timeout"), st.integers(0, 5), st.tuples(block)),
-        st.builds(Op, st.just("scope"), st.just(0), st.tuples(block)),
-        st.builds(Op, st.just("atomic"), st.just(0), st.tuples(block)),
-    )
+    operations = [
+        st.builds(Op, st.just(name), st.integers(0, largest), st.tuples(*[block] * blocks))
+        for name, (largest, blocks) in NESTED.items()
+    ]
+    return st.one_of(operations)
 
 
-PROGRAMS = st.lists(st.recursive(_LEAVES, _nest, max_leaves=12), max_size=6).map(tuple)
+_LEAF = st.one_of([st.builds(Op, st.just(name), st.integers(0, largest)) for name, largest in LEAVES.items()])
+PROGRAMS = st.lists(st.recursive(_LEAF, _nest, max_leaves=12), max_size=6).map(tuple)
 #: What happens to the instance: a message of some kind, or seconds that pass.
 INPUTS = st.lists(st.one_of(st.sampled_from(KINDS), st.integers(0, 4)), max_size=12)
+
+
+def choose_program(chance: random.Random, *, size: int = 4, depth: int = 3) -> tuple[Op, ...]:
+    """Return a random program for runs that hypothesis does not control."""
+
+    def choose() -> Op:
+        if depth and chance.random() < 0.5:
+            name, (largest, blocks) = chance.choice(list(NESTED.items()))
+            inside = tuple(choose_program(chance, size=3, depth=depth - 1) for _ in range(blocks))
+            return Op(name, chance.randint(0, largest), inside)
+        name, largest = chance.choice(list(LEAVES.items()))
+        return Op(name, chance.randint(0, largest))
+
+    return tuple(choose() for _ in range(chance.randint(1, size)))
 
 
 def write_program(block: tuple[Op, ...]) -> bytes:
@@ -61,53 +81,117 @@ def _read_block(stored: list[Any]) -> tuple[Op, ...]:
     return tuple(Op(name, value, tuple(map(_read_block, inside))) for name, value, inside in stored)
 
 
-async def run_program(first: Message) -> None:
-    """Run a program. Every message that it sends begins with the key of the instance."""
-    sets = {kind: correlation.of(first) for kind, correlation in SETS.items()}
-    key = first.context[Key]
+def return_place(place: str, value: int) -> str:
+    """The function of each step. It fails if ``value`` is 0."""
+    return f"{place} {1 // value}"
 
-    async def send(text: str, port: str = "A") -> None:
-        await orchestrations.send(Message.of(f"{key} {text}".encode()), to=port)
 
-    async def run_block(block: tuple[Op, ...]) -> None:
-        for op in block:
+class _Program:
+    """Runs a program. Each operation has a place in the program. What it sends begins with the key of the instance and
+    the place, so a result that went elsewhere can be seen. ``unit`` is the number of seconds of a delay of 1."""
+
+    def __init__(self, first: Message, unit: float) -> None:
+        self.sets = {kind: correlation.of(first) for kind, correlation in SETS.items()}
+        self.key = first.context[Key]
+        self.unit = unit
+
+    async def send(self, text: str, port: str = "A") -> None:
+        await orchestrations.send(Message.of(f"{self.key} {text}".encode()), to=port)
+
+    async def run_step(self, place: str, value: int) -> None:
+        await self.send(f"{place} = {await orchestrations.step(return_place, place, value)}")
+
+    async def run_block(self, block: tuple[Op, ...], place: str) -> None:
+        """Run operations one after the other, also if one fails."""
+        for number, op in enumerate(block):
             with suppress(Exception):
-                await run_op(op)
+                await self.run_op(op, f"{place}.{number}")
 
-    async def run_op(op: Op) -> None:
+    async def run_strictly(self, block: tuple[Op, ...], place: str) -> None:
+        """Run operations until one fails. At the end, or if they are cancelled, run a step."""
+        try:
+            for number, op in enumerate(block):
+                await self.run_op(op, f"{place}.{number}")
+        finally:
+            await self.run_step(f"{place}.finally", 1)
+
+    async def iterate(self, block: tuple[Op, ...], place: str) -> AsyncIterator[int]:
+        try:
+            for number, op in enumerate(block):
+                await self.run_op(op, f"{place}.{number}")
+                yield number
+        finally:
+            await self.send(f"{place} closed")
+
+    async def run_op(self, op: Op, place: str) -> None:
         match op.name:
             case "send":
-                await send("send", PORTS[op.value])
+                await self.send(place, PORTS[op.value])
             case "receive":
-                await send((await sets[KINDS[op.value]].receive()).data.decode())
+                received = await self.sets[KINDS[op.value]].receive()
+                await self.send(f"{place} received {received.data.decode()}")
             case "delay":
-                await orchestrations.delay(op.value)
+                await orchestrations.delay(op.value * self.unit)
             case "step":
-                await send(str(await orchestrations.step(lambda: [op.value, 1 // op.value])))
+                await self.run_step(place, op.value)
             case "time":
-                await send(orchestrations.now().isoformat())
+                await self.send(orchestrations.now().isoformat())
             case "random":
-                await send(f"{orchestrations.random().random()} {orchestrations.new_id()}")
+                await self.send(f"{orchestrations.random().random()} {orchestrations.new_id()}")
             case "fail":
                 raise ValueError
+            case _:
+                await self.run_nested(op, place)
+
+    async def run_nested(self, op: Op, place: str) -> None:
+        blocks = [(block, f"{place}.{name}") for block, name in zip(op.inside, "abc", strict=False)]
+        match op.name:
             case "gather":
-                await asyncio.gather(*(run_block(block) for block in op.inside))
+                await asyncio.gather(*(self.run_block(*block) for block in blocks))
+            case "group":
+                async with asyncio.TaskGroup() as group:
+                    for block in blocks:
+                        group.create_task(self.run_strictly(*block))
+            case "cancel":
+                task = asyncio.create_task(self.run_strictly(*blocks[0]))
+                await orchestrations.delay(op.value * self.unit)
+                task.cancel()
+                await asyncio.wait([task])
+                await self.send(f"{place} cancelled {task.cancelled()}")
+            case "listen":
+                await orchestrations.listen(*(self.run_block(*block) for block in blocks))
+            case "generator":
+                async for number in self.iterate(*blocks[0]):
+                    if number == op.value:
+                        break
             case "timeout":
-                async with asyncio.timeout(op.value):
-                    await run_block(op.inside[0])
-                await send("in time")
+                async with asyncio.timeout(op.value * self.unit):
+                    await self.run_block(*blocks[0])
+                await self.send(f"{place} in time")
             case "scope":
                 async with orchestrations.scope() as scope:
-                    scope.compensate_with(send, "compensated")
-                    for inner in op.inside[0]:
-                        await run_op(inner)
+                    scope.compensate_with(self.send, f"{place} compensated")
+                    scope.compensate_with(self.run_step, f"{place} compensated", op.value)
+                    await self.run_strictly(*blocks[0])
             case "atomic":
-                await orchestrations.atomic(run_block, op.inside[0])
+                await orchestrations.atomic(self.run_block, *blocks[0])
 
-    await run_block(_read_block(json.loads(first.data)))
+
+async def run_program(first: Message) -> None:
+    """Run the program in the body of a message."""
+    await _Program(first, 1.0).run_block(_read_block(json.loads(first.data)), "")
+
+
+async def run_program_and_wait(first: Message) -> None:
+    """Run a program with short delays. Then wait, so that the journal is kept."""
+    await _Program(first, 0.05).run_block(_read_block(json.loads(first.data)), "")
+    await orchestrations.open_port().receive()
 
 
 PROGRAM = Orchestration(name="run_program", version=1, function=run_program, activate=Kind == "start")
+WAITING_PROGRAM = Orchestration(
+    name="run_program_and_wait", version=1, function=run_program_and_wait, activate=Kind == "start"
+)
 
 
 def make_start(program: tuple[Op, ...], key: str) -> Message:
@@ -116,3 +200,9 @@ def make_start(program: tuple[Op, ...], key: str) -> Message:
 
 def make_input(kind: str, number: int, key: str) -> Message:
     return Message.of(f"{kind} {number}".encode(), promoted={Kind: kind, Key: key})
+
+
+def find_misplaced_results(sent: Iterable[str]) -> list[str]:
+    """Return what was sent with the result of a step of another place."""
+    results = (text.partition(" ")[2].split(" = ") for text in sent if " = " in text)
+    return [f"{place}: {result}" for place, result in results if result.rpartition(" ")[0] != place]

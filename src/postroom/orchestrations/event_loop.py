@@ -27,6 +27,8 @@ _T = TypeVar("_T")
 
 #: How often a coroutine may await something else when it is closed.
 _MAX_CLOSES = 100
+#: How many frames of the code that created it a coroutine of an instance knows. In asyncio's debug mode it knows more.
+ORIGIN_DEPTH = 1
 #: Tasks of one instance whose numbers are below this differ only in the low bits of their hashes.
 _HASH_NUMBERS = 256
 
@@ -59,14 +61,14 @@ class InstanceLoop(asyncio.AbstractEventLoop):
         self.unawaited: list[StateError] = []
         self._last_hash = (owner.instance_id.int % 2**48) * _HASH_NUMBERS
         #: The async generators that have begun and have not ended. None of them is left to the garbage collector.
-        self._generators: list[AsyncGeneratorType[Any, Any]] = []
+        self._generators: list[tuple[AsyncGeneratorType[Any, Any], Context]] = []
         self._started_at = started_at
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: dict[int, tuple[datetime, asyncio.TimerHandle]] = {}
 
     def run_until_waiting(self) -> None:
         """Run callbacks until every task waits for an event."""
-        with self._enter():
+        with self._enter(self):
             while self._ready:
                 handle = self._ready.popleft()
                 try:
@@ -77,23 +79,27 @@ class InstanceLoop(asyncio.AbstractEventLoop):
                     continue
         self.tasks = {task: origin for task, origin in self.tasks.items() if not task.done()}
         if self._generators:
-            self._generators = [one for one in self._generators if one.ag_frame is not None]
+            self._generators = [one for one in self._generators if one[0].ag_frame is not None]
 
     @contextmanager
-    def _enter(self) -> Iterator[None]:
-        """Let the thread run code of this instance."""
-        before = asyncio._get_running_loop()
-        hooks = sys.get_asyncgen_hooks()
-        depth = sys.get_coroutine_origin_tracking_depth()
-        asyncio._set_running_loop(self)
-        sys.set_asyncgen_hooks(self._generators.append, _free_generator)  # type: ignore[arg-type]
-        sys.set_coroutine_origin_tracking_depth(1)
+    def _enter(self, loop: InstanceLoop | None) -> Iterator[None]:
+        """Let the thread run code of this instance: as the instance, or with no loop when the code is dropped."""
+        before = asyncio._get_running_loop(), sys.get_asyncgen_hooks(), sys.get_coroutine_origin_tracking_depth()
+        asyncio._set_running_loop(loop)
+        sys.set_asyncgen_hooks(self._add_generator, _free_generator)  # type: ignore[arg-type]
+        sys.set_coroutine_origin_tracking_depth(ORIGIN_DEPTH)
         try:
             yield
         finally:
+            running, hooks, depth = before
             sys.set_coroutine_origin_tracking_depth(depth)
             sys.set_asyncgen_hooks(*hooks)
-            asyncio._set_running_loop(before)
+            asyncio._set_running_loop(running)
+
+    def _add_generator(self, generator: AsyncGeneratorType[Any, Any]) -> None:
+        """Called when an async generator begins."""
+        task = asyncio.current_task(self)
+        self._generators.append((generator, self.tasks[task][0] if task in self.tasks else copy_context()))
 
     def end(self) -> None:
         """End what is left after the end of the instance: its other tasks, and async generators that were not iterated
@@ -103,8 +109,8 @@ class InstanceLoop(asyncio.AbstractEventLoop):
                 task.cancel()
             self.run_until_waiting()
         if self._generators:
-            idle = [one for one in reversed(self._generators) if not one.ag_running]
-            closing = [self.create_task(_close(one)) for one in idle]
+            idle = [(one, context) for one, context in reversed(self._generators) if not one.ag_running]
+            closing = [self.create_task(_close(one), context=context) for one, context in idle]
             self.run_until_waiting()
             ended = [task for task in closing if task.done() and not task.cancelled()]
             self.errors += [error for task in ended if (error := task.exception()) is not None]
@@ -140,19 +146,12 @@ class InstanceLoop(asyncio.AbstractEventLoop):
         """End all tasks. Their ``finally`` blocks run now, and cannot do anything as an instance.
 
         Nothing is left to the garbage collector, which could run them while another instance runs."""
-        before = asyncio._get_running_loop()
-        asyncio._set_running_loop(None)
-        try:
+        with self._enter(None):
             for task, (context, _) in list(self.tasks.items()):
-                coroutine = task.get_coro()
-                for _ in range(_MAX_CLOSES):
-                    try:
-                        context.run(coroutine.close)
-                        break
-                    except BaseException:
-                        continue
-        finally:
-            asyncio._set_running_loop(before)
+                _drop(task.get_coro(), context)
+            for generator, context in reversed(self._generators):
+                if hasattr(generator.ag_await, "close"):
+                    _drop(generator.ag_await, context)
         self.tasks.clear()
         self._generators.clear()
         self._ready.clear()
@@ -227,6 +226,16 @@ class InstanceLoop(asyncio.AbstractEventLoop):
 
     def run_until_complete(self, future: Coroutine[Any, Any, _T] | Any) -> Any:
         raise _make_refusal("another event loop")
+
+
+def _drop(awaited: Any, context: Context) -> None:
+    """Close a coroutine, also one that awaits something else when it is closed."""
+    for _ in range(_MAX_CLOSES):
+        try:
+            context.run(awaited.close)
+            return
+        except BaseException:
+            continue
 
 
 async def _close(generator: AsyncGeneratorType[Any, Any]) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from types import CoroutineType
 from typing import Any
 
 from postroom.orchestrations.code_places import format_place
-from postroom.orchestrations.event_loop import InstanceLoop
+from postroom.orchestrations.event_loop import ORIGIN_DEPTH, InstanceLoop
 from postroom.orchestrations.failures import NotAwaited
 
 _UnawaitedHook = Callable[["CoroutineType[Any, Any, Any]"], None]
@@ -58,9 +57,9 @@ def _make_hook(warn: _UnawaitedHook) -> _UnawaitedHook:
                     hint=f"Write: await {coroutine.__qualname__}(...). Then apply, and resume the instance.",
                 )
             )
-        elif not origin or sys.get_coroutine_origin_tracking_depth():
+        elif len(origin) != ORIGIN_DEPTH:
             warn(coroutine)
-        # Otherwise it was created by an instance, which was dropped before it awaited the coroutine.
+        # Otherwise it was created by an instance that was dropped.
 
     return handle_unawaited
 

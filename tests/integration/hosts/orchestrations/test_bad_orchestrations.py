@@ -325,3 +325,22 @@ def test_a_definition_that_cannot_bind_is_refused(box: Box, tmp_path: Path) -> N
             """,
         )
     assert box.count("orchestrations") == 0
+
+
+def test_an_instance_that_forgets_to_await_a_send_is_suspended(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    code = """
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def forget(order: Message) -> None:
+            send = [orchestrations.send][0]  # a name that plan does not know
+            send(Message.of(b"forgotten"), to="Out")
+        """
+    apply_orchestrations(box, tmp_path, code)
+    start_host(recorder)
+    publish(box, "order", "")
+    assert "send() was called in app.py:18 and never awaited, so it did nothing" in wait_for_suspended(box)[1]
+    apply_orchestrations(box, tmp_path, code.replace("send(M", "await send(M"))
+    wait_until_taken(box.connection, ["Default"])
+    resume(box.connection, box.one("SELECT instance_id FROM orchestration_instances"))
+    wait_until(lambda: sent(recorder) == [b"forgotten"], what="the instance goes on with corrected code")
