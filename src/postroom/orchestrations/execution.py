@@ -33,6 +33,7 @@ from postroom.orchestrations.event_loop import InstanceLoop
 from postroom.orchestrations.failures import JournalMismatch, StepFailed
 from postroom.orchestrations.finalizers import install_hooks
 from postroom.orchestrations.journal import (
+    CancelStep,
     Command,
     Continuation,
     Correlate,
@@ -327,9 +328,10 @@ class Execution:
         try:
             return await future
         except asyncio.CancelledError:
-            # The step has not begun: no event is handled while one runs.
-            self.steps.pop(number, None)
-            self._step_futures.pop(number, None)
+            # If it has no result, it has not begun: no event is handled while a step runs.
+            if self.steps.pop(number, None) is not None:
+                del self._step_futures[number]
+                self.issue(CancelStep(number=self._next_number(), place=self.loop.find_place(), step=step))
             raise
 
     async def suspend(self, reason: str) -> None:

@@ -171,6 +171,18 @@ class RunStep(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CancelStep(Command):
+    """Do not run a step that was issued and has not begun."""
+
+    kind = "cancel"
+    step: RunStep
+
+    @property
+    def name(self) -> str:
+        return self.step.name
+
+
+@dataclass(frozen=True, kw_only=True)
 class Suspend(Command):
     """Wait until an operator resumes the instance."""
 
@@ -193,6 +205,8 @@ class RecordedCommand:
     """When a timer is due."""
     digest: str | None = None
     """The digest of the arguments of a step."""
+    step: int | None = None
+    """The number of the step that is cancelled."""
 
     @classmethod
     def of(cls, command: Command) -> RecordedCommand:
@@ -205,6 +219,7 @@ class RecordedCommand:
             message=command.message.message_id if isinstance(command, Send) else None,
             due=command.due if isinstance(command, StartTimer) else None,
             digest=command.digest if isinstance(command, RunStep) else None,
+            step=command.step.number if isinstance(command, CancelStep) else None,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -214,6 +229,7 @@ class RecordedCommand:
             "message": None if self.message is None else str(self.message),
             "due": None if self.due is None else self.due.isoformat(),
             "digest": self.digest,
+            "step": self.step,
         }
         return {
             "number": self.number,
@@ -236,6 +252,7 @@ class RecordedCommand:
             message=None if message is None else uuid.UUID(message),
             due=None if due is None else datetime.fromisoformat(due),
             digest=stored.get("digest"),
+            step=stored.get("step"),
         )
 
     def __str__(self) -> str:

@@ -159,6 +159,23 @@ def test_a_step_that_is_cancelled_before_it_begins_does_not_run(crashes: bool) -
     assert calls == ["later"]
 
 
+def test_a_cancelled_step_is_in_the_journal() -> None:
+    async def ship(order: Message) -> None:
+        shipping = asyncio.create_task(orchestrations.step(str, "ship"))
+        await asyncio.sleep(0)
+        shipping.cancel()
+        await orchestrations.delay(5)
+
+    run = testing.start(declare(ship), message("order"))
+    [turn] = run.journal
+    assert [(one["kind"], one["name"], one.get("step")) for one in turn["commands"]] == [
+        ("step", "str", None),
+        ("timer", "", None),
+        ("cancel", "str", 1),
+    ]
+    assert run.waits == ["timer at 2026-01-01T00:00:05+00:00"]
+
+
 def test_a_step_that_fails_cancels_the_steps_after_it_in_its_task_group(crashes: bool) -> None:
     calls: list[int] = []
 

@@ -156,6 +156,8 @@ def _describe_command(command: RecordedCommand) -> tuple[StoryKind, str]:
             return "timer", "started a timer"
         case "step":
             return "step", f"started step {command.name}"
+        case "cancel":
+            return "step", f"cancelled step {command.name}"
         case "suspend":
             return "state", "suspended itself"
     raise ValueError(f"{command!r} is not a command of a journal")
@@ -163,6 +165,7 @@ def _describe_command(command: RecordedCommand) -> tuple[StoryKind, str]:
 
 def _list_running_steps(turns: Sequence[Mapping[str, Any]]) -> list[Wait]:
     ended = {turn["event"]["number"] for turn in turns if turn["event"]["kind"] == "step"}
+    ended |= {command.get("step") for turn in turns for command in turn["commands"]}
     return [
         Wait(kind="step", what=f"step {command['name']}", place=command["place"])
         for turn in turns

@@ -95,6 +95,34 @@ def test_an_instance_that_has_suspended_itself_continues_on_another_host_instanc
     assert check(box.connection) == []
 
 
+def test_an_instance_does_not_wait_for_a_step_that_it_has_cancelled(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        @app.orchestration(activate=Kind == "order", correlations=[Replies], host="Default")
+        async def cancel(order: Message) -> None:
+            replies = Replies.of(order)
+            shipping = asyncio.create_task(orchestrations.step(str, "ship"))
+            await asyncio.sleep(0)
+            shipping.cancel()
+            await replies.receive()
+        """,
+    )
+    start_host(recorder)
+    publish(box, "order", "")
+    wait_until(lambda: box.count("orchestration_instances WHERE journal_length = 1 AND claim_id IS NULL") == 1)
+    story = read_story(box.connection, box.one("SELECT instance_id FROM orchestration_instances"))
+    assert story is not None
+    assert [line.what for line in story.lines or () if line.kind == "step"] == [
+        "started step str",
+        "cancelled step str",
+    ]
+    assert [wait.kind for wait in story.waits] == ["message"]
+
+
 def test_an_instance_that_terminates_itself_leaves_its_messages_as_zombies(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
