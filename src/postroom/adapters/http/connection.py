@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import format_datetime
 from http import HTTPStatus
-from urllib.parse import urlsplit
 
 import h11
 
 from postroom.adapters.http.event_loop import WorkerPool
+from postroom.adapters.http.framing import ChunkedBodyCheck, check_head, split_target
 from postroom.adapters.http.messages import Request, RequestFailed, Response, build_retry_response
 from postroom.adapters.http.tls import get_client_certificate
 from postroom.clock import system_clock
@@ -97,6 +97,7 @@ class HttpConnection:
         self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.max_head_bytes)
         self._certificate = get_client_certificate(transport.get_extra_info("ssl_object"))
         self._end_callbacks: list[Callable[[int | None], None]] = []
+        self._chunked_body: ChunkedBodyCheck | None = None
         self._is_head_request = False
         self._is_idle = True
         self._is_stopping = False
@@ -130,20 +131,21 @@ class HttpConnection:
         if not isinstance(event, h11.Request):
             raise RequestFailed(400, "The request ended early.")
         self._is_head_request = event.method == b"HEAD"
+        self._chunked_body = None
+        if any(name == b"transfer-encoding" for name, _ in event.headers):
+            self._chunked_body = ChunkedBodyCheck()
+            self._chunked_body.check(self._protocol.trailing_data[0])
         # The protocol limits only what is still incomplete.
         if (
             len(event.target) + sum(len(name) + len(value) for name, value in event.headers)
             > self._limits.max_head_bytes
         ):
             raise RequestFailed(431, f"The head of the request has more than {self._limits.max_head_bytes} bytes.")
-        try:
-            target = urlsplit(event.target.decode("ascii"))
-        except ValueError:
-            raise RequestFailed(400, "The target of the request cannot be read.") from None
+        path, query = split_target(event.target.decode("ascii"))
         return Request(
             method=event.method.decode("ascii"),
-            path=target.path,
-            query=target.query,
+            path=path,
+            query=query,
             headers=tuple((name.decode("ascii"), value.decode("latin-1")) for name, value in event.headers),
             remote=self._remote,
             body=_RequestBody(self, self._limits),
@@ -192,7 +194,7 @@ class HttpConnection:
     async def send(self, response: Response) -> bool:
         """Send a response. Return False if the connection ends with it."""
         # The unread rest of a body would be parsed as the next request.
-        is_unread = not self._is_all_read()
+        is_unread = response.headers.get("Connection") == "close" or not self._is_all_read()
         body = response.body or Bytes(json.dumps(response.content).encode() + b"\n")
         headers = {
             "Date": format_datetime(system_clock(), usegmt=True),
@@ -243,6 +245,8 @@ class HttpConnection:
 
     def read_buffered(self) -> object:
         """Return the next event of what was received, or NEED_DATA."""
+        if self._protocol.their_state is h11.IDLE:
+            check_head(self._protocol.trailing_data[0])
         try:
             return self._protocol.next_event()
         except h11.RemoteProtocolError as error:
@@ -258,6 +262,8 @@ class HttpConnection:
                 raise RequestFailed(408, "The request took too long.") from None
             except OSError:
                 raise RequestFailed(400, "The request ended early.") from None
+            if self._chunked_body is not None:
+                self._chunked_body.check(received)
             self._protocol.receive_data(received)
         return event
 

@@ -14,7 +14,7 @@ import pytest
 from postroom.adapters.http.connection import ClientProtocol, ConnectionLimits, HttpConnection
 from postroom.adapters.http.event_loop import WorkerPool
 from postroom.adapters.http.messages import Request, Response
-from tests.integration.adapters.http.test_server import connect_by_tls, connect_from, run_server, run_tls_server
+from tests.support.http_server import connect_by_tls, connect_from, run_server, run_tls_server
 from tests.support.waiting import wait_until
 
 LIMITS = ConnectionLimits(client_connections=1_500)
