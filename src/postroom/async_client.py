@@ -18,11 +18,13 @@ import os
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from postroom.client import Client, Content, connect
-from postroom.consumer import Received, Subscription, SubscriptionSettings
+from postroom.consumer import POLL_SECONDS, Received, Subscription, SubscriptionSettings
+from postroom.errors import ClaimLost, MessageBoxUnavailable
 from postroom.filters.expression import Filter
 from postroom.message import Body, Message
 from postroom.processes.steps import Steps, run_steps_in_threads
@@ -30,9 +32,6 @@ from postroom.processes.steps import Steps, run_steps_in_threads
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-
-#: How long one call in a thread waits for a message.
-_RECEIVE_SECONDS = 0.5
 
 
 async def connect_async(
@@ -111,27 +110,45 @@ class AsyncSubscription(_Wrapper[Subscription]):
         super().__init__(subscription)
         self.name = subscription.name
         # The call in a thread. A cancelled task leaves it to the next one, because it may have received a message.
-        self._receiving: asyncio.Future[Received | None] | None = None
+        self._polling: asyncio.Task[Received | None] | None = None
         self._lock = asyncio.Lock()
+        self._closing = asyncio.Event()
 
     async def receive(self, timeout: float | None = None) -> AsyncReceived | None:
         """Return the next message, or None after ``timeout`` seconds without one, or when the subscription is
-        closed."""
+        closed. Without a timeout it waits, also for a MessageBox that is unavailable."""
         loop = asyncio.get_running_loop()
         end = None if timeout is None else loop.time() + timeout
-        while not self._wrapped.is_closed:
-            remaining = _RECEIVE_SECONDS if end is None else min(_RECEIVE_SECONDS, end - loop.time())
-            async with self._lock:
-                if self._receiving is None:
-                    call = asyncio.to_thread(self._wrapped.receive, max(0.0, remaining))
-                    self._receiving = asyncio.ensure_future(call)
-                received = await asyncio.shield(self._receiving)
-                self._receiving = None
-            if received is not None:
-                return AsyncReceived(received)
-            if end is not None and loop.time() >= end:
-                break
+        failures = 0
+        while not self._closing.is_set() and not self._wrapped.is_closed:
+            remaining = POLL_SECONDS if end is None else min(POLL_SECONDS, end - loop.time())
+            try:
+                received = await self._poll(remaining)
+                if received is not None:
+                    return AsyncReceived(received)
+                if remaining <= 0:
+                    return None
+                failures = 0
+            except MessageBoxUnavailable as error:
+                failures += 1
+                delay = self._wrapped.get_retry_delay(error, failures)
+                if end is not None and loop.time() + delay > end:
+                    raise
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._closing.wait(), delay)
         return None
+
+    async def _poll(self, seconds: float) -> Received | None:
+        async with self._lock:
+            if self._polling is None:
+                self._polling = asyncio.create_task(asyncio.to_thread(self._wrapped.poll, seconds))
+            return await self._end_poll(self._polling)
+
+    async def _end_poll(self, polling: asyncio.Task[Received | None]) -> Received | None:
+        """Return the result of the call in a thread. The caller holds the lock."""
+        await asyncio.wait([polling])
+        self._polling = None
+        return polling.result()
 
     @property
     def is_closed(self) -> bool:
@@ -143,8 +160,12 @@ class AsyncSubscription(_Wrapper[Subscription]):
 
     async def close(self) -> None:
         """Stop receiving. The subscription stays."""
-        if self._receiving is not None and (received := await self._receiving) is not None:
-            await asyncio.to_thread(received.release)
+        self._closing.set()
+        # A message that is not released is received again when its lease expires.
+        async with self._lock:
+            with suppress(MessageBoxUnavailable, ClaimLost):
+                if self._polling is not None and (received := await self._end_poll(self._polling)) is not None:
+                    await asyncio.to_thread(received.release)
         await asyncio.to_thread(self._wrapped.close)
 
     remove = _in_thread(Subscription.remove)

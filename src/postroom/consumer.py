@@ -40,7 +40,7 @@ from postroom.processes.backoff import Backoff
 _log = logging.getLogger(__name__)
 
 #: How long a subscription waits for a wake-up before it looks into the queue. Wake-ups can be lost.
-_POLL_SECONDS = 0.5
+POLL_SECONDS = 0.5
 _BACKOFF = Backoff(first=0.1, longest=5.0)
 _MAX_PREFETCH = 1000
 _MIN_LEASE = timedelta(seconds=1)
@@ -176,21 +176,17 @@ class Subscription:
         end = None if timeout is None else time.monotonic() + timeout
         failures = 0
         while not self._closed.is_set():
+            remaining = POLL_SECONDS if end is None else min(POLL_SECONDS, end - time.monotonic())
             try:
-                received = self._take()
-                if received is not None:
+                received = self.poll(remaining)
+                if received is not None or remaining <= 0:
                     return received
-                remaining = _POLL_SECONDS if end is None else min(_POLL_SECONDS, end - time.monotonic())
-                if remaining <= 0:
-                    return None
-                self._wait(remaining)
                 failures = 0
             except MessageBoxUnavailable as error:
                 failures += 1
-                delay = _BACKOFF.delay(failures)
+                delay = self.get_retry_delay(error, failures)
                 if end is not None and time.monotonic() + delay > end:
                     raise
-                _log.warning("the subscription %s cannot receive: %s", self.name, error)
                 self._closed.wait(delay)
         return None
 
@@ -216,7 +212,7 @@ class Subscription:
         with self._lock:
             try:
                 for claimed, _ in self._fetched:
-                    self._queues.release(self._ending.get(), claimed.claim_id, [claimed.seq])
+                    self._queues.release(self._ending.get_working(), claimed.claim_id, [claimed.seq])
             except MessageBoxUnavailable:
                 _log.info("fetched messages of %s return to the queue when their lease expires", self.name)
             self._fetched.clear()
@@ -233,7 +229,7 @@ class Subscription:
                 subscriptions.remove(connection, subscription_id)
 
         with self._lock:
-            transaction(self._ending.get(), work)
+            transaction(self._ending.get_working(), work)
         self.close()
 
     def __enter__(self) -> Self:
@@ -242,6 +238,20 @@ class Subscription:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
+    # -- for receive -------------------------------------------------------------------------------------------
+
+    def poll(self, seconds: float) -> Received | None:
+        """Return the next message, or wait up to this time until there may be one. Raise MessageBoxUnavailable."""
+        received = self._take()
+        if received is None and seconds > 0:
+            self._wait(seconds)
+        return received
+
+    def get_retry_delay(self, error: MessageBoxUnavailable, failures: int) -> float:
+        """Log a failed poll. Return the time until the next one."""
+        _log.warning("the subscription %s cannot receive: %s", self.name, error)
+        return _BACKOFF.delay(failures)
+
     # -- for received messages ---------------------------------------------------------------------------------
 
     def call(self, call: Callable[[HostQueues, Connection], int]) -> int:
@@ -249,7 +259,7 @@ class Subscription:
         with self._lock:
             if self._closed.is_set():
                 raise StateError("The subscription is closed.", hint="End messages before you close it.")
-            return call(self._queues, self._ending.get())
+            return call(self._queues, self._ending.get_working())
 
     def forget(self, claimed: ClaimedMessage) -> None:
         """Note that the program has ended a message."""
@@ -265,13 +275,13 @@ class Subscription:
 
     def read_parts(self, claimed: ClaimedMessage) -> list[StoredPart]:
         with self._lock:
-            return self._queues.read_parts(self._ending.get(), claimed)
+            return self._queues.read_parts(self._ending.get_working(), claimed)
 
     def read_fragments(
         self, claimed: ClaimedMessage, part_id: uuid.UUID, *, start: int, count: int
     ) -> list[tuple[int, bytes]]:
         with self._lock:
-            return self._queues.read_fragments(self._ending.get(), claimed, part_id, start=start, count=count)
+            return self._queues.read_fragments(self._ending.get_working(), claimed, part_id, start=start, count=count)
 
     # -- claiming ----------------------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -13,7 +12,6 @@ from datetime import timedelta
 
 import pytest
 
-from postroom.async_client import connect_async
 from postroom.client import Client
 from postroom.consumer import Received, Subscription
 from postroom.errors import BadFilter, BadValue, ClaimLost, StateError
@@ -240,35 +238,3 @@ def test_an_empty_name_and_a_wrong_filter_are_refused(client: Client) -> None:
         client.subscribe(" ", EU)
     with pytest.raises(BadFilter):
         client.subscribe("billing", "Orders.Region =")
-
-
-def test_the_asynchronous_client_publishes_and_receives(box: Box) -> None:
-    async def run() -> list[bytes]:
-        async with await connect_async(box.url) as client, await client.subscribe("billing", EU) as subscription:
-            assert (await client.publish(b"one", promoted={Region: "EU"})).subscribers == ("billing",)
-            await client.publish_many([Message.of(b"two", promoted={Region: "EU"})])
-            bodies = []
-            async for received in subscription:
-                bodies.append(received.message.data)
-                await received.extend()
-                await received.complete()
-                if len(bodies) == 2:
-                    break
-            assert await subscription.receive(timeout=0) is None
-            return bodies
-
-    assert asyncio.run(run()) == [b"one", b"two"]
-
-
-def test_an_asynchronous_receive_can_be_cancelled(box: Box) -> None:
-    async def run() -> None:
-        async with await connect_async(box.url) as client, await client.subscribe("billing", EU) as subscription:
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(subscription.receive(), 0.01)
-            await client.publish(b"one", promoted={Region: "EU"})
-            failed = await subscription.receive(timeout=PATIENCE)
-            assert failed is not None
-            await failed.fail("no")
-
-    asyncio.run(run())
-    assert box.suspended() == [("PROGRAM", True)]

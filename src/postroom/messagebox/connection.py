@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import select
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -270,10 +271,29 @@ class LazyConnection:
             self._connection = self._connect()
         return self._connection
 
+    def get_working(self) -> Connection:
+        """Return the connection. Open it again if the server has closed it since its last use."""
+        connection = self.get()
+        try:
+            if _has_input(connection):
+                connection.execute("SELECT 1")
+            return connection
+        except MessageBoxUnavailable:
+            self.close()
+            return self.get()
+
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def _has_input(connection: Connection) -> bool:
+    """Return True if the server has sent something since the last statement. It does so before it closes a
+    connection. A statement to find that out would cost each call a round trip."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def read_blocking(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import select
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -31,7 +30,7 @@ class SharedConnections:
         except queue.Empty:
             raise Unavailable("All connections to the MessageBox are in use.", hint="Try again later.") from None
         try:
-            yield _get_working(lazy)
+            yield lazy.get_working()
         except BaseException:
             # The state of the connection is unknown.
             lazy.close()
@@ -46,23 +45,3 @@ class SharedConnections:
                 self._free.get_nowait().close()
             except queue.Empty:
                 return
-
-
-def _get_working(lazy: LazyConnection) -> Connection:
-    """Return the connection. Open it again if the server has closed it since its last use."""
-    try:
-        connection = lazy.get()
-        if _has_input(connection):
-            connection.execute("SELECT 1")
-        return connection
-    except Unavailable:
-        lazy.close()
-        return lazy.get()
-
-
-def _has_input(connection: Connection) -> bool:
-    """Return True if the server has sent something since the last statement. It does so before it closes a
-    connection. A statement to find that out would cost each request a round trip."""
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    return bool(poll.poll(0))
