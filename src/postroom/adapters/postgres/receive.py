@@ -25,6 +25,7 @@ from postroom.message import Bytes
 
 #: The name of the column with the whole row as JSON.
 _DOCUMENT = "postroom_document"
+_ROW = "postroom_row"
 
 
 class PostgresReceiver(ReceiveAdapter):
@@ -36,7 +37,8 @@ class PostgresReceiver(ReceiveAdapter):
         self._batch_size = 0
         # PostgreSQL formats the values of the row, of whatever type they are.
         poll = definition.poll.strip().rstrip(";")
-        self._poll = f"SELECT claimed.*, row_to_json(claimed)::text AS {_DOCUMENT} FROM (\n{poll}\n) AS claimed"
+        # A column with the name of the row would be taken instead of the row.
+        self._poll = f"SELECT {_ROW}.*, row_to_json({_ROW})::text AS {_DOCUMENT} FROM (\n{poll}\n) AS {_ROW}"
 
     def poll(self, limit: int) -> Sequence[Incoming]:
         with self._translate_errors("poll"):

@@ -12,7 +12,7 @@ from postroom.adapters.postgres_server import find_url_problems, format_address
 from postroom.secrets.references import Secret
 
 _LIMIT = "%(limit)s"
-_PARAMETER = re.compile(r"%\((\w+)\)s")
+_PARAMETER = re.compile(r"%\(([^)]+)\)s")
 _CLAIM = re.compile(r"\bfor\s+(no\s+key\s+)?update\b", re.IGNORECASE)
 _DELETE = re.compile(r"\s*delete\b", re.IGNORECASE)
 _MAX_BATCH = 10_000

@@ -64,6 +64,8 @@ class PostgresSender:
             raise  # the connection is lost, and the batch with it
         except psycopg.Error as error:
             return self._to_failure(error)
+        except UnicodeEncodeError as error:  # JSON can contain half of a surrogate pair
+            return DeliveryRefused("The document contains a character that is not valid Unicode.", why=str(error))
         except Exception as error:
             return error
         return None
@@ -86,6 +88,9 @@ class PostgresSender:
         complete = [{**row, **shared} for row in rows]
         if not all(complete):
             raise DeliveryRefused("The document has a row without fields, and no other column is written.")
+        invalid = next((name for row in complete for name in row if not name or "\0" in name), None)
+        if invalid is not None:
+            raise DeliveryRefused(f"The document has the field {invalid!r}, which cannot be the name of a column.")
         return complete
 
     def _was_delivered(self, connection: _Connection, message: Message, attempt: Attempt) -> bool:
@@ -103,15 +108,15 @@ class PostgresSender:
     def _build_statement(self, columns: Sequence[str]) -> sql.Composed:
         statement = sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(
             self._table,
-            sql.SQL(", ").join(map(sql.Identifier, columns)),
+            sql.SQL(", ").join(map(_quote, columns)),
             sql.SQL(", ").join([sql.Placeholder()] * len(columns)),
         )
         if self._definition.mode == "insert":
             return statement
         key = self._definition.key
-        changes = [sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in columns if name not in key]
+        changes = [sql.SQL("{0} = EXCLUDED.{0}").format(_quote(name)) for name in columns if name not in key]
         action = sql.SQL("DO UPDATE SET {}").format(sql.SQL(", ").join(changes)) if changes else sql.SQL("DO NOTHING")
-        return sql.SQL("{} ON CONFLICT ({}) {}").format(statement, sql.SQL(", ").join(map(sql.Identifier, key)), action)
+        return sql.SQL("{} ON CONFLICT ({}) {}").format(statement, sql.SQL(", ").join(map(_quote, key)), action)
 
     def _has_bytes(self, connection: _Connection) -> bool:
         """Return True if the column of the body has the type bytea."""
@@ -154,6 +159,11 @@ class PostgresSender:
         except psycopg.Error as error:
             database = format_address(self._definition.url)
             raise DeliveryFailure(f"The rows could not be written to {database}.", why=first_line(error)) from error
+
+
+def _quote(name: str) -> sql.Identifier:
+    """Return the name of a column for a statement with parameters, in which psycopg reads % as a placeholder."""
+    return sql.Identifier(name.replace("%", "%%"))
 
 
 def _delivery_id(message: Message, attempt: Attempt) -> uuid.UUID:
