@@ -138,7 +138,7 @@ class HttpServer:
             return
         accepted.setblocking(False)
         remote = str(address[0])
-        client = _identify_client(remote)
+        client = identify_client(remote)
         if self._per_client[client] >= self._limits.client_connections:
             self._reject(accepted, "There are too many connections from this address.")
             return
@@ -218,7 +218,7 @@ class HttpServer:
             return build_error_response(500, "An internal error occurred.")
 
 
-def _identify_client(remote: str) -> str:
+def identify_client(remote: str) -> str:
     """Return the address of a client. For IPv6 it is the network, because a client has all addresses of a /64."""
     address = ipaddress.ip_address(remote.partition("%")[0])
     if address.version == 4:

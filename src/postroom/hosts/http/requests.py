@@ -5,7 +5,6 @@ The requests of two-way locations are published at once, and their clients wait 
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
 import math
@@ -24,10 +23,12 @@ from postroom.adapters.http.messages import (
     build_retry_response,
 )
 from postroom.adapters.http.receive_definition import HttpReceive
+from postroom.adapters.http.server import identify_client
 from postroom.agent.idempotency import interchange_for_key, start_request_digest
 from postroom.clock import Clock, system_clock
 from postroom.errors import BadValue, KeyReused, MissingReference, NotAllowed, Unavailable
 from postroom.hosts.http.group_commit import GroupCommit
+from postroom.hosts.http.password_turns import PasswordTurns
 from postroom.hosts.http.shared_connections import CONNECTION_TIMEOUT, SharedConnections
 from postroom.hosts.http.two_way import TwoWayRequests
 from postroom.message import FRAGMENT_SIZE, Body, Bytes, Context
@@ -50,9 +51,6 @@ _MAX_KEY_LENGTH = 256
 #: The maximum size of a body that is kept in memory. Many clients send at once, so it is small.
 _MAX_IN_MEMORY = 1 << 17
 _UNAVAILABLE_RETRY_SECONDS, _DISABLED_RETRY_SECONDS, _PARTY_RETRY_SECONDS = 5, 30, 1
-
-#: A check needs 16 MB of memory.
-_PASSWORD_CHECKS_AT_ONCE = 2
 
 #: Receive locations by path.
 Locations = Mapping[str, ReceiveLocation]
@@ -104,8 +102,7 @@ class HttpRequests:
         self._group_commit = GroupCommit(connections, workers)
         self._counts = counts
         self._passwords = PasswordCheck()
-        # A request that waits for the check of its password holds no thread.
-        self._password_checks = asyncio.Semaphore(_PASSWORD_CHECKS_AT_ONCE)
+        self._password_turns = PasswordTurns()
         self._party_requests: Counter[str | None] = Counter()
         self.locations: Locations = {}
 
@@ -158,8 +155,11 @@ class HttpRequests:
     async def _authenticate(self, authentication: Authentication, request: Request) -> Sender | None:
         if (sender := authentication.find_known(request)) is not None or not authentication.has_password(request):
             return sender
-        async with self._password_checks:
-            return await self._workers.run(authentication.verify_password, request)
+        client = identify_client(request.remote)
+        async with self._password_turns.wait(client):
+            sender = await self._workers.run(authentication.verify_password, request)
+            self._password_turns.count(client, is_correct=sender is not None)
+            return sender
 
     def _count_request(self, request: Request, sender: Sender, limit: int) -> bool:
         """Count a request until its end. Return False if the party has too many in progress."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import socket
+import threading
+from contextlib import ExitStack
 
 import pytest
 
@@ -13,11 +15,12 @@ from postroom.message import Context
 from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.operations.ports import receive_locations as locations
 from postroom.pipelines.components import key_hash
+from postroom.secrets.credentials import PasswordCheck
 from postroom.system_properties import BTS, HTTP
 from tests.integration.hosts.http.test_receive import publish, send_request, serve
 from tests.support.box import Box
 from tests.support.inbox_location import add_inbox_location
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 KEY = "0123456789abcdef0123456789abcdef"
 PASSWORD = "correct horse"
@@ -130,3 +133,36 @@ def test_an_unauthenticated_request_does_not_learn_that_the_location_is_disabled
     with serve(box, location) as http:
         assert send_request(http)[0].status == 401
         assert send_request(http, X_Api_Key=KEY)[0].status == 503
+
+
+def test_wrong_passwords_of_one_address_do_not_delay_the_first_log_in_of_another(
+    box: Box, location: ReceiveLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verified: list[str] = []
+    may_continue = threading.Event()
+    verify = PasswordCheck.verify
+
+    def wait_and_verify(self: PasswordCheck, stored: str | None, password: str) -> bool:
+        verified.append(password)
+        assert may_continue.wait(PATIENCE)
+        return verify(self, stored, password)
+
+    monkeypatch.setattr(PasswordCheck, "verify", wait_and_verify)
+    head = "POST /orders HTTP/1.1\r\nHost: here\r\nContent-Length: 2\r\nAuthorization: {}\r\n\r\n{{}}"
+    with serve(box, location) as http, ExitStack() as stack:
+
+        def send(address: str, password: str) -> socket.socket:
+            client = socket.create_connection(("127.0.0.1", http.ports[0]), PATIENCE, source_address=(address, 0))
+            before = http.counts.in_progress[location.name]
+            client.sendall(head.format(basic("initech", password)).encode())
+            wait_until(lambda: http.counts.in_progress[location.name] > before, what="a request in progress")
+            return stack.enter_context(client)
+
+        wrong = [send("127.0.0.1", f"wrong {number}") for number in range(20)]
+        correct = send("127.0.0.2", PASSWORD)
+        may_continue.set()
+        assert correct.recv(1 << 16).startswith(b"HTTP/1.1 202 ")
+        for client in wrong:
+            assert client.recv(1 << 16).startswith(b"HTTP/1.1 401 ")
+    assert verified.index(PASSWORD) == 2  # after those that were running
+    assert len(verified) == 21
