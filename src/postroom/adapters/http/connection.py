@@ -141,6 +141,8 @@ class HttpConnection:
             > self._limits.max_head_bytes
         ):
             raise RequestFailed(431, f"The head of the request has more than {self._limits.max_head_bytes} bytes.")
+        if self._certificate is not None and system_clock() > self._certificate.expires_at:
+            raise RequestFailed(403, "The client certificate has expired.", {"Connection": "close"})
         path, query = split_target(event.target.decode("ascii"))
         return Request(
             method=event.method.decode("ascii"),

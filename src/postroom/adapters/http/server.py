@@ -84,8 +84,9 @@ class HttpServer:
         return len(self._tasks)
 
     def replace_tls(self, tls: ssl.SSLContext) -> None:
-        """Use other certificates for new connections."""
-        self._tls = tls
+        """Use other certificates for new connections. If clients are asked for theirs, end the connections that were
+        verified before, after their requests in progress."""
+        self._loop.run(self._replace_tls(tls))
 
     def start(self) -> None:
         self._loop.run(self._start())
@@ -97,6 +98,12 @@ class HttpServer:
 
     async def _start(self) -> None:
         self._listen()
+
+    async def _replace_tls(self, tls: ssl.SSLContext) -> None:
+        self._tls = tls
+        if tls.verify_mode != ssl.CERT_NONE:
+            for connection in self._connections:
+                connection.stop()
 
     async def _stop(self, within: float, answer_within: float) -> None:
         if not self._is_stopping:

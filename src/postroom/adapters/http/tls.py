@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +50,16 @@ class ClientCertificate:
     def thumbprint(self) -> str:
         """The SHA-256 in hexadecimal digits."""
         return hashlib.sha256(self.der).hexdigest()
+
+    @cached_property
+    def expires_at(self) -> datetime:
+        """The end of the validity. TLS verifies it only in a full handshake, and not in a resumed session."""
+        from cryptography import x509
+
+        try:
+            return x509.load_der_x509_certificate(self.der).not_valid_after_utc
+        except ValueError:  # OpenSSL can read more certificates, and has verified it
+            return datetime.max.replace(tzinfo=UTC)
 
     @cached_property
     def account(self) -> str:
