@@ -36,7 +36,8 @@ _STOPPED_RETRY_SECONDS = 5
 class ConnectionLimits:
     """The limits for clients.
 
-    ``timeout`` is the time for the head of a request, and for each wait for more of a body. The first ``small_chunks``
+    ``timeout`` is the time for the head of a request, and for each wait for more of a body or until the client has read
+    more of a response. A body may take ``max_body_seconds``, in both directions. The first ``small_chunks``
     chunks of a body may have any size. After them the average size must be ``min_chunk_bytes``. A connection without a
     request is closed after ``idle_seconds``. Above ``max_connections``, new connections wait until another one ends.
     Above ``client_connections`` of one client, its new connections are rejected.
@@ -210,7 +211,8 @@ class HttpConnection:
             status_code=response.status, headers=list(headers.items()), reason=HTTPStatus(response.status).phrase
         )
         try:
-            await self._send_body(self._protocol.send(head) or b"", body)
+            async with asyncio.timeout(self._limits.max_body_seconds):
+                await self._send_body(self._protocol.send(head) or b"", body)
         except h11.LocalProtocolError:
             return False  # the client broke the protocol, so no response is possible
         if is_unread:
