@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tests.support.delivery_chaos.answers import TWO_WAY, find_wrong_answers
+from tests.support.delivery_chaos.order import find_disorder
 from tests.support.delivery_chaos.record import Arrival, Fault, Order, Record
 
 #: A claim is lost some seconds after its host instance was killed or cut off, while the message is being sent.
@@ -26,23 +28,28 @@ _SUBSCRIBERS = {
     "europe": _Subscriber(host="Main", matches=lambda order: order.region == "EU"),
     "front": _Subscriber(host="Front", matches=lambda order: order.total >= 50),
     "ordered": _Subscriber(host="Main", matches=lambda order: order.priority == 1),
+    "ledger": _Subscriber(host="Front", matches=lambda order: order.region == "US"),
     "program": _Subscriber(matches=lambda order: order.total < 50),
 }
 
 
-def find_problems(record: Record) -> list[str]:
-    """Describe what was lost, sent to the wrong subscriber, repeated without a reason, or out of order."""
-    problems = list(record.problems)
+def find_problems(record: Record, responses: Iterable[Mapping[str, object]]) -> list[str]:
+    """Describe what was lost, sent to the wrong subscriber, repeated without a reason, out of order or answered wrong.
+    ``responses`` are the published ones."""
+    problems = [*record.problems, *find_disorder(record), *find_wrong_answers(record, responses)]
     for name, subscriber in _SUBSCRIBERS.items():
         expected = {order.number for order in record.orders if subscriber.matches(order)}
         arrivals = record.arrivals[name]
         arrived = {arrival.number for arrival in arrivals}
         accepted = {arrival.number for arrival in arrivals if arrival.is_accepted}
-        faults = [fault for fault in record.faults if fault.host in (subscriber.host, None)]
         problems += _describe(f"did not arrive at {name}", expected - accepted)
         problems += _describe(f"arrived at {name}, which does not subscribe to them", arrived - expected)
-        problems += _describe(f"were repeated at {name} without a fault", find_unexplained(arrivals, faults))
-    return problems + find_disorder(record)
+    senders = {name: subscriber.host for name, subscriber in _SUBSCRIBERS.items()} | dict.fromkeys(TWO_WAY, "Main")
+    for name, host in senders.items():
+        faults = [fault for fault in record.faults if fault.host in (host, None)]
+        repeats = find_unexplained(record.arrivals[name], faults)
+        problems += _describe(f"were repeated at {name} without a fault", repeats)
+    return problems
 
 
 def find_unexplained(arrivals: Sequence[Arrival], faults: Sequence[Fault]) -> set[int]:
@@ -70,23 +77,6 @@ def _explains(fault: Fault, accepted: Arrival, repeat: Arrival) -> bool:
     return is_late and fault.started < repeat.at < fault.ended + _EFFECT_SECONDS
 
 
-def find_disorder(record: Record) -> list[str]:
-    """Describe orders that arrived at the ordered port after a later order of the same publisher."""
-    publishers = {order.number: order.publisher for order in record.orders}
-    seen: set[int] = set()
-    last: dict[int, int] = {}
-    late = set()
-    for arrival in record.arrivals["ordered"]:
-        if arrival.number in seen or arrival.number not in publishers:
-            continue
-        seen.add(arrival.number)
-        publisher = publishers[arrival.number]
-        if arrival.number < last.get(publisher, -1):
-            late.add(arrival.number)
-        last[publisher] = max(arrival.number, last.get(publisher, -1))
-    return _describe("arrived at the ordered port after a later order", late)
-
-
 def count_repeats(record: Record) -> int:
     """Return how many arrivals were repeats."""
     return sum(
@@ -97,4 +87,4 @@ def count_repeats(record: Record) -> int:
 
 
 def _describe(what: str, numbers: set[int]) -> list[str]:
-    return [f"{len(numbers):,} orders {what}, such as {sorted(numbers)[:5]}"] if numbers else []
+    return [f"{len(numbers):,} messages {what}, such as {sorted(numbers)[:5]}"] if numbers else []

@@ -21,14 +21,16 @@ from tests.support.installation import Installation, Process
 from tests.support.run_log import RunLog
 from tests.support.waiting import wait_until
 
-#: The host instances: three of two hosts. Only Front has a listener.
-HOSTS = ("Main", "Main", "Front")
+#: The host instances: two of each host. Front has a listener: one instance listens, and the other one takes over.
+HOSTS = ("Main", "Main", "Front", "Front")
 #: What is done, and how often it is chosen relative to the others.
 _FAULTS = {
     "a host is killed": 4,
     "a host is frozen": 3,
     "a host is stopped": 1,
-    "connections are dropped": 3,
+    "connections are dropped": 2,
+    "transactions are ended": 3,
+    "a backend is killed": 1,
     "PostgreSQL crashes": 1,
     "PostgreSQL restarts": 1,
 }
@@ -36,8 +38,11 @@ _FAULTS = {
 _FROZEN_SECONDS = (5.0, 5.0, 12.0)
 _OTHER_SESSIONS = """
     SELECT pid FROM pg_stat_activity
-     WHERE backend_type = 'client backend' AND datname = current_database() AND pid <> pg_backend_pid() ORDER BY pid
+     WHERE backend_type = 'client backend' AND datname = current_database() AND pid <> pg_backend_pid()
 """
+_IN_TRANSACTION = f"{_OTHER_SESSIONS} AND xact_start IS NOT NULL"
+#: So many times a fault looks for sessions with a transaction. Most transactions take a few milliseconds.
+_LOOKS = 50
 
 
 def has_failed_to_start(output: str) -> bool:
@@ -70,10 +75,13 @@ class Processes:
     done: Counter[str] = field(default_factory=Counter)
 
     def start(self) -> None:
+        started = time.monotonic()
         self.instances = [
             _Instance(host=host, process=self.installation.start("host", "run", host, "--log-format", "json"))
             for host in self.hosts
         ]
+        # Callers cannot connect before the start of their host, as after a fault.
+        self.record.add_fault(None, started)
 
     def find_sender(self, port: int) -> int | None:
         """Return the process of a host whose connection has this local port. None if it has ended."""
@@ -113,6 +121,10 @@ class Processes:
                 self._stop_host(instance)
             case "connections are dropped":
                 self._drop_connections(generator)
+            case "transactions are ended":
+                self._end_transactions()
+            case "a backend is killed":
+                self._kill_backend(generator)
             case "PostgreSQL crashes":
                 self._end_postgres(signal.SIGQUIT, generator.uniform(0, 1))
             case "PostgreSQL restarts":
@@ -172,9 +184,27 @@ class Processes:
         """End about half of the sessions of hosts, publishers and consumers."""
         started = time.monotonic()
         with suppress(psycopg.OperationalError), psycopg.connect(self.server.url(), autocommit=True) as connection:
-            sessions = [pid for (pid,) in connection.execute(_OTHER_SESSIONS)]
+            sessions = [pid for (pid,) in connection.execute(f"{_OTHER_SESSIONS} ORDER BY pid")]
             chosen = [pid for pid in sessions if generator.random() < 0.5]
             connection.execute("SELECT pg_terminate_backend(pid) FROM unnest(%s::integer[]) pid", (chosen,))
+        self.record.add_fault(None, started)
+
+    def _end_transactions(self) -> None:
+        """End the sessions that are inside a transaction, several times in a row."""
+        started = time.monotonic()
+        with suppress(psycopg.OperationalError), psycopg.connect(self.server.url(), autocommit=True) as connection:
+            for _ in range(_LOOKS):
+                connection.execute(f"SELECT pg_terminate_backend(pid) FROM ({_IN_TRANSACTION})")
+        self.record.add_fault(None, started)
+
+    def _kill_backend(self, generator: random.Random) -> None:
+        """Kill one process of PostgreSQL. The server ends all sessions, recovers, and continues."""
+        started = time.monotonic()
+        with suppress(psycopg.OperationalError), psycopg.connect(self.server.url(), autocommit=True) as connection:
+            sessions = [pid for (pid,) in connection.execute(f"{_OTHER_SESSIONS} ORDER BY pid")]
+            if sessions:
+                with suppress(ProcessLookupError):
+                    os.kill(generator.choice(sessions), signal.SIGKILL)
         self.record.add_fault(None, started)
 
     def _end_postgres(self, how: signal.Signals, seconds: float) -> None:

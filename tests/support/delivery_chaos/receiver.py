@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import threading
@@ -17,13 +18,14 @@ _HANG_SECONDS = 3.0
 
 
 class UnreliableReceiver:
-    """Records the arrivals of each path. A request to ``/price`` is answered with its number, doubled."""
+    """Records the arrivals of each path. Answers an accepted message with its number and the number of the answer."""
 
     def __init__(self, record: Record, receiver: HttpReceiver, generator: random.Random) -> None:
         self._record = record
         self._generator = generator
         self._lock = threading.Lock()
         self._is_reliable = threading.Event()
+        self._answers = itertools.count()
         self._senders: WeakKeyDictionary[Handler, int | None] = WeakKeyDictionary()
         #: Returns the process that has the connection from this port.
         self.find_sender: Callable[[int], int | None] = lambda _: None
@@ -50,7 +52,14 @@ class UnreliableReceiver:
         if handler not in self._senders:
             self._senders[handler] = self.find_sender(handler.client_address[1])
         sender = self._senders[handler]
-        arrival = self._record.add_arrival(urlsplit(request.path).path.strip("/"), number, sender)
+        sequence = request.headers.get("Postroom-Sequence-Number")
+        arrival = self._record.add_arrival(
+            urlsplit(request.path).path.strip("/"),
+            number,
+            sender=sender,
+            message_id=request.headers["Postroom-Message-Id"],
+            sequence=None if sequence is None else int(sequence),
+        )
         if chance < 0.08:
             handler.respond(500, b"failed after reading")
         elif chance < 0.10:
@@ -61,4 +70,4 @@ class UnreliableReceiver:
         else:
             # A sender that has the response may repeat the message only because of a fault.
             arrival.is_accepted = True
-            handler.respond(200, json.dumps({"number": number, "price": 2 * number}).encode())
+            handler.respond(200, json.dumps({"number": number, "answer": next(self._answers)}).encode())

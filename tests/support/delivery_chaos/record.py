@@ -17,6 +17,10 @@ class Order:
     region: str
     priority: int
     total: int
+    started: float = 0.0
+    """When its publisher called the client for the first time."""
+    ended: float = 0.0
+    """When the publish was accepted."""
 
 
 @dataclass(kw_only=True)
@@ -27,8 +31,32 @@ class Arrival:
     at: float
     sender: int | None = None
     """The process that has sent it; None if it is not known."""
+    message_id: str | None = None
+    sequence: int | None = None
+    """Its number in the order of an ordered port."""
     is_accepted: bool = False
     """True if the receiver has written a positive response."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a caller got for one attempt of its request."""
+
+    kind: str
+    """The status, or what happened instead of a response."""
+    document: object = None
+    """The body of a response with status 200."""
+    started: float
+    ended: float
+
+
+@dataclass(kw_only=True)
+class Call:
+    """A request of a caller. With a key it is repeated until there is a response, and again after that."""
+
+    number: int
+    key: str | None
+    answers: list[Answer] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +76,9 @@ class Record:
     orders: list[Order] = field(default_factory=list)
     arrivals: dict[str, list[Arrival]] = field(default_factory=lambda: defaultdict(list))
     """By subscriber, in the order in which they were read."""
+    calls: list[Call] = field(default_factory=list)
     answers: Counter[str] = field(default_factory=Counter)
-    """How many callers got which kind of answer."""
+    """How many attempts of callers got which kind of answer."""
     faults: list[Fault] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -58,15 +87,33 @@ class Record:
         with self._lock:
             self.orders += orders
 
-    def add_arrival(self, subscriber: str, number: int, sender: int | None = None) -> Arrival:
+    def add_arrival(
+        self,
+        subscriber: str,
+        number: int,
+        *,
+        sender: int | None = None,
+        message_id: str | None = None,
+        sequence: int | None = None,
+    ) -> Arrival:
         """Record an arrival. The time is taken under the lock, so that the list is in the order of the times."""
         with self._lock:
-            arrival = Arrival(number=number, at=time.monotonic(), sender=sender)
+            arrival = Arrival(
+                number=number, at=time.monotonic(), sender=sender, message_id=message_id, sequence=sequence
+            )
             self.arrivals[subscriber].append(arrival)
             return arrival
 
-    def add_answer(self, kind: str) -> None:
+    def add_call(self, number: int, key: str | None) -> Call:
+        call = Call(number=number, key=key)
         with self._lock:
+            self.calls.append(call)
+        return call
+
+    def add_answer(self, call: Call, kind: str, started: float, document: object = None) -> None:
+        """Record what a caller got for an attempt that ends now."""
+        with self._lock:
+            call.answers.append(Answer(kind=kind, document=document, started=started, ended=time.monotonic()))
             self.answers[kind] += 1
 
     def add_fault(self, host: str | None, started: float, pid: int | None = None) -> None:

@@ -1,30 +1,28 @@
-"""The programs of a run: publishers, a consumer, and callers of the two-way port."""
+"""The programs of a run: publishers, a consumer, and callers of two-way ports."""
 
 from __future__ import annotations
 
 import json
 import random
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
-from http.client import HTTPConnection, HTTPException
 
 import postroom
 from postroom.errors import ClaimLost, Unavailable
 from postroom.message import Message
 from tests.support.box import Priority, Region, Total
+from tests.support.delivery_chaos.callers import HTTP_CALLERS, PAUSE, PROGRAMS, Callers
 from tests.support.delivery_chaos.record import Order, Record
 
-PUBLISHERS, CALLERS = 3, 6
+PUBLISHERS = 3
 #: The subscription of the consumer.
 CONSUMER = "program"
-#: Publishers and callers pause for up to so many seconds between two calls.
-_PAUSE = 0.2
-#: A caller that hears nothing for so long was neither answered nor told. The two-way port answers after 30 s.
-_CALLER_PATIENCE = 90.0
 
 
 class Traffic:
@@ -33,13 +31,14 @@ class Traffic:
     def __init__(self, record: Record, *, url: str, port: int, seed: int) -> None:
         self._record = record
         self._url = url
-        self._port = port
         self._is_subscribed = threading.Event()
         self._stop_sending = threading.Event()
         self._stop = threading.Event()
+        callers = Callers(record=record, url=url, port=port, stop=self._stop_sending)
         workers: list[tuple[Callable[[int, random.Random], None], int]] = [
             *((self._publish, number) for number in range(PUBLISHERS)),
-            *((self._call, number) for number in range(CALLERS)),
+            *((callers.call_by_http, number) for number in range(HTTP_CALLERS)),
+            *((callers.call_from_program, number) for number in range(PROGRAMS)),
         ]
         self._senders = [
             threading.Thread(target=self._run, args=(work, number, random.Random(f"{seed} {work.__name__} {number}")))
@@ -55,7 +54,7 @@ class Traffic:
             thread.start()
 
     def stop_sending(self) -> None:
-        """Stop publishers and callers. Return when the last caller has its answer."""
+        """Stop publishers and callers. Return when the last caller has its answer, after the last fault."""
         self._stop_sending.set()
         for thread in self._senders:
             thread.join()
@@ -79,6 +78,7 @@ class Traffic:
             number = publisher
             while not self._stop_sending.is_set():
                 orders = []
+                started = time.monotonic()
                 for _ in range(generator.choice((1, 1, 1, 2, 8))):
                     orders.append(
                         Order(
@@ -97,8 +97,9 @@ class Traffic:
                         break
                     except Unavailable:
                         self._stop.wait(0.1)
-                self._record.add_orders(orders)
-                self._stop_sending.wait(generator.uniform(0, _PAUSE))
+                ended = time.monotonic()
+                self._record.add_orders([replace(order, started=started, ended=ended) for order in orders])
+                self._stop_sending.wait(generator.uniform(0, PAUSE))
 
     # -- the consumer --------------------------------------------------------------------------------------------
 
@@ -126,62 +127,6 @@ class Traffic:
     def _connect(self) -> Iterator[postroom.Client]:
         with postroom.connect(self._url) as client:
             yield client
-
-    # -- callers -------------------------------------------------------------------------------------------------
-
-    def _call(self, caller: int, generator: random.Random) -> None:
-        """Ask for prices. Some callers have an idempotency key and repeat a request whose connection was closed."""
-        number = caller
-        while not self._stop_sending.is_set():
-            key = f"call {number}" if generator.random() < 0.5 else None
-            if generator.random() < 0.05:
-                self._hang_up(number, key)
-            else:
-                answer = self._ask(number, key)
-                while answer in ("closed", "503") and key is not None:
-                    self._stop.wait(0.2)
-                    answer = self._ask(number, key)
-                self._record.add_answer(answer)
-            number += CALLERS
-            self._stop_sending.wait(generator.uniform(0, _PAUSE))
-
-    def _ask(self, number: int, key: str | None) -> str:
-        """Return the status, "closed" for a closed connection, or "refused" if the host does not listen."""
-        connection = HTTPConnection("127.0.0.1", self._port, timeout=_CALLER_PATIENCE)
-        try:
-            try:
-                connection.connect()
-            except ConnectionError:
-                self._stop.wait(0.1)
-                return "refused"
-            self._send(connection, number, key)
-            response = connection.getresponse()
-            body = response.read()
-        except TimeoutError:
-            self._record.add_problem(f"caller {number} heard nothing for {_CALLER_PATIENCE:g} s")
-            return "silence"
-        except (OSError, HTTPException):
-            return "closed"
-        finally:
-            connection.close()
-        if response.status == 200 and json.loads(body) != {"number": number, "price": 2 * number}:
-            self._record.add_problem(f"caller {number} got {body!r}")
-        return str(response.status)
-
-    def _hang_up(self, number: int, key: str | None) -> None:
-        """Send a request and close the connection without waiting for the answer."""
-        connection = HTTPConnection("127.0.0.1", self._port, timeout=_CALLER_PATIENCE)
-        try:
-            self._send(connection, number, key)
-        except OSError:
-            pass
-        finally:
-            connection.close()
-        self._record.add_answer("hung up")
-
-    def _send(self, connection: HTTPConnection, number: int, key: str | None) -> None:
-        headers = {} if key is None else {"Idempotency-Key": key}
-        connection.request("POST", "/quotes", json.dumps({"number": number}), headers)
 
 
 def make_message(order: Order) -> Message:
