@@ -4,7 +4,8 @@ Without authentication every user of the machine, and of the network of a cluste
 creates the shared secret depends on the master:
 
 - ``local``, YARN and Kubernetes: Spark creates one for each session and distributes it.
-- ``local-cluster``: Postroom creates one. It is set when the JVM runs, because arguments are visible to all users.
+- ``local-cluster``: Postroom creates one. It is set when the JVM runs, because arguments are visible to all users. Its
+  master and workers also have web pages, which Spark cannot turn off. Nobody gets a token for them.
 - Standalone: the cluster has a secret, which its administrator writes to spark-defaults.conf on each machine.
 """
 
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 AUTHENTICATE = "spark.authenticate"
 SECRET = "spark.authenticate.secret"
 ENCRYPT = "spark.network.crypto.enabled"
+
+#: The filter of all web pages, and the key of the tokens that it requires.
+UI_FILTERS = "spark.ui.filters"
+_TOKEN_FILTER = "org.apache.spark.ui.JWSFilter"
+_TOKEN_KEY = f"spark.{_TOKEN_FILTER}.param.secretKey"
 
 _SECRET_BYTES = 32
 
@@ -45,9 +51,15 @@ def reject_secret_arguments(settings: Mapping[str, str]) -> None:
 
 
 def add_secret(conf: SparkConf, master: str) -> None:
-    """Set a new secret for a ``local-cluster``, unless it has one. Call it when the JVM has been started."""
-    if is_local_cluster(master) and not conf.contains(SECRET):
+    """Set new secrets for the connections and the web pages of a ``local-cluster``, unless it has them. Call it when
+    the JVM has been started."""
+    if not is_local_cluster(master):
+        return
+    if not conf.contains(SECRET):
         conf.set(SECRET, secrets.token_hex(_SECRET_BYTES))
+    if not conf.contains(UI_FILTERS):
+        conf.set(UI_FILTERS, _TOKEN_FILTER)
+        conf.set(_TOKEN_KEY, secrets.token_urlsafe(_SECRET_BYTES))
 
 
 def check_authentication(conf: SparkConf, master: str) -> None:

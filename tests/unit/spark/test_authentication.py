@@ -10,6 +10,7 @@ from postroom.spark.authentication import (
     AUTHENTICATE,
     ENCRYPT,
     SECRET,
+    UI_FILTERS,
     add_secret,
     check_authentication,
     make_authentication_settings,
@@ -64,6 +65,19 @@ def test_a_local_cluster_gets_a_new_secret() -> None:
     given = build_conf(spark_authenticate_secret="given")
     add_secret(given, "local-cluster[1,1,1024]")
     assert given.get(SECRET) == "given"
+
+
+def test_the_web_pages_of_a_local_cluster_need_a_token_that_nobody_has() -> None:
+    keys = set()
+    for _ in range(2):
+        conf = build_conf()
+        add_secret(conf, "local-cluster[1,1,1024]")
+        assert conf.get(UI_FILTERS) == "org.apache.spark.ui.JWSFilter"
+        keys.add(conf.get("spark.org.apache.spark.ui.JWSFilter.param.secretKey"))
+    assert len(keys) == 2
+    given = build_conf(spark_ui_filters="com.example.Login")
+    add_secret(given, "local-cluster[1,1,1024]")
+    assert given.get(UI_FILTERS) == "com.example.Login"
 
 
 def test_a_secret_among_the_arguments_is_rejected() -> None:
