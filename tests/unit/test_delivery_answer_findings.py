@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from tests.support.delivery_chaos.answers import find_wrong_answers
+from tests.support.delivery_chaos.answers import find_recovery, find_wrong_answers
 from tests.support.delivery_chaos.record import Answer, Arrival, Call, Fault, Record
 
 RESPONSE = {"number": 1, "answer": 7}
@@ -43,6 +45,12 @@ def test_an_interrupted_call_needs_a_fault(kind: str) -> None:
     assert find(answer(kind), requests=(), responses=(), faults=(fault,)) == []
     [problem] = find(answer(kind), requests=(), responses=(), faults=(other,))
     assert f"got {kind} (None) after 1.0 s without a reason" in problem
+
+
+def test_callers_are_served_some_time_after_the_first_response_after_a_fault() -> None:
+    fault = Fault(host=None, started=10.0, ended=20.0)
+    assert find_recovery(fault, [15.0, 60.0, 70.0]) == 90.0
+    assert find_recovery(fault, [15.0]) == math.inf
 
 
 def test_a_timeout_needs_its_time() -> None:

@@ -61,7 +61,9 @@ class Callers:
         for number in itertools.count(_FIRST_CALL + caller, HTTP_CALLERS + PROGRAMS):
             if self.stop.is_set():
                 break
-            call = self.record.add_call(number, f"call {number}" if generator.random() < 0.5 else None)
+            key = f"call {number}" if generator.random() < 0.5 else None
+            call = Call(number=number, key=key, is_from_program=caller >= HTTP_CALLERS)
+            self.record.add_call(call)
             repeat(call)
             if call.key is not None:
                 with_key.append(call)

@@ -56,6 +56,7 @@ class Call:
 
     number: int
     key: str | None
+    is_from_program: bool = False
     answers: list[Answer] = field(default_factory=list)
 
 
@@ -104,11 +105,9 @@ class Record:
             self.arrivals[subscriber].append(arrival)
             return arrival
 
-    def add_call(self, number: int, key: str | None) -> Call:
-        call = Call(number=number, key=key)
+    def add_call(self, call: Call) -> None:
         with self._lock:
             self.calls.append(call)
-        return call
 
     def add_answer(self, call: Call, kind: str, started: float, document: object = None) -> None:
         """Record what a caller got for an attempt that ends now."""
