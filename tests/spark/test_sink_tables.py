@@ -18,7 +18,7 @@ from postroom.messagebox.connection import Login
 from postroom.messagebox.maintenance.check import check
 from postroom.spark.sinks import staging
 from postroom.spark.sinks.drain import Drain
-from postroom.spark.sinks.jdbc import SEQ, TASK, Database, RowsRejected, to_statement_error
+from postroom.spark.sinks.jdbc import SEQ, TASK, Database, JdbcTable, RowsRejected, to_statement_error
 from postroom.spark.sinks.running_sinks import Sinks
 from postroom.spark.sinks.writer import SparkWriter
 from tests.support.box import Box, Region, Total
@@ -122,6 +122,25 @@ def test_a_row_that_is_staged_twice_is_merged_once(
     ids = publish(box, b"a", b"b")
     assert drain_batch(drain_of(session, box, login, tmp_path), box) == 2
     assert Counter(message_id for (message_id,) in derby.execute('SELECT "message_id" FROM orders')) == Counter(ids)
+
+
+def test_staging_tables_are_dropped_if_a_late_session_drops_one_of_them(
+    session: SparkSession, derby: Derby, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that made them was killed while it dropped them."""
+    execute = Database._execute
+
+    def execute_late(database: Database, statement: str) -> int:
+        if statement == "DROP TABLE postroom_ab_1":
+            derby.execute(statement)
+        return execute(database, statement)
+
+    for number in (1, 2, 3):
+        derby.execute(f"CREATE TABLE postroom_ab_{number} (id INTEGER)")
+    monkeypatch.setattr(Database, "_execute", execute_late)
+    with JdbcTable(session, derby.url, {}).connect() as database:
+        database.drop_staging("postroom_ab_", "orders", up_to=2)
+    assert derby.tables() == ["POSTROOM_AB_3"]
 
 
 def _twice(as_columns: Callable[[Any], Any], column: str) -> Callable[[Any], Any]:

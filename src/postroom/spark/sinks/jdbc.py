@@ -190,7 +190,19 @@ class Database:
         return found
 
     def drop_staging(self, prefix: str, table: str, *, up_to: int) -> None:
-        """Drop the staging tables in the schema of a table: those with the prefix and a number up to ``up_to``."""
+        """Drop the staging tables in the schema of a table: those with the prefix and a number up to ``up_to``.
+
+        The session of a killed process may drop them at the same time. Raise StatementFailed if one is left."""
+        failure: StatementFailed | None = None
+        for name in self._find_staging(prefix, table, up_to):
+            try:
+                self._execute(f"DROP TABLE {name}")
+            except StatementFailed as error:
+                failure = error
+        if failure is not None and self._find_staging(prefix, table, up_to):
+            raise failure
+
+    def _find_staging(self, prefix: str, table: str, up_to: int) -> list[str]:
         catalog, schema, stored = self._locate(re.sub(r"[^.]+$", prefix, table))
         metadata = self._connection.getMetaData()
         tables = self._call(lambda: metadata.getTables(catalog, schema, f"{stored}%", None))
@@ -198,10 +210,12 @@ class Database:
         while self._call(tables.next):
             names.append(str(tables.getString("TABLE_NAME")))
         self._call(tables.close)
-        for name in names:
-            number = name[len(prefix) :]
-            if number.isdecimal() and int(number) <= up_to:
-                self._execute(f"DROP TABLE {re.sub(r'[^.]+$', name, table)}")
+        numbers = {name: name[len(prefix) :] for name in names}
+        return [
+            re.sub(r"[^.]+$", name, table)
+            for name, number in numbers.items()
+            if number.isdecimal() and int(number) <= up_to
+        ]
 
     def _commit(self) -> None:
         self._call(self._connection.commit)
