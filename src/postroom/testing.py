@@ -24,7 +24,7 @@ from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.direct_ports import CALLER, DirectPort
 from postroom.orchestrations.driver import Driver, Outcome, PersistencePoint, drive
 from postroom.orchestrations.execution import Execution
-from postroom.orchestrations.failures import JournalFull, JournalMismatch, NotAwaited
+from postroom.orchestrations.failures import JournalFull, JournalMismatch, NotAwaited, UnstorableResult
 from postroom.orchestrations.journal import Event, MessageReceived, Started, Turn
 from postroom.orchestrations.replay import replay as replay_turns
 from postroom.orchestrations.saved_journal import SavedJournal, read_journal
@@ -143,7 +143,7 @@ class Run:
         driver = Driver(self._execution, self)
         try:
             drive(driver, self._persist)
-        except JournalFull as error:
+        except (JournalFull, UnstorableResult) as error:
             self.error = str(error)
             return
         finally:

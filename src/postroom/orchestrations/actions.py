@@ -17,7 +17,7 @@ from postroom.message import Message
 from postroom.orchestrations.argument_digests import digest_call
 from postroom.orchestrations.execution import CONVOY, get_execution
 from postroom.orchestrations.failures import StepFailed
-from postroom.orchestrations.recorded_values import copy_recorded, measure_value
+from postroom.orchestrations.recorded_values import decode_value, encode_value
 from postroom.orchestrations.sending import refuse_in_atomic
 
 _T = TypeVar("_T")
@@ -71,6 +71,8 @@ async def step(  # type: ignore[misc]
     After a crash before the result is stored, the function is called again. ``step_key()`` is the same then.
     ``attempts`` is how often the function is called until it succeeds, ``delay`` the time in seconds between two
     attempts. A call that takes longer than ``timeout`` seconds has failed. Raise StepFailed if no attempt succeeds.
+
+    The instance is suspended if the function has returned something that the journal cannot store.
 
     The result is stored in the journal, but never shown. With ``secret`` the text of an error is neither stored nor
     shown, only its type."""
@@ -146,12 +148,13 @@ async def continue_with(state: object) -> NoReturn:
     host replays only the last journal. Messages that were not received stay. Correlation sets have to be initialised
     again. ``state`` is data, as the results of steps."""
     limit = get_execution().orchestration.journal_limits.size
-    if (size := measure_value(state)) > limit:
+    text = encode_value(state)
+    if len(text) > limit:
         raise BadValue(
-            f"The state has {size:,} characters, and the journal can have {limit:,}.",
+            f"The state has {len(text):,} characters, and the journal can have {limit:,}.",
             hint="Store the data elsewhere, and carry a reference to it.",
         )
-    await get_execution().continue_with(copy_recorded(state))
+    await get_execution().continue_with(decode_value(text))
 
 
 async def terminate(reason: str) -> NoReturn:

@@ -10,7 +10,6 @@ raises.
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +17,7 @@ from typing import Protocol
 
 from postroom.errors import BadValue
 from postroom.orchestrations.execution import Execution
-from postroom.orchestrations.failures import JournalFull
+from postroom.orchestrations.failures import JournalFull, UnstorableResult
 from postroom.orchestrations.journal import (
     Command,
     Continuation,
@@ -32,12 +31,14 @@ from postroom.orchestrations.journal import (
     TimerFired,
     Turn,
 )
-from postroom.orchestrations.recorded_values import copy_recorded, measure_value
+from postroom.orchestrations.recorded_values import decode_value, encode_value
 from postroom.orchestrations.replay import replay
 from postroom.processes.time_limit import TimedCall, TimedOut, call_each_with_timeout
 
 #: The number of turns that are stored together at most.
 MAX_TURNS = 100
+#: The number of characters of the error of a step that are stored at most.
+_MAX_ERROR_TEXT = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +116,8 @@ class Driver:
 
         The caller stores everything and publishes the messages, all or nothing. If the orchestration raises, the turn
         in which it did so is not stored, and ``execution.error`` is set. Raise JournalFull if there is more to do, but
-        the journal is full. Everything before is stored then."""
+        the journal is full, and UnstorableResult after a step whose result cannot be stored. Everything before is
+        stored then."""
         has_result = False
         if self.execution.suspension is not None:  # it is claimed, so an operator has resumed it
             self._handle(Resumed(time=self._store.get_time()))
@@ -260,20 +262,52 @@ def drive(driver: Driver, persist: Callable[[PersistencePoint], Outcome]) -> Non
 
 def run_step(step: RunStep, get_time: Callable[[], datetime], *, max_size: int) -> StepEnded:
     """Run a step. Its result must be something that the journal can store, of at most ``max_size`` characters. The
-    orchestration gets what a replay gets, such as a tuple for a named tuple."""
+    orchestration gets what a replay gets, such as a tuple for a named tuple.
+
+    Raise UnstorableResult if the journal cannot store the result. The step has had its effect then, so it is no
+    failure that the orchestration may answer with another attempt."""
     try:
-        value = copy_recorded(_call(step))
-        size = measure_value(value)
-        if size > max_size:
+        result = _call(step)
+    except TimedOut:  # of this thread
+        raise
+    except BaseException as error:
+        return StepEnded(time=get_time(), number=step.number, error=_describe(error, is_secret=step.is_secret))
+    return StepEnded(time=get_time(), number=step.number, value=_copy_result(step, result, max_size))
+
+
+def _copy_result(step: RunStep, result: object, max_size: int) -> object:
+    try:
+        text = encode_value(result)
+        if len(text) > max_size:
             raise BadValue(
-                f"The result has {size:,} characters, and the journal can have {max_size:,}.",
+                f"The result has {len(text):,} characters, and the journal can have {max_size:,}.",
                 hint="Store the data elsewhere, and return a reference to it.",
             )
-    except (Exception, SystemExit, CancelledError) as error:
-        # The text of an error can quote what the step works with.
-        text = "" if step.is_secret else f": {error}"
-        return StepEnded(time=get_time(), number=step.number, error=f"{type(error).__name__}{text}")
-    return StepEnded(time=get_time(), number=step.number, value=value)
+        return decode_value(text)
+    except TimedOut:
+        raise
+    except BaseException as error:  # a type of a library, such as a kind of dict, can raise anything
+        is_known = isinstance(error, BadValue)
+        raise UnstorableResult(
+            f"The step {step.name} has run, but its result cannot be stored.",
+            why=str(error) if is_known else _describe(error, is_secret=step.is_secret),
+            hint="If the instance is resumed, the step runs again with the same step_key(). First let the function "
+            "return something else, and apply it. Or terminate the instance.",
+        ) from None
+
+
+def _describe(error: BaseException, *, is_secret: bool) -> str:
+    """Return the type and the text of an error of a step. The text can quote what the step works with."""
+    name = type(error).__name__
+    if is_secret:
+        return name
+    try:
+        text = str(error)
+    except BaseException:
+        text = "its text cannot be read"
+    if len(text) > _MAX_ERROR_TEXT:
+        text = f"{text[:_MAX_ERROR_TEXT]}... ({len(text):,} characters)"
+    return f"{name}: {text}"
 
 
 def _call(step: RunStep) -> object:

@@ -393,7 +393,7 @@ def get_execution() -> Execution:
 
 def _measure(event: Event, commands: Sequence[Command]) -> int:
     """Return the approximate number of characters of a turn in the journal. Only the results of steps are large."""
-    value = measure_value(event.value) if isinstance(event, StepEnded) else 0
+    value = measure_value(event.value) + len(event.error or "") if isinstance(event, StepEnded) else 0
     return _EVENT_SIZE + _COMMAND_SIZE * len(commands) + value
 
 

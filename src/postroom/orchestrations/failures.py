@@ -11,6 +11,12 @@ class StepFailed(PostroomError):
     code = "STEP"
 
 
+class UnstorableResult(StateError):
+    """The function of a step has returned, but the journal cannot store its result."""
+
+    code = "STEP_RESULT"
+
+
 class JournalFull(StateError):
     """The journal of an instance has reached a limit, and there is more to do."""
 

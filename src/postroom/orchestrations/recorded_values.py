@@ -12,22 +12,33 @@ from typing import Any
 
 from postroom.errors import BadValue
 
+#: The key of a value that JSON does not have. A dict with this key is stored as the value of another one.
 _TAG = "$type"
+#: How deep lists, tuples and dicts may be nested. Far below the limit of Python, so that a value that was stored can be
+#: read wherever a replay is called.
+MAX_DEPTH = 100
 
 
-def to_recorded(value: object) -> Any:
-    """Return a value as JSON values. Raise BadValue if the journal cannot store it."""
+def to_recorded(value: object, *, depth: int = 0) -> Any:
+    """Return a value as JSON values. Raise BadValue if the journal cannot store it. ``depth`` is the number of lists,
+    tuples and dicts around it."""
+    if depth == MAX_DEPTH and isinstance(value, list | tuple | dict):
+        raise BadValue(
+            f"The journal cannot store a value whose lists and dicts are nested more than {MAX_DEPTH} deep.",
+            hint="Return it as text, such as json.dumps(value), or store it elsewhere and return a reference to it.",
+        )
     match value:
         case None | bool() | int() | str():
             return value
         case float() if isfinite(value):
             return value
         case list():
-            return [to_recorded(item) for item in value]
+            return [to_recorded(item, depth=depth + 1) for item in value]
         case tuple():
-            return {_TAG: "tuple", "value": [to_recorded(item) for item in value]}
-        case dict() if all(type(key) is str for key in value) and _TAG not in value:
-            return {key: to_recorded(item) for key, item in value.items()}
+            return {_TAG: "tuple", "value": [to_recorded(item, depth=depth + 1) for item in value]}
+        case dict() if all(type(key) is str for key in value):
+            items = {key: to_recorded(item, depth=depth + 1) for key, item in value.items()}
+            return {_TAG: "dict", "value": items} if _TAG in items else items
         case Decimal():
             return {_TAG: "decimal", "value": str(value)}
         case datetime():
@@ -52,17 +63,27 @@ def to_recorded(value: object) -> Any:
     )
 
 
+def encode_value(value: object) -> str:
+    """Return a value as JSON text. Raise BadValue if the journal cannot store it."""
+    try:
+        return json.dumps(to_recorded(value))
+    except ValueError as error:  # an integer with thousands of digits
+        raise BadValue(f"The journal cannot store a value of the type {type(value).__name__}: {error}.") from None
+
+
+def decode_value(text: str) -> Any:
+    """The inverse of ``encode_value``."""
+    return from_recorded(json.loads(text))
+
+
 def measure_value(value: object) -> int:
     """Return the number of characters that the journal needs for a value. Raise BadValue if it cannot store it."""
-    return len(json.dumps(to_recorded(value)))
+    return len(encode_value(value))
 
 
 def copy_recorded(value: object) -> Any:
     """Return a value as it is read from the journal. Raise BadValue if the journal cannot store it."""
-    try:
-        return from_recorded(json.loads(json.dumps(to_recorded(value))))
-    except (ValueError, RecursionError) as error:
-        raise BadValue(f"The journal cannot store a value of the type {type(value).__name__}: {error}.") from None
+    return decode_value(encode_value(value))
 
 
 def from_recorded(stored: Any) -> Any:
@@ -71,7 +92,9 @@ def from_recorded(stored: Any) -> Any:
         case list():
             return [from_recorded(item) for item in stored]
         case {"$type": "tuple", "value": list(items)}:
-            return tuple(from_recorded(item) for item in items)
+            return tuple([from_recorded(item) for item in items])
+        case {"$type": "dict", "value": dict(items)}:
+            return {key: from_recorded(item) for key, item in items.items()}
         case {"$type": "decimal", "value": str(text)}:
             return Decimal(text)
         case {"$type": "datetime", "value": str(text)}:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from typing import NoReturn
 
 import pytest
 
 from postroom import Message, orchestrations, testing
 from postroom.orchestrations import StepFailed
 from tests.support.offers import bodies, declare, message
+
+
+class LibraryExit(BaseException):
+    """What a library raises to end a program. It is no Exception."""
 
 
 def test_a_step_runs_once_and_its_result_is_replayed(crashes: bool) -> None:
@@ -80,21 +87,78 @@ def test_a_step_that_takes_too_long_fails() -> None:
     assert "did not return within 0.05 seconds" in str(run.error)
 
 
-def test_a_step_that_returns_something_else_than_data_fails() -> None:
+def nest(depth: int) -> object:
+    value: object = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+class BrokenDict(dict[str, int]):
+    """Another library's type, whose methods raise what they want."""
+
+    def items(self) -> NoReturn:  # type: ignore[override]
+        raise LibraryExit("broken")
+
+
+@pytest.mark.parametrize("secret", [False, True])
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (object(), "The journal cannot store a value of the type object."),
+        (float("nan"), "The journal cannot store the float nan."),
+        (float("inf"), "The journal cannot store the float inf."),
+        ({1: "one"}, "The journal cannot store a value of the type dict."),
+        (nest(101), "The journal cannot store a value whose lists and dicts are nested more than 100 deep."),
+        (nest(490), "nested more than 100 deep"),
+        (nest(100_000), "nested more than 100 deep"),
+        (10**5000, "The journal cannot store a value of the type int: "),
+        (BrokenDict(), "LibraryExit"),
+        ("x" * 2_000_000, "The result has 2,000,002 characters, and the journal can have 1,000,000."),
+    ],
+    ids=["object", "nan", "inf", "keys", "101 deep", "490 deep", "100000 deep", "huge int", "broken", "large"],
+)
+def test_a_step_whose_result_cannot_be_stored_is_not_repeated(result: object, reason: str, secret: bool) -> None:
+    calls: list[int] = []
+
+    def charge() -> object:
+        calls.append(1)
+        return result
+
     async def pay(order: Message) -> None:
-        await orchestrations.step(object)
+        with suppress(StepFailed):
+            await orchestrations.step(charge, attempts=3, secret=secret)
 
-    run = testing.start(declare(pay), message("order"))
-    assert "The journal cannot store a value of the type object." in str(run.error)
+    limits = orchestrations.JournalLimits(size=1_000_000)
+    run = testing.start(replace(declare(pay), journal_limits=limits), message("order"))
+    run.advance(timedelta(minutes=1))
+    assert calls == [1]
+    assert "charge has run, but its result cannot be stored." in str(run.error)
+    assert reason in str(run.error)
 
 
-@pytest.mark.parametrize("value", ["nan", "inf"])
-def test_a_step_that_returns_a_float_that_is_no_number_fails_with_the_value(value: str) -> None:
-    async def pay(order: Message) -> None:
-        await orchestrations.step(float, value)
+def test_a_result_may_be_nested_and_is_replayed(crashes: bool) -> None:
+    async def ask(order: Message) -> None:
+        value = await orchestrations.step(nest, 100)
+        await orchestrations.delay(1)
+        await orchestrations.send(Message.of(repr(value).encode()))
 
-    run = testing.start(declare(pay), message("order"))
-    assert f"The journal cannot store the float {value}." in str(run.error)
+    run = testing.start(declare(ask), message("order"), crashes=crashes)
+    run.advance(timedelta(seconds=1))
+    assert bodies(run) == [repr(nest(100)).encode()]
+
+
+def test_a_result_may_have_the_key_that_marks_types_in_the_journal(crashes: bool) -> None:
+    schema = {"$type": "tuple", "value": [1, {"$type": {"$type": 2}}]}
+
+    async def ask(order: Message) -> None:
+        value = await orchestrations.step(lambda: schema)
+        await orchestrations.delay(1)
+        await orchestrations.send(Message.of(repr(value).encode()))
+
+    run = testing.start(declare(ask), message("order"), crashes=crashes)
+    run.advance(timedelta(seconds=1))
+    assert bodies(run) == [repr(schema).encode()]
 
 
 def test_the_error_of_a_secret_step_is_neither_stored_nor_shown(crashes: bool) -> None:
@@ -113,7 +177,17 @@ def test_the_error_of_a_secret_step_is_neither_stored_nor_shown(crashes: bool) -
 
 
 @pytest.mark.parametrize("timeout", [None, 60.0])
-@pytest.mark.parametrize("error", [SystemExit("enough"), asyncio.CancelledError("enough")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        SystemExit("enough"),
+        asyncio.CancelledError("enough"),
+        KeyboardInterrupt("enough"),
+        GeneratorExit("enough"),
+        LibraryExit("enough"),
+    ],
+    ids=repr,
+)
 def test_an_exit_of_a_step_is_a_failure_of_the_step(error: BaseException, timeout: float | None) -> None:
     def leave() -> None:
         raise error
@@ -124,3 +198,30 @@ def test_an_exit_of_a_step_is_a_failure_of_the_step(error: BaseException, timeou
     run = testing.start(declare(run_step), message("order"))
     assert "StepFailed" in str(run.error)
     assert f"{type(error).__name__}: enough" in str(run.error)
+
+
+def test_the_error_of_a_step_may_have_no_text(crashes: bool) -> None:
+    class Unprintable(Exception):
+        def __str__(self) -> str:
+            raise LibraryExit
+
+    def fail() -> None:
+        raise Unprintable
+
+    async def run_step(order: Message) -> None:
+        await orchestrations.step(fail)
+
+    run = testing.start(declare(run_step), message("order"), crashes=crashes)
+    assert "Unprintable: its text cannot be read" in str(run.error)
+
+
+def test_the_stored_error_of_a_step_has_a_limited_length() -> None:
+    def fail() -> None:
+        raise ValueError("x" * 1_000_000)
+
+    async def run_step(order: Message) -> None:
+        await orchestrations.step(fail)
+
+    run = testing.start(declare(run_step), message("order"))
+    assert len(str(run.error)) < 20_000
+    assert "... (1,000,000 characters)" in str(run.error)

@@ -83,7 +83,7 @@ def get_advice(instance: Instance) -> str | None:
             return f"Correct service_window= of the port and apply it, then: {resume}\nOr: {terminate}"
         case "PORT_STOPPED":
             return _advise_to_start(instance, resume)
-        case "ORCHESTRATION" | "ORCHESTRATION_CODE" | "JOURNAL" | "JOURNAL_FULL":
+        case "ORCHESTRATION" | "ORCHESTRATION_CODE" | "JOURNAL" | "JOURNAL_FULL" | "STEP_RESULT":
             return f"Correct the orchestration and apply it, then: {resume}\nOr: {terminate}"
         case "PORT_GONE":
             return f"The port is declared again: {resume}\nOr: {terminate}"

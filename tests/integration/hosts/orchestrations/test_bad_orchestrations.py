@@ -204,23 +204,6 @@ def test_a_state_that_cannot_be_stored_suspends_the_instance(
     assert "Return None, bool, int" in description
 
 
-def test_a_step_that_returns_something_else_than_data_fails(
-    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
-) -> None:
-    apply_orchestrations(
-        box,
-        tmp_path,
-        """
-        @app.orchestration(activate=Kind == "order", host="Default")
-        async def ask(order: Message) -> None:
-            await orchestrations.step(object)
-        """,
-    )
-    start_host(recorder)
-    publish(box, "order", "")
-    assert "The journal cannot store a value of the type object" in wait_for_suspended(box)[1]
-
-
 def test_code_that_depends_on_the_wall_clock_is_suspended_when_it_is_replayed(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:

@@ -131,7 +131,7 @@ def test_the_first_advice_for_an_unreadable_document_is_to_correct_it() -> None:
     assert pipeline.startswith("Or correct the pipeline and apply it, then: postroom instance resume")
 
 
-@pytest.mark.parametrize("code", ["ORCHESTRATION", "ORCHESTRATION_CODE", "JOURNAL", "JOURNAL_FULL"])
+@pytest.mark.parametrize("code", ["ORCHESTRATION", "ORCHESTRATION_CODE", "JOURNAL", "JOURNAL_FULL", "STEP_RESULT"])
 def test_the_advice_for_a_failed_orchestration_is_to_correct_it(code: str) -> None:
     advice = get_advice(instance(error_code=code, service_class=ServiceClass.ORCHESTRATIONS)) or ""
     assert advice.startswith("Correct the orchestration and apply it, then: postroom instance resume")
