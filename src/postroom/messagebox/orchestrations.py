@@ -60,7 +60,7 @@ class ClaimedInstance(NamedTuple):
 
     ``carried`` is what it has carried over from the last of its ``journals`` before, as JSON. Timers that were due at
     ``timers_until`` may fire. None: a message that came before is not read yet. ``process_deaths`` is the number of
-    host instances that died while they had it, since its last persistence point."""
+    host instances that died, or ran out of memory, while they had it, since its last persistence point."""
 
     claim_id: uuid.UUID
     instance_id: uuid.UUID
@@ -149,23 +149,32 @@ class HostOrchestrations:
         )
 
     def release(
-        self, connection: Connection, claim_id: uuid.UUID, instance_ids: Sequence[uuid.UUID] | None = None
+        self,
+        connection: Connection,
+        claim_id: uuid.UUID,
+        instance_ids: Sequence[uuid.UUID] | None = None,
+        *,
+        has_failed: bool = False,
     ) -> None:
-        """Release the instances of a claim, or some of them. They are ready again."""
+        """Release the instances of a claim, or some of them. They are ready again. With ``has_failed`` there was not
+        enough memory for them, which counts as the death of a process: after five of these they are suspended."""
         read_value(
             connection,
-            f"SELECT release_orchestrations_{self._host}(%s, %s::uuid[])",
+            f"SELECT release_orchestrations_{self._host}(%s, %s::uuid[], %s)",
             claim_id,
             None if instance_ids is None else list(instance_ids),
+            has_failed,
         )
 
-    def release_instances(self, connection: Connection, instances: Iterable[ClaimedInstance]) -> None:
+    def release_instances(
+        self, connection: Connection, instances: Iterable[ClaimedInstance], *, has_failed: bool = False
+    ) -> None:
         """Release instances of any claims, so that they continue from their journals."""
         by_claim: dict[uuid.UUID, list[uuid.UUID]] = defaultdict(list)
         for claimed in instances:
             by_claim[claimed.claim_id].append(claimed.instance_id)
         for claim_id, instance_ids in by_claim.items():
-            self.release(connection, claim_id, instance_ids)
+            self.release(connection, claim_id, instance_ids, has_failed=has_failed)
 
     def read_messages(self, connection: Connection, claim_id: uuid.UUID) -> list[ClaimedMessage]:
         """Return the first messages that the instances of a claim have not received, at most MESSAGES_AT_A_TIME for

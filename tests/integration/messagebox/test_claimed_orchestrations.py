@@ -147,7 +147,7 @@ def test_an_instance_that_five_processes_had_when_they_died_is_suspended(box: Bo
         "SELECT instance_id, error_description FROM orchestration_instances WHERE suspended_at IS NOT NULL"
     ).fetchall()[0]
     assert suspended == poison
-    assert "did not respond, five times" in description
+    assert "died, did not respond, or ran out of memory, five times" in description
     assert "then resume the instance" in description
     assert box.count("orchestration_instances WHERE process_deaths = 0") == 4
     resume(box.connection, poison)

@@ -82,8 +82,14 @@ class InstancePoller:
             now=self._clock(),
         )
         messages: dict[uuid.UUID, list[ClaimedMessage]] = defaultdict(list)
-        for message in self._procedures.read_messages(connection, claim_id) if claimed else ():
-            messages[message.instance_id].append(message)
+        try:
+            for message in self._procedures.read_messages(connection, claim_id) if claimed else ():
+                messages[message.instance_id].append(message)
+        except MemoryError:
+            # One of the instances may have the large messages. After two failures they are claimed one at a time.
+            self._procedures.release(connection, claim_id, has_failed=True)
+            self._lost_claim = None
+            raise
         new = [NewWork(claimed=one, messages=messages[one.instance_id]) for one in claimed]
         with self._pausing:
             is_paused = self.is_paused

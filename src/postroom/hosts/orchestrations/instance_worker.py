@@ -15,12 +15,15 @@ from postroom.hosts.orchestrations.shared_persistence import Outcomes, persist_t
 from postroom.hosts.orchestrations.turn_watch import TurnWatch
 from postroom.hosts.orchestrations.worker_session import WorkerSession, WorkerSessions
 from postroom.messagebox.orchestrations import ClaimedInstance
+from postroom.orchestrations.code_places import format_traceback
 from postroom.orchestrations.driver import Outcome
 from postroom.processes.backoff import Backoff
 from postroom.processes.time_limit import TimedOut
 
 _log = logging.getLogger(__name__)
 _BACKOFF = Backoff(first=0.1, longest=10.0)
+#: The number of characters of an error that are stored with a suspended instance at most.
+_MAX_DESCRIPTION = 100_000
 
 
 class InstanceWorker:
@@ -48,6 +51,8 @@ class InstanceWorker:
         self._is_paused = is_paused
         #: The instances of the batch whose claims are released after it, because they were dropped from memory.
         self._dropped: list[ClaimedInstance] = []
+        #: Those among them for which there was not enough memory.
+        self._starved: list[ClaimedInstance] = []
         self._has_failed = False
         #: The instances that it works on now.
         self.batch: Sequence[ClaimedInstance] = ()
@@ -58,13 +63,13 @@ class InstanceWorker:
         failures = 0
         while batch := self._work.take():
             self.batch = [work.claimed for work in batch]
-            self._dropped, self._has_failed = [], False
+            self._dropped, self._starved, self._has_failed = [], [], False
             try:
                 self._work_on(batch)
             except BaseException as error:
                 # For example, the watch has interrupted a turn that was just ending. The thread must not end.
                 _log.warning("a batch of %d instances was interrupted", len(batch), exc_info=error)
-                self._dropped, self._has_failed = list(self.batch), True
+                self._dropped, self._starved, self._has_failed = list(self.batch), [], True
             self._watch.end_turn()
             failures = failures + 1 if self._has_failed else 0
             self._release_dropped(failures)
@@ -110,7 +115,7 @@ class InstanceWorker:
             if instance.point is not None:
                 return instance
             self._suspend(work.claimed, code="ORCHESTRATION", description=instance.execution.format_error())
-        except (Exception, TimedOut) as error:
+        except BaseException as error:  # a library that the orchestration uses can raise anything
             self._handle_error(work.claimed, error)
         if instance is not None:
             instance.close()
@@ -148,42 +153,50 @@ class InstanceWorker:
     # -- failures ----------------------------------------------------------------------------------------------
 
     def _handle_error(self, claimed: ClaimedInstance, error: BaseException) -> None:
-        """Suspend an instance because of its own error. After any other error it continues from its journal."""
+        """Suspend an instance because of its own error. After an error of the environment it continues from its
+        journal. An instance for which there is not enough memory is suspended after some attempts."""
         if isinstance(error, ClaimLost | TimedOut):
             # If the answer of a COMMIT was lost, the claim is still there.
             self._counts["discarded"] += 1
             self._dropped.append(claimed)
             return
-        if isinstance(error, PostroomError) and not is_environment_error(error):
+        if not is_environment_error(error):
             try:
-                self._suspend(claimed, code=error.code, description=str(error))
+                if isinstance(error, PostroomError):
+                    self._suspend(claimed, code=error.code, description=str(error))
+                else:
+                    self._suspend(claimed, code="ORCHESTRATION", description=format_traceback(error))
                 return
-            except PostroomError as failure:
+            except Exception as failure:
                 error = failure
         if not self._has_failed:  # the others of the batch fail for the same reason
             _log.warning("instance %s: %s", claimed.instance_id, error, exc_info=not _is_expected(error))
         self._has_failed = True
-        self._dropped.append(claimed)
+        (self._starved if isinstance(error, MemoryError) else self._dropped).append(claimed)
 
     def _suspend(self, claimed: ClaimedInstance, *, code: str, description: str) -> None:
         # The first line, or the error of a traceback, which follows the calls.
         reason = next((line for line in description.splitlines() if not line.startswith((" ", "Traceback "))), "")
         _log.warning("instance %s is suspended: %s", claimed.instance_id, reason)
         session = self._sessions.get()
-        is_suspended = session.procedures.suspend(session.connection, claimed, code=code, description=description)
+        is_suspended = session.procedures.suspend(
+            session.connection, claimed, code=code, description=description[:_MAX_DESCRIPTION]
+        )
         self._counts["suspended" if is_suspended else "discarded"] += 1
 
     def _release_dropped(self, failures: int) -> None:
         """Release the claims of instances that were dropped from memory, after a backoff if anything has failed."""
-        while self._dropped and not self._is_paused():
+        while (self._dropped or self._starved) and not self._is_paused():
             if failures and self._stopping.wait(_BACKOFF.delay(failures)):
                 return
             try:
                 session = self._sessions.get()
                 session.procedures.release_instances(session.connection, self._dropped)
+                session.procedures.release_instances(session.connection, self._starved, has_failed=True)
                 return
             except PostroomError as error:
-                _log.warning("the claims of %d instances cannot be released: %s", len(self._dropped), error)
+                count = len(self._dropped) + len(self._starved)
+                _log.warning("the claims of %d instances cannot be released: %s", count, error)
                 failures += 1
 
 

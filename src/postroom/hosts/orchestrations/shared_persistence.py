@@ -2,7 +2,8 @@
 
 Each instance gets its own outcome. An instance whose claim was taken over is left out, and so are its messages.
 If sends have no subscribers, the others are stored without these instances. If the transaction fails because of one
-instance, which PostgreSQL does not name, each is stored in a transaction of its own.
+instance, which nobody names, each is stored in a transaction of its own: PostgreSQL refuses a value, or the body of a
+message cannot be read, which can raise anything.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from postroom.agent.direct.message_agent import Outbox
-from postroom.errors import ClaimLost, NotFound, PostroomError, PublishFailed, RoutingFailure, is_environment_error
+from postroom.errors import ClaimLost, NotFound, PublishFailed, RoutingFailure, is_environment_error
 from postroom.hosts.orchestrations.driven_instance import DrivenInstance
 from postroom.hosts.orchestrations.worker_session import WorkerSession
 from postroom.message import Message
@@ -23,6 +24,7 @@ from postroom.orchestrations.direct_ports import CALLER
 from postroom.orchestrations.driver import Outcome
 from postroom.orchestrations.journal import Correlate, Forget
 from postroom.orchestrations.recorded_values import to_recorded
+from postroom.processes.time_limit import TimedOut
 
 #: The outcome of each instance by id, or the error because of which it cannot be stored.
 Outcomes = dict[uuid.UUID, Outcome | BaseException]
@@ -38,13 +40,13 @@ def persist_together(session: WorkerSession, instances: Sequence[DrivenInstance]
     for instance in instances:
         try:
             messages[instance.claimed.instance_id] = _build_messages(session, instance)
-        except PostroomError as error:
+        except BaseException as error:
             _check_environment(error)
             outcomes[instance.claimed.instance_id] = error
     while remaining := [one for one in instances if one.claimed.instance_id not in outcomes]:
         try:
             outcomes |= _persist(session, remaining, messages)
-        except PostroomError as error:
+        except BaseException as error:
             _check_environment(error)
             failures = _find_failures(error, remaining, messages) if isinstance(error, PublishFailed) else {}
             if failures:
@@ -57,8 +59,9 @@ def persist_together(session: WorkerSession, instances: Sequence[DrivenInstance]
     return outcomes
 
 
-def _check_environment(error: PostroomError) -> None:
-    if is_environment_error(error):
+def _check_environment(error: BaseException) -> None:
+    """Raise an error that none of the instances has caused. If there is not enough memory, one of them may need it."""
+    if isinstance(error, TimedOut) or (is_environment_error(error) and not isinstance(error, MemoryError)):
         raise error
 
 

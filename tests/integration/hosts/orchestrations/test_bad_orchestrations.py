@@ -148,7 +148,7 @@ def test_a_process_whose_interpreter_lock_is_not_released_ends_and_its_instance_
     start_host(recorder)
     error_code, description = wait_for_suspended(box)
     assert error_code == "ORCHESTRATION"
-    assert "died, or did not respond, five times" in description
+    assert "died, did not respond, or ran out of memory, five times" in description
     publish(box, "order", "")
     wait_until(lambda: sent(recorder) == [b"fine"], what="the other instance")
 

@@ -7,6 +7,8 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from postroom.clock import system_clock
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
 from postroom.hosts.orchestrations.instance_poller import InstancePoller
@@ -24,6 +26,8 @@ class FakeProcedures:
         self.poller: InstancePoller | None = None
         self.claimed: list[uuid.UUID] = []
         self.released: list[uuid.UUID] = []
+        self.failed: list[uuid.UUID] = []
+        self.has_memory = True
 
     def claim(self, connection: object, *, claim_id: uuid.UUID, **_: object) -> list[Any]:
         self.claimed.append(claim_id)
@@ -32,10 +36,12 @@ class FakeProcedures:
     def read_messages(self, connection: object, claim_id: uuid.UUID) -> list[Any]:
         if self.poller is not None:
             self.poller.pause()
+        if not self.has_memory:
+            raise MemoryError
         return []
 
-    def release(self, connection: object, claim_id: uuid.UUID) -> None:
-        self.released.append(claim_id)
+    def release(self, connection: object, claim_id: uuid.UUID, *, has_failed: bool = False) -> None:
+        (self.failed if has_failed else self.released).append(claim_id)
 
 
 def make_poller(procedures: FakeProcedures, work: InstanceQueue) -> InstancePoller:
@@ -66,3 +72,14 @@ def test_claimed_instances_are_put_into_the_queue() -> None:
     procedures, work = FakeProcedures(), InstanceQueue(10)
     make_poller(procedures, work)._poll()
     assert (len(procedures.claimed), procedures.released, len(work)) == (1, [], 1)
+
+
+def test_a_claim_whose_messages_do_not_fit_into_memory_is_counted_as_failed() -> None:
+    procedures, work = FakeProcedures(), InstanceQueue(10)
+    procedures.has_memory = False
+    poller = make_poller(procedures, work)
+    for _ in range(2):
+        with pytest.raises(MemoryError):
+            poller._poll()
+    assert len(procedures.claimed) == 2
+    assert (procedures.failed, procedures.released, len(work)) == (procedures.claimed, [], 0)

@@ -3,8 +3,7 @@
 -- all hosts are woken. Returns the number of released rows. The requests whose callers it held stop waiting, and their
 -- responses are suspended: no process can deliver them (RR-06). A request with an idempotency key keeps waiting until
 -- its time is over, because a repeated request can take it over. An orchestration instance that five host instances
--- had when they died is suspended: it may be what kills or freezes them. The last three had no other suspect, so random
--- deaths hardly ever meet the same instance. Messages of a sink's batch stay in the batch: the next process that serves
+-- had when they died is suspended (int_release_failed). Messages of a sink's batch stay in the batch: the next process that serves
 -- the sink writes the same batch. Claims of programs are released when their lease expires.
 -- Locks: tries the advisory lock (7002, id) of each instance for a moment; orchestration instances in the order of
 -- their ids, as those that store them do. Indexes: orchestration_instances_claimed; work_queue_claimed, from one claim
@@ -55,23 +54,10 @@ BEGIN
        AND NOT EXISTS (SELECT 1 FROM host_instances i WHERE i.id = q.claimed_by);
     GET DIAGNOSTICS n = ROW_COUNT;
     released := released + n;
-    UPDATE orchestration_instances o
-       SET claim_id = NULL, claimed_by = NULL, ready_seq = coalesce(o.ready_seq, nextval('messagebox.queue_sequence')),
-           process_deaths = o.process_deaths + 1,
-           suspended_at = CASE WHEN o.process_deaths >= 4 THEN p_now END,
-           error_code = CASE WHEN o.process_deaths >= 4 THEN 'ORCHESTRATION' END,
-           error_description = CASE WHEN o.process_deaths >= 4 THEN
-               'The host process that worked on the instance died, or did not respond, five times.' || chr(10)
-               || 'A library that the orchestration calls may crash, run out of memory, or block the whole process.'
-               || chr(10)
-               || 'Read the log of the host. Correct the code, or do long work in a step; then resume the instance.'
-           END
-     WHERE o.instance_id = ANY (ARRAY(
+    released := released + int_release_failed(ARRAY(
            SELECT c.instance_id FROM orchestration_instances c
             WHERE c.claim_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM host_instances i WHERE i.id = c.claimed_by)
-            ORDER BY c.instance_id FOR UPDATE));
-    GET DIAGNOSTICS n = ROW_COUNT;
-    released := released + n;
+            ORDER BY c.instance_id FOR UPDATE), p_now);
     IF released > 0 THEN
         PERFORM pg_notify('postroom_' || lower(h.name), '') FROM hosts h;
     END IF;
