@@ -42,11 +42,18 @@ def is_called_by(code: CodeType) -> bool:
 
 
 def format_traceback(error: BaseException) -> str:
-    """Return the traceback of an error without the lines of Postroom and asyncio."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not _is_internal(frame.filename)]
-    lines = ["Traceback (most recent call last):\n", *traceback.format_list(own)] if own else []
-    return "".join([*lines, *traceback.format_exception_only(error)]).strip()
+    """Return the traceback of an error without the lines of Postroom and asyncio, after those of its causes, and with
+    those of the errors in a group."""
+    described = traceback.TracebackException.from_exception(error)
+    remaining = [described]
+    while remaining:
+        one = remaining.pop()
+        own = [frame for frame in one.stack if not _is_internal(frame.filename)]
+        # Without a stack there is no title either.
+        one.stack = traceback.StackSummary.from_list(own) if own else None  # type: ignore[assignment]
+        one.__context__ = None
+        remaining += [*([one.__cause__] if one.__cause__ else []), *(one.exceptions or [])]
+    return "".join(described.format()).strip()
 
 
 def _is_internal(file: str) -> bool:

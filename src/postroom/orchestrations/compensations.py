@@ -43,11 +43,11 @@ def mark_error(error: BaseException, turn: int) -> None:
 
 def describe_compensations(error: BaseException, turn: int) -> str:
     """Return what became of the compensations of an exception that nobody has handled in this turn, as a line after
-    the traceback."""
-    first_turn = error.__dict__.get(_FIRST_TURN)
-    if first_turn is None:
+    the traceback. Of a group of failed compensations, the cause has started them."""
+    first_turns = [one.__dict__[_FIRST_TURN] for one in _list_causes(error) if _FIRST_TURN in one.__dict__]
+    if not first_turns:
         return ""
-    if first_turn == turn:
+    if min(first_turns) == turn:
         return (
             "\nThe compensations were not stored and have sent nothing, because the exception was not handled. If the "
             "instance is resumed, it continues from its last transaction. To compensate, handle the exception around "
@@ -57,3 +57,13 @@ def describe_compensations(error: BaseException, turn: int) -> str:
         "\nCompensations have run and are stored, so the instance cannot continue inside the scope. Handle the "
         "exception around the scope, apply and resume; or terminate the instance."
     )
+
+
+def _list_causes(error: BaseException) -> list[BaseException]:
+    """Return an exception, its ``__cause__``, the cause of that, and so on."""
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and all(cause is not known for known in causes):
+        causes.append(cause)
+        cause = cause.__cause__
+    return causes
