@@ -51,9 +51,8 @@ from postroom.orchestrations.journal import (
     TimerFired,
 )
 from postroom.orchestrations.recorded_values import measure_value
+from postroom.orchestrations.turn_sizes import measure_message, measure_turn
 
-#: The approximate number of characters of an event and of a command in the journal.
-_EVENT_SIZE, _COMMAND_SIZE = 150, 200
 #: Creates the context that the code of an orchestration runs in.
 Watch = Callable[[], AbstractContextManager[None]]
 #: The number of the correlation set of a convoy, whose messages match the activation subscription.
@@ -92,6 +91,7 @@ class Execution:
         #: The number of events of the journal, and the approximate number of its characters.
         self.journal_events = 0
         self.journal_size = 0
+        self._brought_size = measure_value(self.carried.state)
         self._loop: InstanceLoop | None = None
         self._main: asyncio.Task[None] | None = None
         self._commands: list[Command] = []
@@ -126,8 +126,10 @@ class Execution:
         if main.done() and not self._is_dropped:
             loop.end()
         self.journal_events += 1
-        self.journal_size += _measure(event, self._commands)
-        return tuple(self._commands)
+        self.journal_size += measure_turn(event, self._commands)
+        self._brought_size += measure_message(event)
+        commands, self._commands = self._commands, []  # a waiting instance does not hold the messages that it has sent
+        return tuple(commands)
 
     def _apply(self, event: Event) -> None:
         match event:
@@ -145,7 +147,7 @@ class Execution:
                 if event.error is None:
                     future.set_result(deepcopy(event.value))  # the orchestration may change it
                 else:
-                    future.set_exception(_make_step_failure(step, event.error))
+                    future.set_exception(StepFailed(f"The step {step.name} has failed.", why=event.error))
                 return
             case Resumed() if self.suspension is not None:
                 for _, resumed in self._suspensions:
@@ -175,6 +177,11 @@ class Execution:
             if not future.done():
                 return command
         return None
+
+    @property
+    def held_size(self) -> int:
+        """The approximate number of bytes that a replay would bring into memory."""
+        return self.journal_size + self._brought_size
 
     @property
     def error(self) -> BaseException | None:
@@ -389,16 +396,6 @@ def get_execution() -> Execution:
         )
     owner: Execution = loop.owner
     return owner
-
-
-def _measure(event: Event, commands: Sequence[Command]) -> int:
-    """Return the approximate number of characters of a turn in the journal. Only the results of steps are large."""
-    value = measure_value(event.value) + len(event.error or "") if isinstance(event, StepEnded) else 0
-    return _EVENT_SIZE + _COMMAND_SIZE * len(commands) + value
-
-
-def _make_step_failure(step: RunStep, error: str) -> StepFailed:
-    return StepFailed(f"The step {step.name} has failed.", why=error)
 
 
 def _with_derived_ids(message: Message, message_id: uuid.UUID) -> Message:

@@ -26,8 +26,10 @@ from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestratio
 
 _log = logging.getLogger(__name__)
 
-#: The number of instances that are kept in memory while they wait.
+#: The number of instances that are kept in memory while they wait, and of the bytes that they hold together. The others
+#: are replayed from their journals.
 MAX_LIVE = 1_000
+MAX_LIVE_SIZE = 100_000_000
 
 
 class OrchestrationRunner:
@@ -51,7 +53,7 @@ class OrchestrationRunner:
         self._code = DeployedCode()
         self._clock = clock or system_clock
         self._procedures = HostOrchestrations(host.name)
-        self._live = LiveInstances(MAX_LIVE)
+        self._live = LiveInstances(MAX_LIVE, max_size=MAX_LIVE_SIZE)
         self._watch = TurnWatch(turn_limit.total_seconds(), self._suspend_endless, on_stuck_thread)
         self._watch_connection = LazyConnection(connect)
         self._loader = InstanceLoader(self._code, self._live, self._watch)
