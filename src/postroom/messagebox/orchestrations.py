@@ -87,6 +87,8 @@ class JournalEntry:
     consumed: Sequence[int] = ()
     wake_at: datetime | None = None
     is_released: bool = False
+    suspension: str | None = None
+    """The reason why the instance suspends itself."""
 
 
 def read_orchestrations(connection: Connection, *, host_id: int | None = None) -> list[DeployedOrchestration]:
@@ -221,12 +223,13 @@ class HostOrchestrations:
         ]
         row = connection.execute(
             f"SELECT * FROM persist_orchestrations_{self._host}(%s::uuid[], %s::uuid[], %s::int[], %s::text[],"
-            " %s::timestamptz[], %s::boolean[], %s::uuid[], %s::bigint[], %s::int[])",
+            " %s::timestamptz[], %s::boolean[], %s::text[], %s::uuid[], %s::bigint[], %s::int[])",
             (
                 *_format_claims(entries),
                 [json.dumps(entry.turns) if entry.turns else None for entry in entries],
                 [entry.wake_at for entry in entries],
                 [entry.is_released for entry in entries],
+                [entry.suspension and to_storable_text(entry.suspension) for entry in entries],
                 *([row[column] for row in consumed] for column in range(3)),
             ),
         ).fetchone()

@@ -149,7 +149,8 @@ def _write(
             turns=[turn.to_json() for turn in point.turns] if keeps_journal else (),
             consumed=point.consumed,
             wake_at=point.wake_at,
-            is_released=point.is_waiting and point.suspension is None,
+            is_released=point.is_waiting,
+            suspension=point.suspension,
         )
         if point.has_ended:
             ended.append(entry)
@@ -173,7 +174,7 @@ def _write(
 
 
 def _write_commands(session: WorkerSession, connection: Connection, instances: Sequence[DrivenInstance]) -> None:
-    """Create and remove the subscriptions of instances, and suspend those that suspend themselves."""
+    """Create and remove the subscriptions of instances."""
     for instance in instances:
         point = instance.point
         assert point is not None
@@ -190,10 +191,6 @@ def _write_commands(session: WorkerSession, connection: Connection, instances: S
                     session.build_filter(command),
                     ordered=orchestration.ordered,
                 )
-        if point.suspension is not None:
-            session.procedures.suspend(
-                connection, instance.claimed, code="SUSPENDED_ITSELF", description=point.suspension
-            )
 
 
 def _find_failures(

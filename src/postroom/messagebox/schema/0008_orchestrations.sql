@@ -42,7 +42,8 @@ CREATE TABLE messagebox.orchestration_instances (
     ready_seq          bigint,                           -- there is something to do since this number; null: it waits
     claim_id           uuid,                             -- null: not claimed
     claimed_by         integer,                          -- the host instance
-    -- The number of host instances that died, or ran out of memory, while they had it, since its last persistence point.
+    -- The number of host instances that died, or ran out of memory, while they had it, since its last persistence
+    -- point.
     process_deaths     smallint NOT NULL DEFAULT 0,
     suspended_at       timestamptz,                      -- null: not suspended
     error_code         text,

@@ -160,3 +160,48 @@ def test_an_operator_suspends_or_terminates_an_instance_that_works_without_a_pau
     assert get_instance(box.connection, instance_id).state is InstanceState.SUSPENDED
     resume(box.connection, instance_id)
     wait_until(lambda: sent(recorder) == [b"done"], what="the end of the instance")
+
+
+@pytest.mark.parametrize("operation", [suspend, terminate])
+def test_an_instance_that_suspends_itself_while_an_operation_is_pending_keeps_its_reason(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter, operation: Callable[..., bool]
+) -> None:
+    """Otherwise the operator who resumes it does not know what is to be checked first."""
+    apply_orchestrations(
+        box,
+        tmp_path,
+        f"""
+        from pathlib import Path
+        import time
+
+        def work() -> None:
+            Path({str(tmp_path / "started")!r}).touch()
+            while not Path({str(tmp_path / "go")!r}).exists():
+                time.sleep(0.01)
+
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def run(order: Message) -> None:
+            await orchestrations.step(work)
+            await orchestrations.suspend("Look at the price.")
+            await orchestrations.send(Message.of(b"done"), to="Out")
+        """,
+    )
+    host = start_host(recorder)
+    publish(box, "order", "")
+    wait_until((tmp_path / "started").exists, what="the step")
+    instance_id = box.one("SELECT instance_id FROM orchestration_instances")
+    assert operation(box.connection, instance_id) is False
+    (tmp_path / "go").touch()
+    wait_until(lambda: host.orchestration_counts.total() == 1, what="the end of its work")
+    run_all_jobs_once(box.connection)
+    assert box.count("operation_instances") == 0
+    if operation is terminate:
+        assert is_empty(box)
+        return
+    instance = get_instance(box.connection, instance_id)
+    assert (instance.state, instance.error_code) == (InstanceState.SUSPENDED, "SUSPENDED_ITSELF")
+    assert instance.error_description == "Look at the price.\nAn operator has also suspended it."
+    assert sent(recorder) == []
+    resume(box.connection, instance_id)
+    wait_until(lambda: sent(recorder) == [b"done"], what="the end of the instance")
+    assert check(box.connection) == []

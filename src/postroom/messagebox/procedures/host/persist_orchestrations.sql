@@ -4,11 +4,13 @@
 -- p_turns is null if the journal does not grow. The arrays of consumed messages have the instance, the number of the
 -- message, and the length of the journal with the entry that received it. An instance that an operator wants to suspend
 -- or terminate is not claimed any more either, although it has more to do (INS-05): those are "interrupted".
+-- p_suspensions has the reasons of instances that suspend themselves, which are released. The reason stays if an
+-- operator wants to suspend the instance, too: whoever resumes it has to know both.
 -- Indexes: the primary keys, operation_instances_pending. Locks: the rows of the instances, in the order of the array.
 CREATE OR REPLACE FUNCTION messagebox.persist_orchestrations___HOST__(
     p_instance_ids uuid[], p_claim_ids uuid[], p_journal_lengths integer[], p_turns text[], p_wake_at timestamptz[],
-    p_release boolean[], p_consumed_by uuid[], p_consumed bigint[], p_consumed_in integer[],
-    OUT stored uuid[], OUT interrupted uuid[])
+    p_release boolean[], p_suspensions text[], p_consumed_by uuid[], p_consumed bigint[], p_consumed_in integer[],
+    p_now timestamptz DEFAULT now(), OUT stored uuid[], OUT interrupted uuid[])
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
@@ -21,9 +23,13 @@ BEGIN
                claim_id = CASE WHEN NOT p.release AND o.instance_id IS NULL THEN p.claim_id END,
                claimed_by = CASE WHEN NOT p.release AND o.instance_id IS NULL THEN i.claimed_by END,
                ready_seq = CASE WHEN p.release OR o.instance_id IS NULL THEN i.ready_seq
-                                ELSE coalesce(i.ready_seq, nextval('messagebox.queue_sequence')) END
-          FROM unnest(p_instance_ids, p_claim_ids, p_journal_lengths, p_turns, p_wake_at, p_release)
-               AS p (instance_id, claim_id, journal_length, turns, wake_at, release)
+                                ELSE coalesce(i.ready_seq, nextval('messagebox.queue_sequence')) END,
+               suspended_at = CASE WHEN p.suspension IS NOT NULL THEN p_now END,
+               error_code = CASE WHEN p.suspension IS NOT NULL THEN 'SUSPENDED_ITSELF' END,
+               error_description = p.suspension || CASE WHEN o.instance_id IS NULL THEN ''
+                                                        ELSE chr(10) || 'An operator has also suspended it.' END
+          FROM unnest(p_instance_ids, p_claim_ids, p_journal_lengths, p_turns, p_wake_at, p_release, p_suspensions)
+               AS p (instance_id, claim_id, journal_length, turns, wake_at, release, suspension)
           LEFT JOIN operation_instances o ON o.instance_id = p.instance_id AND o.pending
          WHERE i.instance_id = p.instance_id AND i.host_id = __HOST_ID__ AND i.claim_id = p.claim_id
            AND i.journal_length = p.journal_length

@@ -3,8 +3,8 @@
 -- all hosts are woken. Returns the number of released rows. The requests whose callers it held stop waiting, and their
 -- responses are suspended: no process can deliver them (RR-06). A request with an idempotency key keeps waiting until
 -- its time is over, because a repeated request can take it over. An orchestration instance that five host instances
--- had when they died is suspended (int_release_failed). Messages of a sink's batch stay in the batch: the next process that serves
--- the sink writes the same batch. Claims of programs are released when their lease expires.
+-- had when they died is suspended (int_release_failed). Messages of a sink's batch stay in the batch: the next process
+-- that serves the sink writes the same batch. Claims of programs are released when their lease expires.
 -- Locks: tries the advisory lock (7002, id) of each instance for a moment; orchestration instances in the order of
 -- their ids, as those that store them do. Indexes: orchestration_instances_claimed; work_queue_claimed, from one claim
 -- to the next, so that the rows of a large batch are not read.
