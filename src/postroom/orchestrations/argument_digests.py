@@ -11,7 +11,7 @@ from __future__ import annotations
 import dis
 import hashlib
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -25,6 +25,9 @@ from postroom.message import Message
 _DIGEST_BYTES = 8
 #: How much of the arguments counts: values, levels of values inside values, and characters of a text.
 _MAX_VALUES, _MAX_DEPTH, _MAX_TEXT = 1_000, 20, 10_000
+
+#: How lists and tuples are iterated that do not run code of their own.
+_PLAIN = (list.__iter__, tuple.__iter__)
 
 
 def digest_call(function: Callable[..., Any], args: tuple[object, ...]) -> str:
@@ -43,7 +46,9 @@ def _describe(value: object, depth: int) -> Iterator[bytes]:
     if depth == _MAX_DEPTH:
         return
     match value:
-        case None | bool() | int() | float() | Decimal() | date() | datetime() | time() | timedelta() | uuid.UUID():
+        case int():
+            yield hex(value).encode()  # an int may have too many digits for a decimal text
+        case None | float() | Decimal() | date() | datetime() | time() | timedelta() | uuid.UUID():
             yield repr(value).encode()
         case str():
             yield f"{len(value)} {value[:_MAX_TEXT]}".encode(errors="surrogatepass")
@@ -62,9 +67,9 @@ def _describe(value: object, depth: int) -> Iterator[bytes]:
 def _list_parts(value: object) -> Iterator[object]:
     """Yield the values inside a value, in an order that is the same in every process."""
     match value:
-        case list() | tuple():
+        case list() | tuple() if type(value).__iter__ in _PLAIN:
             yield from value
-        case Mapping():
+        case dict() if type(value).items is dict.items:
             for item in value.items():
                 yield from item
         case partial():
