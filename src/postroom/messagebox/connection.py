@@ -28,6 +28,7 @@ from postroom.errors import DefinitionError, LockTimeout, MessageBoxUnavailable,
 from postroom.messagebox.postgres_errors import translate_errors, translate_psycopg_error
 from postroom.messagebox.statements import statement
 from postroom.processes.backoff import Backoff
+from postroom.processes.os_user import get_os_user
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Connect = Callable[[], Connection]
@@ -208,16 +209,19 @@ def operator_transaction(
 ) -> T:
     """Run ``work`` like ``transaction``, for the command of an operator.
 
-    Publishers queue behind a command that waits for the routing lock. So it waits for a short time only, and tries
-    again. Raise LockTimeout after ``lock_seconds``, and name the sessions that hold the routing lock. Inside another
-    transaction only the outer one waits and tries again.
+    The audit shows the user of this process beside the login. Publishers queue behind a command that waits for the
+    routing lock. So it waits for a short time only, and tries again. Raise LockTimeout after ``lock_seconds``, and name
+    the sessions that hold the routing lock. Inside another transaction only the outer one waits and tries again.
     """
     if connection.info.transaction_status is not TransactionStatus.IDLE:
         return transaction(connection, work)
     deadline = time.monotonic() + lock_seconds
 
     def work_with_timeout(connection: Connection) -> T:
-        connection.execute("SELECT set_config('lock_timeout', %s, true)", (f"{int(lock_timeout * 1000)}ms",))
+        connection.execute(
+            "SELECT set_config('lock_timeout', %s, true), set_config('postroom.os_user', %s, true)",
+            (f"{int(lock_timeout * 1000)}ms", get_os_user() or ""),
+        )
         return work(connection)
 
     for attempt in itertools.count(1):

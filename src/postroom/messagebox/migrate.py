@@ -20,7 +20,7 @@ from postroom.messagebox.statements import list_statements, statement
 #: The oldest major version of PostgreSQL that can be used.
 MIN_SERVER_VERSION = 15
 
-_PROCEDURES = ("procedures/jobs", "procedures")
+_PROCEDURES = ("procedures/jobs", "procedures", "procedures/operators")
 _HOST_PROCEDURES = "procedures/host"
 _GRANTS = ("grants/all_hosts", "grants/operators_and_administrators")
 _HOST_GRANTS = "grants/one_host"

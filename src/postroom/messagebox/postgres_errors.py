@@ -36,7 +36,7 @@ _BY_SQLSTATE: Mapping[str, tuple[type[PostroomError], str]] = {
     "PR001": (StaleRouting, "The subscriptions changed."),
     "PR002": (RoutingFailure, "No host that subscribes may receive the message."),
     "PR404": (NotFound, "The MessageBox has no such object."),
-    "PR409": (StateError, "The subscription was created by another transaction."),
+    "PR409": (StateError, "The state of the object does not allow this."),
     "PR410": (ClaimLost, "Another host instance has taken over the message."),
 }
 #: The first matching type applies. The types of psycopg correspond to the classes of SQLSTATE.

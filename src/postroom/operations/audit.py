@@ -1,11 +1,14 @@
-"""The audit: what operators have done, when and why. Rows are added in the transaction of the action and never change.
+"""The audit: what operators and administrators have done, when and why. Rows are added in the transaction of the action
+and never change.
 
-record_action(connection, "port.start", "Europe", before={"state": "stopped"}, after={"state": "started"})
+The functions of the database that operators may call record themselves (procedures/operators). What only administrators
+may do is recorded here:
+
+record_action(connection, "port.enlist", "Europe", before={"state": "bound"}, after={"state": "stopped"})
 """
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +18,7 @@ from psycopg.types.json import Jsonb
 
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
+from postroom.processes.os_user import get_os_user
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +44,8 @@ def record_action(
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
 ) -> None:
-    """Record an action in the transaction that does it. PostgreSQL adds the time, the login and the reason."""
+    """Record an action of an administrator in the transaction that does it. PostgreSQL adds the time, the login and
+    the reason."""
     connection.execute(
         "INSERT INTO management.audit (os_user, action, target, before, after) VALUES (%s, %s, %s, %s, %s)",
         (get_os_user(), action, target, _to_jsonb(before), _to_jsonb(after)),
@@ -69,14 +74,6 @@ def list_audit(
     )
     names = ("entry_id", "recorded_at", "login", "os_user", "action", "target", "reason", "before", "after")
     return [AuditEntry(**dict(zip(names, row, strict=True))) for row in rows]
-
-
-def get_os_user() -> str | None:
-    """Return the user of this process, or None if the account has no name."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return None
 
 
 def _to_jsonb(value: Mapping[str, Any] | None) -> Jsonb | None:

@@ -146,15 +146,11 @@ def set_stopped(connection: Connection, name: str, *, stopped: bool) -> None:
     """Stop or start a host: all its instances and pipelines, those that run and those that start later."""
 
     def work(connection: Connection) -> None:
-        # Routing does not change, but running processes detect configuration changes by its version.
-        connection.execute("SELECT change_routing()")
         host = find_host(connection, name)
         state = "stopped" if stopped else "started"
         if host.stopped is stopped:
             raise StateError(f"The host {host.name} is already {state}.", hint="There is nothing to do.")
-        connection.execute("UPDATE hosts SET stopped = %s WHERE id = %s", (stopped, host.host_id))
-        action = "host.stop" if stopped else "host.start"
-        record_action(connection, action, host.name, before={"stopped": host.stopped}, after={"stopped": stopped})
+        connection.execute("SELECT set_host_stopped(%s::smallint, %s)", (host.host_id, stopped))
 
     operator_transaction(connection, work)
 

@@ -327,7 +327,7 @@ def test_a_host_cannot_change_the_subscriptions_of_another_host(box: Box, subscr
 def test_a_predicate_that_is_added_after_its_subscription_is_rejected(box: Box) -> None:
     box.add_port("P", "Region == 'EU'", state="stopped")
     subscription_id = box.one("SELECT id FROM subscriptions")
-    with pytest.raises(StateError, match="created by another transaction"):
+    with pytest.raises(StateError, match="not made by this transaction"):
         box.connection.execute(
             "SELECT insert_predicate_default(%s, 0, 5::smallint, %s, 0::smallint, 'US', null, null, null)",
             (subscription_id, Region.key),

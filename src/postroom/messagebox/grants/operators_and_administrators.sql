@@ -19,10 +19,7 @@ GRANT UPDATE (throttling, throttling_overrides, stopped, isolated) ON management
 GRANT UPDATE (polling_interval, dequeue_threads) ON management.service_classes TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (group_id, group_name) ON messagebox.subscriptions TO __ADMINISTRATORS_ROLE__;
 -- The audit is append-only. PostgreSQL fills the login, the time and the reason.
-GRANT INSERT (os_user, action, target, before, after) ON management.audit
-    TO __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
-GRANT SELECT ON management.audit TO __OPERATORS_ROLE__;
-GRANT SELECT ON management.operations, messagebox.operation_instances TO __OPERATORS_ROLE__;
+GRANT INSERT (os_user, action, target, before, after) ON management.audit TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (reset_requested) ON messagebox.streams TO __ADMINISTRATORS_ROLE__;
 -- An administrator's process publishes and receives like a host, for every location, and may name the originator.
 GRANT INSERT (message_id, part_ids, body_part_id, body_part_name, context, originator_sid, originator_pid,
@@ -44,17 +41,20 @@ GRANT INSERT ON messagebox.inbox_fragments TO __ADMINISTRATORS_ROLE__;
 GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.file_claim_number, messagebox.inbox_number
     TO __ADMINISTRATORS_ROLE__;
 
--- Operators see deployed artifacts and the queues. They do not see contexts and bodies (spool, parts, fragments), nor
--- correlation values, which are copied from contexts. They do not see definitions that may contain secrets: the
--- configuration of adapters, and the definitions of applications.
+-- Operators read and call functions. They write no table: each function that changes something for them records it in
+-- the audit, with the login of the session.
+--
+-- They see deployed artifacts, the queues and the audit. They do not see contexts and bodies (spool, parts, fragments),
+-- nor what is copied from them: correlation values, and the properties that an adapter has updated. They do not see the
+-- state of orchestrations: journals, and what an instance carries over to its next journal. They do not see definitions
+-- that may contain secrets: the configuration of adapters, the options of readers, and the definitions of applications.
 GRANT SELECT ON management.message_box, management.schema_version, management.service_classes, management.hosts,
     management.handlers, management.properties, management.receive_ports, management.send_port_groups,
     management.send_port_group_members, management.removed_services, management.host_instances, management.job_runs,
-    management.running_locations, management.running_sinks, management.open_circuits, messagebox.routing_version,
+    management.running_locations, management.running_sinks, management.open_circuits, management.orchestrations,
+    management.operations, management.audit, messagebox.operation_instances, messagebox.routing_version,
     messagebox.correlation_types, messagebox.convoy_sets, messagebox.predicate_groups, messagebox.predicates,
-    messagebox.application_properties, messagebox.file_claims,
-    messagebox.work_queue, messagebox.scheduled_queue, messagebox.suspended_queue, messagebox.instances,
-    messagebox.program_subscriptions, messagebox.leases, management.orchestrations, messagebox.orchestration_instances,
+    messagebox.application_properties, messagebox.instances, messagebox.program_subscriptions, messagebox.leases,
     messagebox.orchestration_messages
     TO __OPERATORS_ROLE__;
 GRANT SELECT (id, name, applied_at) ON management.applications TO __OPERATORS_ROLE__;
@@ -67,9 +67,15 @@ BEGIN
     FOR shown IN
         SELECT c.table_schema, c.table_name, string_agg(quote_ident(c.column_name), ', ') AS names
           FROM information_schema.columns c
-         WHERE c.table_name IN ('send_ports', 'receive_locations', 'subscriptions')
-           AND c.table_schema IN ('management', 'messagebox')
-           AND c.column_name NOT IN ('adapter', 'backup_adapter', 'correlation_values', 'correlation_hash')
+          JOIN (VALUES ('management.send_ports', '{adapter,backup_adapter}'::text[]),
+                       ('management.receive_locations', '{adapter}'),
+                       ('messagebox.subscriptions', '{correlation_values,correlation_hash}'),
+                       ('messagebox.work_queue', '{properties}'),
+                       ('messagebox.scheduled_queue', '{properties}'),
+                       ('messagebox.suspended_queue', '{properties}'),
+                       ('messagebox.file_claims', '{reading}'),
+                       ('messagebox.orchestration_instances', '{carried}')) AS h (table_name, hidden)
+            ON h.table_name = c.table_schema || '.' || c.table_name AND c.column_name <> ALL (h.hidden)
          GROUP BY 1, 2
     LOOP
         EXECUTE format('GRANT SELECT (%s) ON %I.%I TO %I', shown.names, shown.table_schema, shown.table_name,
@@ -78,18 +84,14 @@ BEGIN
 END $$;
 
 -- Operators start, stop, retry, resume, suspend, reroute and terminate. They do not enlist: enlisting creates
--- subscriptions, which is configuration.
+-- subscriptions, which is configuration. The functions in procedures/operators record what they do. The others only
+-- read.
 GRANT EXECUTE ON FUNCTION
-    messagebox.change_routing, messagebox.start_or_stop_subscription, messagebox.resume_stopped,
-    messagebox.resume_stopped_group, messagebox.start_operation, messagebox.continue_operation,
-    messagebox.retry_now, messagebox.resume_instances, messagebox.suspend_instances,
-    messagebox.reroute_instances, messagebox.terminate_instances, messagebox.is_of_interchange,
-    messagebox.find_interchanges, messagebox.current_load
+    messagebox.start_or_stop_service, messagebox.set_host_stopped, messagebox.set_location_enabled,
+    messagebox.set_location_schedule, messagebox.retry_now, messagebox.change_instances, messagebox.start_operation,
+    messagebox.continue_operation,
+    messagebox.is_of_interchange, messagebox.find_interchanges, messagebox.current_load
     TO __OPERATORS_ROLE__;
-GRANT UPDATE (state) ON management.send_ports, management.send_port_groups, management.orchestrations
-    TO __OPERATORS_ROLE__;
-GRANT UPDATE (enabled, schedule) ON management.receive_locations TO __OPERATORS_ROLE__;
-GRANT UPDATE (stopped) ON management.hosts TO __OPERATORS_ROLE__;
 
 DO $$
 DECLARE
@@ -108,16 +110,3 @@ BEGIN
         EXECUTE format('CREATE POLICY operators ON %s FOR SELECT TO %I USING (true)', protected, '__OPERATORS_ROLE__');
     END LOOP;
 END $$;
--- Operators can start and stop an enlisted port, group or orchestration. They cannot unenlist it.
-DROP POLICY IF EXISTS operators_start_and_stop ON management.send_ports;
-CREATE POLICY operators_start_and_stop ON management.send_ports FOR UPDATE TO __OPERATORS_ROLE__
-    USING (state <> 1) WITH CHECK (state <> 1);
-DROP POLICY IF EXISTS operators_start_and_stop ON management.send_port_groups;
-CREATE POLICY operators_start_and_stop ON management.send_port_groups FOR UPDATE TO __OPERATORS_ROLE__
-    USING (state <> 1) WITH CHECK (state <> 1);
-DROP POLICY IF EXISTS operators_start_and_stop ON management.orchestrations;
-CREATE POLICY operators_start_and_stop ON management.orchestrations FOR UPDATE TO __OPERATORS_ROLE__
-    USING (state > 2) WITH CHECK (state > 2);
-DROP POLICY IF EXISTS operators_enable_and_disable ON management.receive_locations;
-CREATE POLICY operators_enable_and_disable ON management.receive_locations FOR UPDATE TO __OPERATORS_ROLE__
-    USING (true) WITH CHECK (true);

@@ -242,14 +242,14 @@ CREATE TABLE management.job_runs (
     error        text                                               -- of the last run; null: the run succeeded
 );
 
--- The audit: what operators have done. Operators and administrators may add and read rows, but not change or delete
--- them.
+-- The audit: what operators and administrators have done. The functions that operators may call add a row in the
+-- transaction of the action. Administrators may add rows. Nobody but the owner may change or delete them.
 CREATE TABLE management.audit (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     recorded_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     login        text NOT NULL DEFAULT session_user,                -- not in the grants: PostgreSQL fills it
-    -- The user of the command, as the command reports it.
-    os_user      text,
+    -- The user of the command, as the command reports it; not verified.
+    os_user      text DEFAULT nullif(current_setting('postroom.os_user', true), ''),
     action       text NOT NULL,                                     -- such as port.start
     target       text NOT NULL,                                     -- a name or an id
     reason       text DEFAULT nullif(current_setting('postroom.reason', true), ''),

@@ -143,7 +143,8 @@ CREATE TABLE management.operations (
     service_id    uuid,                              -- start: the send port
     group_id      uuid,                              -- start: the send port group
     requested_by  text NOT NULL DEFAULT session_user,
-    os_user       text,                              -- as in management.audit, like the reason
+    -- As in management.audit, like the reason.
+    os_user       text DEFAULT nullif(current_setting('postroom.os_user', true), ''),
     reason        text DEFAULT nullif(current_setting('postroom.reason', true), ''),
     requested_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     total         bigint NOT NULL DEFAULT 0,         -- chosen instances; 0: start

@@ -19,10 +19,9 @@ from typing import Literal
 from postroom.messagebox.connection import Connection, operator_transaction, read_value
 from postroom.messagebox.maintenance.jobs import OPERATION_PIECE
 from postroom.messagebox.statements import statement
-from postroom.operations.audit import get_os_user, record_action
 from postroom.operations.instances.listing import InstanceQuery, select_instances
 
-OperationKind = Literal["resume", "reroute", "suspend", "terminate", "start"]
+OperationKind = Literal["resume", "reroute", "suspend", "terminate"]
 
 #: How often a command looks at an operation that a host carries out at the moment.
 _POLL_SECONDS = 0.2
@@ -57,13 +56,10 @@ def start_operation(connection: Connection, kind: OperationKind, query: Instance
     """Store an operation on all instances that match the query now, the oldest first. Return its id."""
     parameters = query.parameters()
     call = statement("queries/start_operation").replace("__INSTANCES__", select_instances("ASC"))
-    more = {"kind": kind, "target": target, "os_user": get_os_user()}
+    more = {"kind": kind, "target": target}
 
     def work(connection: Connection) -> int:
         [(operation_id,)] = connection.execute(call, parameters | more).fetchall()
-        total = get_operation(connection, operation_id).total
-        after = {"operation": operation_id, "chosen": total}
-        record_action(connection, f"instance.{kind}", target, after=after)
         return int(operation_id)
 
     return operator_transaction(connection, work)
@@ -71,20 +67,11 @@ def start_operation(connection: Connection, kind: OperationKind, query: Instance
 
 def start_single(connection: Connection, kind: OperationKind, instance_id: uuid.UUID) -> int:
     """Store an operation on one active instance, in the caller's transaction. Return its id."""
-    call = "SELECT start_operation(%s, %s, %s, %s)"
-    operation_id = int(read_value(connection, call, kind, f"instance {instance_id}", get_os_user(), [instance_id]))
+    call = "SELECT start_operation(%s, %s, %s)"
+    operation_id = int(read_value(connection, call, kind, f"instance {instance_id}", [instance_id]))
     # Marks the instance, so that no other operation can become pending.
     connection.execute("SELECT continue_operation(%s, 1)", (operation_id,))
     return operation_id
-
-
-def start_resuming(
-    connection: Connection, name: str, *, service_id: uuid.UUID | None = None, group_id: uuid.UUID | None = None
-) -> int:
-    """Store an operation that resumes what waits for the start of a port or group, in the caller's transaction. Return
-    its id."""
-    call = "SELECT start_operation('start', %s, %s, NULL, %s, %s)"
-    return int(read_value(connection, call, name, get_os_user(), service_id, group_id))
 
 
 def find_pending_operation(connection: Connection, instance_id: uuid.UUID) -> str | None:

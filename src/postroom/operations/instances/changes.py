@@ -37,7 +37,6 @@ from postroom.operations.instances.listing import (
     InstanceState,
     get_instance,
     iterate_batches,
-    list_instances,
 )
 
 _SUSPENDED = (InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE)
@@ -49,16 +48,6 @@ _CAN_BE_SUSPENDED = (
 )
 #: A message that a pipeline has to read first, or that joined an instance, cannot be rerouted.
 _CAN_BE_REROUTED = (*DELIVERIES, QueueTask.PUBLISH, QueueTask.REROUTE)
-
-
-#: The states after an operation, for the audit.
-_STATES_AFTER = {
-    "resume": "ready to run",
-    "resume-with-body": "ready to run",
-    "reroute": "ready to run",
-    "suspend": "suspended",
-    "terminate": "terminated",
-}
 
 
 class _Requeue(Protocol):
@@ -74,15 +63,18 @@ def resume(connection: Connection, instance_id: uuid.UUID, *, body: bytes | Body
     with the same context and the new body (RCV-15)."""
 
     def work(connection: Connection) -> list[str]:
-        before = get_instance(connection, instance_id)
-        if body is not None and not _replace_body(
-            connection, instance_id, Bytes(body) if isinstance(body, bytes) else body
-        ):
-            raise _build_state_error(get_instance(connection, instance_id), "given another body")
-        hosts = _resume(connection, [instance_id])
+        if body is None:
+            hosts = _call(connection, "resume", [instance_id])
+        else:
+            before = get_instance(connection, instance_id)
+            if not _replace_body(connection, instance_id, Bytes(body) if isinstance(body, bytes) else body):
+                raise _build_state_error(before, "given another body")
+            hosts = _resume(connection, [instance_id])
+            old = {"state": before.state.label, "service": before.display_name, "error_code": before.error_code}
+            new = {"state": InstanceState.READY_TO_RUN.label}
+            record_action(connection, "instance.resume-with-body", str(instance_id), before=old, after=new)
         if not hosts:
             raise _build_state_error(get_instance(connection, instance_id), "resumed")
-        _record(connection, "resume" if body is None else "resume-with-body", instance_id, before)
         return list(hosts.values())
 
     WakeUp(connection).send(operator_transaction(connection, work))
@@ -97,7 +89,10 @@ def resume_with_bodies(connection: Connection, bodies: Mapping[uuid.UUID, bytes]
             instance_id for instance_id, body in bodies.items() if _replace_body(connection, instance_id, Bytes(body))
         ]
         resumed = _resume(connection, found)
-        _record_many(connection, "resume-with-body", resumed)
+        if resumed:
+            ids = sorted(map(str, resumed))
+            after = {"instances": len(ids), "state": InstanceState.READY_TO_RUN.label, "ids": ids}
+            record_action(connection, "instance.resume-with-body", f"{len(ids):,} instances", after=after)
         return resumed
 
     hosts = operator_transaction(connection, work)
@@ -118,11 +113,9 @@ def reroute(connection: Connection, instance_id: uuid.UUID) -> str:
     host suspends the instance again. Raise StateError if the instance cannot be rerouted."""
 
     def work(connection: Connection) -> str:
-        before = get_instance(connection, instance_id)
-        hosts = _reroute(connection, [instance_id])
+        hosts = _call(connection, "reroute", [instance_id])
         if not hosts:
-            raise _build_state_error(before, "rerouted")
-        _record(connection, "reroute", instance_id, before)
+            raise _build_state_error(get_instance(connection, instance_id), "rerouted")
         return hosts[instance_id]
 
     host = operator_transaction(connection, work)
@@ -141,11 +134,11 @@ def reroute_deliveries(connection: Connection, query: InstanceQuery) -> Counter[
 
     def suspend_and_reroute(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:
         connection.execute("SELECT suspend_instances(%s)", (ids,))
-        return _reroute(connection, ids)
+        return _call(connection, "reroute", ids)
 
     states = [*_CAN_BE_SUSPENDED, InstanceState.SUSPENDED]
     deliveries = replace(_restrict_states(query, states), tasks=DELIVERIES)
-    return _requeue_all(connection, deliveries, suspend_and_reroute, "reroute")
+    return _requeue_all(connection, deliveries, suspend_and_reroute)
 
 
 def suspend(connection: Connection, instance_id: uuid.UUID) -> bool:
@@ -211,20 +204,13 @@ def _requeue_all(
     connection: Connection,
     query: InstanceQuery,
     requeue: _Requeue,
-    action: str,
 ) -> Counter[str]:
     """Move the instances that match the query into the work queues, a batch in each transaction. Return their number
     by host."""
     wake_up = WakeUp(connection)
     moved: Counter[str] = Counter()
-
-    def work(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:
-        hosts = requeue(connection, ids)
-        _record_many(connection, action, hosts)
-        return hosts
-
     for ids in iterate_batches(connection, query):
-        hosts = operator_transaction(connection, partial(work, ids=ids))
+        hosts = operator_transaction(connection, partial(requeue, ids=ids))
         moved.update(hosts.values())
         wake_up.send(set(hosts.values()))
     return moved
@@ -244,12 +230,6 @@ def _resume(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str
     return dict(rows.fetchall())
 
 
-def _reroute(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:
-    """Reroute instances. Return the ids of those that were rerouted, with the names of their hosts."""
-    rows = connection.execute(statement("queries/reroute_instances"), (ids,))
-    return dict(rows.fetchall())
-
-
 def _change_one(
     connection: Connection, action: Literal["suspend", "terminate"], instance_id: uuid.UUID, done: str
 ) -> bool:
@@ -257,10 +237,7 @@ def _change_one(
     StateError if its state does not allow the operation."""
 
     def work(connection: Connection) -> bool:
-        # An instance that only waits for messages is in no queue.
-        before = next(iter(list_instances(connection, InstanceQuery(ids=[instance_id], limit=1))), None)
         if _call(connection, action, [instance_id]):
-            _record(connection, action, instance_id, before)
             return True
         instance = get_instance(connection, instance_id)
         if instance.state is not InstanceState.ACTIVE:
@@ -271,33 +248,16 @@ def _change_one(
                 why="It is active. The operation is carried out when its present attempt has ended.",
                 hint="See 'postroom instance operations'.",
             )
-        operation_id = start_single(connection, action, instance_id)
-        after = {"state": instance.state.label, "pending": action, "operation": operation_id}
-        record_action(connection, f"instance.{action}", str(instance_id), after=after)
+        start_single(connection, action, instance_id)
         return False
 
     return operator_transaction(connection, work)
 
 
-def _call(connection: Connection, action: str, ids: list[uuid.UUID]) -> set[uuid.UUID]:
-    """Call the procedure of an action. Return the changed instances. The procedure returns a row per message."""
-    return {changed for (changed,) in connection.execute(f"SELECT {action}_instances(%s)", (ids,))}
-
-
-def _record(connection: Connection, action: str, instance_id: uuid.UUID, before: Instance | None) -> None:
-    old = None
-    if before is not None:
-        old = {"state": before.state.label, "service": before.display_name, "error_code": before.error_code}
-    new = {"state": _STATES_AFTER[action]}
-    record_action(connection, f"instance.{action}", str(instance_id), before=old, after=new)
-
-
-def _record_many(connection: Connection, action: str, changed: Collection[uuid.UUID]) -> None:
-    """Record the changed instances of one transaction, if there are any."""
-    if changed:
-        ids = sorted(map(str, changed))
-        after = {"instances": len(ids), "state": _STATES_AFTER[action], "ids": ids}
-        record_action(connection, f"instance.{action}", f"{len(ids):,} instances", after=after)
+def _call(connection: Connection, action: OperationKind, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:
+    """Change instances. The function records it in the audit. Return the changed instances, and the hosts of those that
+    are in the work queue now."""
+    return dict(connection.execute("SELECT * FROM change_instances(%s, %s)", (action, ids)).fetchall())
 
 
 def _replace_body(connection: Connection, instance_id: uuid.UUID, body: Body) -> bool:

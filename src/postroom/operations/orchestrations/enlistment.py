@@ -13,8 +13,8 @@ from postroom.messagebox.configuration.hosts import ServiceClass, get_host
 from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.orchestrations import DeployedOrchestration, OrchestrationState, read_orchestrations
 from postroom.messagebox.statements import statement
-from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
-from postroom.operations.ports.enlistment import Resumed, resume_stopped
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
+from postroom.operations.ports.enlistment import start_service
 from postroom.operations.properties import read_deployed_properties
 from postroom.properties import Property
 from postroom.system_properties import BTS
@@ -72,7 +72,7 @@ def store_orchestration(
     if state is not _BOUND:
         stored = enlist_orchestration(connection, stored)
     if state is _STARTED:
-        start_orchestration(connection, stored)
+        start_service(connection, "orchestration", stored.service_id)
 
 
 def enlist_orchestration(connection: Connection, one: DeployedOrchestration) -> DeployedOrchestration:
@@ -91,20 +91,6 @@ def enlist_orchestration(connection: Connection, one: DeployedOrchestration) -> 
             ordered=one.ordered and bool(one.convoy),
         )
     return _store_state(connection, one, _STOPPED, subscription_id)
-
-
-def start_orchestration(connection: Connection, one: DeployedOrchestration) -> tuple[DeployedOrchestration, Resumed]:
-    """Start its activation subscription. Messages that came while it was stopped activate instances now. Also return
-    these, and the operation that resumes the others."""
-    _set_subscription_state(connection, one, SubscriptionState.STARTED)
-    started = _store_state(connection, one, _STARTED, one.subscription_id)
-    return started, resume_stopped(connection, one.name, service_id=one.service_id, host_id=one.host_id)
-
-
-def stop_orchestration(connection: Connection, one: DeployedOrchestration) -> DeployedOrchestration:
-    """Stop its activation subscription. Messages that would activate it are suspended. Instances continue (ORS-03)."""
-    _set_subscription_state(connection, one, SubscriptionState.STOPPED)
-    return _store_state(connection, one, _STOPPED, one.subscription_id)
 
 
 def unenlist_orchestration(connection: Connection, one: DeployedOrchestration) -> DeployedOrchestration:
@@ -143,18 +129,11 @@ def _create_correlation_types(connection: Connection, one: DeployedOrchestration
         )
 
 
-def _set_subscription_state(connection: Connection, one: DeployedOrchestration, state: SubscriptionState) -> None:
-    if one.subscription_id is not None:
-        connection.execute("SELECT start_or_stop_subscription(%s, %s::smallint)", (one.subscription_id, state))
-
-
 def _store_state(
     connection: Connection, one: DeployedOrchestration, state: OrchestrationState, subscription_id: int | None
 ) -> DeployedOrchestration:
-    # Two statements: operators may update only the state.
-    connection.execute("UPDATE orchestrations SET state = %s WHERE id = %s", (state, one.service_id))
-    if subscription_id != one.subscription_id:
-        connection.execute(
-            "UPDATE orchestrations SET subscription_id = %s WHERE id = %s", (subscription_id, one.service_id)
-        )
+    connection.execute(
+        "UPDATE orchestrations SET state = %s, subscription_id = %s WHERE id = %s",
+        (state, subscription_id, one.service_id),
+    )
     return replace(one, state=state, subscription_id=subscription_id)

@@ -14,8 +14,6 @@ from postroom.messagebox.orchestrations import DeployedOrchestration, read_orche
 from postroom.messagebox.statements import statement
 from postroom.operations.orchestrations.enlistment import (
     enlist_orchestration,
-    start_orchestration,
-    stop_orchestration,
     unenlist_orchestration,
 )
 from postroom.operations.ports.states import StateOperations
@@ -72,10 +70,10 @@ def get_orchestration(connection: Connection, name: str) -> DeployedOrchestratio
 
 _OPERATIONS = StateOperations(
     "Orchestration",
+    "orchestration",
     get_orchestration,
+    get_id=lambda one: one.service_id,
     enlist=enlist_orchestration,
-    start=start_orchestration,
-    stop=stop_orchestration,
     unenlist=unenlist_orchestration,
 )
 enlist, start, stop, unenlist = _OPERATIONS.enlist, _OPERATIONS.start, _OPERATIONS.stop, _OPERATIONS.unenlist

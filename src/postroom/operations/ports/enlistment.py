@@ -9,22 +9,23 @@ through a group is started while both port and group are started (SPT-13). No fu
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from postroom.filters.expression import Filter, any_of
 from postroom.filters.text import parse
 from postroom.messagebox.configuration.endpoints import PortState, SendPort, read_send_ports
 from postroom.messagebox.configuration.hosts import ServiceClass, get_host
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
-from postroom.messagebox.connection import Connection, read_value
+from postroom.messagebox.connection import Connection
 from postroom.messagebox.subscriptions import create_subscription
-from postroom.operations.instances.bulk_operations import start_resuming
 from postroom.operations.properties import read_deployed_properties
 from postroom.properties import Property
 from postroom.system_properties import BTS
 
-_STARTED, _STOPPED = 1, 2
+ServiceKind = Literal["port", "group", "orchestration"]
+
 #: The messages that a start resumes itself. Publishers wait for it, so the others are left to an operation.
 MAX_RESUMED = 1_000
 
@@ -79,22 +80,10 @@ def enlist_port(connection: Connection, port: SendPort) -> SendPort:
     return _store_port_state(connection, port, PortState.STOPPED, subscription_id)
 
 
-def start_port(connection: Connection, port: SendPort) -> tuple[SendPort, Resumed]:
-    """Start the port's subscriptions. Also return the suspended messages that were resumed, and the operation that
-    resumes the others."""
-    _set_subscription_state(connection, [port.subscription_id], _STARTED)
-    groups = read_send_port_groups(connection, member=port.port_id)
-    started = [group for group in groups if group.state is PortState.STARTED]
-    _set_subscription_state(connection, _list_subscriptions(started, port), _STARTED)
-    stored = _store_port_state(connection, port, PortState.STARTED, port.subscription_id)
-    return stored, resume_stopped(connection, port.name, service_id=port.port_id, host_id=port.host_id)
-
-
-def stop_port(connection: Connection, port: SendPort) -> SendPort:
-    """Stop the port's subscriptions."""
-    through_groups = _list_subscriptions(read_send_port_groups(connection, member=port.port_id), port)
-    _set_subscription_state(connection, [port.subscription_id, *through_groups], _STOPPED)
-    return _store_port_state(connection, port, PortState.STOPPED, port.subscription_id)
+def start_port(connection: Connection, port: SendPort) -> SendPort:
+    """Start the port's subscriptions, and resume the messages that were suspended because it was stopped."""
+    start_service(connection, "port", port.port_id)
+    return replace(port, state=PortState.STARTED)
 
 
 def unenlist_port(connection: Connection, port: SendPort) -> SendPort:
@@ -112,16 +101,15 @@ def resubscribe_port(connection: Connection, port: SendPort) -> SendPort:
     if port.state is PortState.BOUND:
         return port
     enlisted = enlist_port(connection, unenlist_port(connection, port))
-    return start_port(connection, enlisted)[0] if port.state is PortState.STARTED else enlisted
+    return start_port(connection, enlisted) if port.state is PortState.STARTED else enlisted
 
 
 def _store_port_state(
     connection: Connection, port: SendPort, state: PortState, subscription_id: int | None
 ) -> SendPort:
-    # Two statements: operators may update only the state.
-    connection.execute("UPDATE send_ports SET state = %s WHERE id = %s", (state, port.port_id))
-    if subscription_id != port.subscription_id:
-        connection.execute("UPDATE send_ports SET subscription_id = %s WHERE id = %s", (subscription_id, port.port_id))
+    connection.execute(
+        "UPDATE send_ports SET state = %s, subscription_id = %s WHERE id = %s", (state, subscription_id, port.port_id)
+    )
     return replace(port, state=state, subscription_id=subscription_id)
 
 
@@ -136,22 +124,11 @@ def enlist_group(connection: Connection, group: SendPortGroup) -> SendPortGroup:
     return _store_group_state(connection, group, PortState.STOPPED)
 
 
-def start_group(connection: Connection, group: SendPortGroup) -> tuple[SendPortGroup, Resumed]:
-    """Start the subscriptions of the started members. Also return the messages that were resumed, as ``start_port``."""
-    started = [member.subscription_id for member in group.members if member.port_state is PortState.STARTED]
-    _set_subscription_state(connection, started, _STARTED)
-    stored = _store_group_state(connection, group, PortState.STARTED)
-    rows = connection.execute("SELECT * FROM resume_stopped_group(%s, %s)", (group.group_id, MAX_RESUMED))
-    resumed = Resumed(hosts=dict(rows.fetchall()))
-    if resumed.count == MAX_RESUMED:
-        resumed = replace(resumed, operation_id=start_resuming(connection, group.name, group_id=group.group_id))
-    return stored, resumed
-
-
-def stop_group(connection: Connection, group: SendPortGroup) -> SendPortGroup:
-    """Stop the subscriptions of the members through the group."""
-    _set_subscription_state(connection, [member.subscription_id for member in group.members], _STOPPED)
-    return _store_group_state(connection, group, PortState.STOPPED)
+def start_group(connection: Connection, group: SendPortGroup) -> SendPortGroup:
+    """Start the subscriptions of the started members, and resume the messages that were suspended because the group
+    was stopped."""
+    start_service(connection, "group", group.group_id)
+    return _read_group(connection, group.group_id)
 
 
 def unenlist_group(connection: Connection, group: SendPortGroup) -> SendPortGroup:
@@ -166,7 +143,7 @@ def resubscribe_group(connection: Connection, group: SendPortGroup) -> SendPortG
     if not group.is_enlisted:
         return group
     enlisted = enlist_group(connection, unenlist_group(connection, group))
-    return start_group(connection, enlisted)[0] if group.state is PortState.STARTED else enlisted
+    return start_group(connection, enlisted) if group.state is PortState.STARTED else enlisted
 
 
 def add_member(connection: Connection, group: SendPortGroup, port: SendPort) -> SendPortGroup:
@@ -192,7 +169,7 @@ def subscribe_member(connection: Connection, group: SendPortGroup, port: SendPor
     filter = build_group_filter(group, read_deployed_properties(connection))
     subscription_id = _subscribe(connection, port, filter, group=group)
     if group.state is PortState.STARTED and port.state is PortState.STARTED:
-        _set_subscription_state(connection, [subscription_id], _STARTED)
+        connection.execute("SELECT start_or_stop_subscription(%s, 1::smallint)", (subscription_id,))
     connection.execute(
         "UPDATE send_port_group_members SET subscription_id = %s WHERE group_id = %s AND port_id = %s",
         (subscription_id, group.group_id, port.port_id),
@@ -243,23 +220,14 @@ def _subscribe(connection: Connection, port: SendPort, filter: Filter, *, group:
     )
 
 
-def resume_stopped(connection: Connection, name: str, *, service_id: uuid.UUID, host_id: int) -> Resumed:
-    """Resume the messages that were suspended because a port or an orchestration was stopped. Leave all but the first
-    ones to an operation."""
-    count = int(read_value(connection, "SELECT resume_stopped(%s, %s)", service_id, MAX_RESUMED))
-    resumed = Resumed(hosts={host_id: count} if count else {})
-    if count == MAX_RESUMED:
-        resumed = replace(resumed, operation_id=start_resuming(connection, name, service_id=service_id))
-    return resumed
+def start_service(connection: Connection, kind: ServiceKind, service_id: uuid.UUID) -> None:
+    """Start what is enlisted, as a part of a deployment. The audit records the deployment."""
+    connection.execute("SELECT set_service_state(%s, %s, true, %s)", (kind, service_id, MAX_RESUMED))
 
 
-def _list_subscriptions(groups: Iterable[SendPortGroup], port: SendPort) -> list[int | None]:
-    """Return the subscriptions of the port through these groups."""
-    members = (member for group in groups for member in group.members)
-    return [member.subscription_id for member in members if member.port_id == port.port_id]
-
-
-def _set_subscription_state(connection: Connection, subscription_ids: Iterable[int | None], state: int) -> None:
-    for subscription_id in subscription_ids:
-        if subscription_id is not None:
-            connection.execute("SELECT start_or_stop_subscription(%s, %s::smallint)", (subscription_id, state))
+def start_or_stop_service(connection: Connection, kind: ServiceKind, service_id: uuid.UUID, *, start: bool) -> Resumed:
+    """Start or stop what is enlisted, for an operator. The function records it in the audit. Return the messages that
+    were resumed, and the operation that resumes the others."""
+    call = "SELECT hosts, operation_id FROM start_or_stop_service(%s, %s, %s, %s)"
+    [(hosts, operation_id)] = connection.execute(call, (kind, service_id, start, MAX_RESUMED)).fetchall()
+    return Resumed(hosts={int(host_id): count for host_id, count in hosts.items()}, operation_id=operation_id)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from postroom.errors import NotFound, StateError, suggest_names
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.connection import Connection
-from postroom.operations.ports.enlistment import Resumed, enlist_group, start_group, stop_group, unenlist_group
+from postroom.operations.ports.enlistment import enlist_group, unenlist_group
 from postroom.operations.ports.states import StateOperations
 
 
@@ -31,7 +31,7 @@ def get_group(connection: Connection, name: str) -> SendPortGroup:
     )
 
 
-def _start(connection: Connection, group: SendPortGroup) -> tuple[SendPortGroup, Resumed]:
+def _check_start(group: SendPortGroup) -> None:
     if not any(member.is_enlisted for member in group.members):
         members = ", ".join(member.port_name for member in group.members) or "none"
         raise StateError(
@@ -39,10 +39,15 @@ def _start(connection: Connection, group: SendPortGroup) -> tuple[SendPortGroup,
             why=f"Its members are: {members}.",
             hint="Enlist or start one of them first: postroom port start NAME",
         )
-    return start_group(connection, group)
 
 
 _OPERATIONS = StateOperations(
-    "Send port group", get_group, enlist=enlist_group, start=_start, stop=stop_group, unenlist=unenlist_group
+    "Send port group",
+    "group",
+    get_group,
+    get_id=lambda group: group.group_id,
+    enlist=enlist_group,
+    unenlist=unenlist_group,
+    check_start=_check_start,
 )
 enlist, start, stop, unenlist = _OPERATIONS.enlist, _OPERATIONS.start, _OPERATIONS.stop, _OPERATIONS.unenlist

@@ -179,12 +179,8 @@ def set_schedule(connection: Connection, name: str, schedule: Schedule | None) -
         )
 
     def work(connection: Connection) -> None:
-        connection.execute("SELECT change_routing()")
-        before = get_schedule(connection, name)
-        stored = schedule_to_json(schedule)
-        connection.execute("UPDATE receive_locations SET schedule = %s WHERE name = %s", (stored, name))
-        old, new = ({"schedule": str(one or "always")} for one in (before, schedule))
-        record_action(connection, "location.schedule", name, before=old, after=new)
+        _is_enabled(connection, name)
+        connection.execute("SELECT set_location_schedule(%s, %s)", (name, schedule_to_json(schedule)))
 
     operator_transaction(connection, work)
 
@@ -228,13 +224,9 @@ def _is_enabled(connection: Connection, name: str) -> bool:
 
 def _set_enabled(connection: Connection, name: str, *, enabled: bool) -> None:
     def work(connection: Connection) -> None:
-        # Routing does not change, but running processes detect configuration changes by its version.
-        connection.execute("SELECT change_routing()")
         if _is_enabled(connection, name) is enabled:
             state = "enabled" if enabled else "disabled"
             raise StateError(f"Receive location {name!r} is already {state}.", hint="There is nothing to do.")
-        connection.execute("UPDATE receive_locations SET enabled = %s WHERE name = %s", (enabled, name))
-        action = "location.enable" if enabled else "location.disable"
-        record_action(connection, action, name, before={"enabled": not enabled}, after={"enabled": enabled})
+        connection.execute("SELECT set_location_enabled(%s, %s)", (name, enabled))
 
     operator_transaction(connection, work)

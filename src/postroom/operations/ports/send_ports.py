@@ -18,14 +18,8 @@ from postroom.messagebox.configuration.send_port_groups import read_send_port_gr
 from postroom.messagebox.connection import Connection, operator_transaction, read_value
 from postroom.messagebox.coordination.notifications import WakeUp
 from postroom.messagebox.statements import statement
-from postroom.operations.audit import record_action
 from postroom.operations.describe import describe_value
-from postroom.operations.ports.enlistment import (
-    enlist_port,
-    start_port,
-    stop_port,
-    unenlist_port,
-)
+from postroom.operations.ports.enlistment import enlist_port, unenlist_port
 from postroom.operations.ports.states import StateOperations
 from postroom.pipelines import Send
 
@@ -107,7 +101,6 @@ def retry(connection: Connection, name: str) -> Retried:
         port = get_send_port(connection, name)
         is_probed = port.port_id in read_open_circuits(connection, ports=[port.port_id])
         count = int(read_value(connection, "SELECT retry_now(%s)", port.port_id))
-        record_action(connection, "port.retry", name, before={"retrying": count}, after={"ready to run": count})
         done = Retried(name=port.name, retried=count, is_probed=is_probed)
         return done, get_host(connection, port.host_id).name
 
@@ -142,6 +135,6 @@ def _unenlist(connection: Connection, port: SendPort) -> SendPort:
 
 
 _OPERATIONS = StateOperations(
-    "Port", get_send_port, enlist=enlist_port, start=start_port, stop=stop_port, unenlist=_unenlist
+    "Port", "port", get_send_port, get_id=lambda port: port.port_id, enlist=enlist_port, unenlist=_unenlist
 )
 enlist, start, stop, unenlist = _OPERATIONS.enlist, _OPERATIONS.start, _OPERATIONS.stop, _OPERATIONS.unenlist

@@ -7,9 +7,10 @@ bound ──enlist──► stopped ──start──► started          starti
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from psycopg.pq import TransactionStatus
 
@@ -21,7 +22,7 @@ from postroom.messagebox.coordination.notifications import WakeUp
 from postroom.messagebox.orchestrations import OrchestrationState
 from postroom.operations.audit import record_action
 from postroom.operations.instances.bulk_operations import run_operation
-from postroom.operations.ports.enlistment import Resumed
+from postroom.operations.ports.enlistment import Resumed, ServiceKind, start_or_stop_service
 
 State = PortState | OrchestrationState
 
@@ -74,74 +75,80 @@ def check_transition(operation: str, what: str, state: State) -> None:
 class StateOperations(Generic[T]):
     """Enlists, starts, stops and unenlists send ports, send port groups or orchestrations.
 
-    ``what`` is the subject of errors and, in lower case, of the audit: "Port". ``find`` returns the one with a name, or
-    raises NotFound. The functions of the four operations return it in its new state.
+    ``what`` is the subject of errors: "Port". ``find`` returns the one with a name, or raises NotFound. ``enlist`` and
+    ``unenlist`` return it in its new state. ``check_start`` raises StateError if it cannot be started.
     """
 
     def __init__(
         self,
         what: str,
+        kind: ServiceKind,
         find: Callable[[Connection, str], T],
         *,
+        get_id: Callable[[T], uuid.UUID],
         enlist: Callable[[Connection, T], T],
-        start: Callable[[Connection, T], tuple[T, Resumed]],
-        stop: Callable[[Connection, T], T],
         unenlist: Callable[[Connection, T], T],
+        check_start: Callable[[T], None] = lambda _one: None,
     ) -> None:
         self._what = what
+        self._kind = kind
         self._find = find
+        self._get_id = get_id
         self._enlist = enlist
-        self._start = start
-        self._stop = stop
         self._unenlist = unenlist
+        self._check_start = check_start
 
     def enlist(self, connection: Connection, name: str) -> StateChange:
         """Create the subscription of what is bound. Messages that match it are suspended until the start."""
-        return self._change(connection, "enlist", name, lambda c, one: (self._enlist(c, one), Resumed()))
+        return operator_transaction(connection, lambda c: self._configure(c, "enlist", name, self._enlist))
+
+    def unenlist(self, connection: Connection, name: str) -> StateChange:
+        """Remove the subscription. Instances stay. They can be resumed or terminated."""
+        return operator_transaction(connection, lambda c: self._configure(c, "unenlist", name, self._unenlist))
 
     def start(self, connection: Connection, name: str) -> StateChange:
         """Start the subscription. What is bound is enlisted first. Messages that were suspended because it was stopped
         are resumed, in order."""
-
-        def start(connection: Connection, one: T) -> tuple[T, Resumed]:
-            is_bound = one.state.name == "BOUND"
-            return self._start(connection, self._enlist(connection, one) if is_bound else one)
-
-        return self._change(connection, "start", name, start)
+        return self._start_or_stop(connection, "start", name)
 
     def stop(self, connection: Connection, name: str) -> StateChange:
         """Stop the subscription. New messages are suspended. Messages in the work queue are still delivered, and
         instances of orchestrations continue (ORS-03)."""
-        return self._change(connection, "stop", name, lambda c, one: (self._stop(c, one), Resumed()))
+        return self._start_or_stop(connection, "stop", name)
 
-    def unenlist(self, connection: Connection, name: str) -> StateChange:
-        """Remove the subscription. Instances stay. They can be resumed or terminated."""
-        return self._change(connection, "unenlist", name, lambda c, one: (self._unenlist(c, one), Resumed()))
-
-    def _change(
-        self, connection: Connection, operation: str, name: str, step: Callable[[Connection, T], tuple[T, Resumed]]
+    def _configure(
+        self, connection: Connection, operation: str, name: str, step: Callable[[Connection, T], T]
     ) -> StateChange:
-        """Change a state under the exclusive routing lock, record it in the audit, and wake the hosts of resumed
-        messages."""
+        """Enlist or unenlist under the exclusive routing lock, and record it in the audit."""
+        connection.execute("SELECT change_routing()")
+        found = self._find_allowed(connection, operation, name)
+        after = step(connection, found)
+        before = found.state.name.lower()
+        record_action(
+            connection,
+            f"{self._kind}.{operation}",
+            name,
+            before={"state": before},
+            after={"state": after.state.name.lower()},
+        )
+        return StateChange(name=name, before=found.state, after=after.state)
+
+    def _start_or_stop(self, connection: Connection, operation: Literal["start", "stop"], name: str) -> StateChange:
+        """Start or stop, and wake the hosts of resumed messages."""
         resumed = Resumed()
 
         def work(connection: Connection) -> StateChange:
             nonlocal resumed
-            connection.execute("SELECT change_routing()")
-            found = self._find(connection, name)
-            check_transition(operation, f"{self._what} {name!r}", found.state)
-            after, resumed = step(connection, found)
-            record_action(
-                connection,
-                f"{self._what.split()[-1].lower()}.{operation}",
-                name,
-                before={"state": found.state.name.lower()},
-                after={"state": after.state.name.lower()},
-            )
+            found = self._find_allowed(connection, operation, name)
+            if found.state.name == "BOUND":
+                self._configure(connection, "enlist", name, self._enlist)
+            if operation == "start":
+                self._check_start(self._find(connection, name))
+            resumed = start_or_stop_service(connection, self._kind, self._get_id(found), start=operation == "start")
             return StateChange(
                 name=name,
                 before=found.state,
-                after=after.state,
+                after=type(found.state)[_TARGETS[operation].upper()],
                 resumed=resumed.count,
                 operation_id=resumed.operation_id,
             )
@@ -150,6 +157,12 @@ class StateOperations(Generic[T]):
         if resumed.hosts:
             WakeUp(connection).send([host.name for host in read_hosts(connection) if host.host_id in resumed.hosts])
         return finish_resuming(connection, change)
+
+    def _find_allowed(self, connection: Connection, operation: str, name: str) -> T:
+        """Return the one with this name. Raise StateError if its state does not allow the operation."""
+        found = self._find(connection, name)
+        check_transition(operation, f"{self._what} {name!r}", found.state)
+        return found
 
 
 def finish_resuming(connection: Connection, change: StateChange) -> StateChange:

@@ -21,6 +21,7 @@ from postroom.operations.deployment.apply import apply
 from postroom.operations.deployment.backlog import Backlog, settle_backlogs
 from postroom.operations.instances import changes
 from postroom.operations.instances.advice import get_advice
+from postroom.operations.instances.bulk_operations import OperationKind
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, count_states, list_instances
 from postroom.operations.ports import send_ports
 from tests.integration.hosts.conftest import SETTINGS
@@ -140,18 +141,20 @@ def test_a_reroute_that_dies_half_way_is_continued(
     suspend_for_stopped_port(connection, database, home, 250)
     apply(connection, build_orders("C2"), home=home, backlog=Backlog.REROUTE)
     monkeypatch.setattr("postroom.operations.instances.listing._BATCH_SIZE", 100)
-    reroute_batch = changes._reroute
+    call = changes._call
     batches: list[int] = []
 
-    def die_in_the_second_batch(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:
+    def die_in_the_second_batch(
+        connection: Connection, action: OperationKind, ids: list[uuid.UUID]
+    ) -> dict[uuid.UUID, str]:
         batches.append(len(ids))
-        rerouted = reroute_batch(connection, ids)
+        rerouted = call(connection, action, ids)
         if len(batches) == 2:
             raise KeyboardInterrupt
         return rerouted
 
     with monkeypatch.context() as patched:
-        patched.setattr(changes, "_reroute", die_in_the_second_batch)
+        patched.setattr(changes, "_call", die_in_the_second_batch)
         with pytest.raises(KeyboardInterrupt):
             settle_backlogs(connection, "orders")
     recorder = run_host(connection, database, home)

@@ -62,8 +62,9 @@ def test_an_operation_is_carried_out_in_pieces_with_progress(box: Box) -> None:
     assert finished.finished_at is not None
     # An instance that came after the operation had started is not part of it.
     assert count_states(box) == {1: 1, 4: 8}
-    pieces = [entry for entry in list_audit(box.connection) if entry.target == f"operation {operation_id}"]
-    assert sorted(entry.after["instances"] for entry in pieces if entry.after is not None) == [2, 3, 3]
+    *pieces, started = (entry.after or {} for entry in list_audit(box.connection, target=f"operation {operation_id}"))
+    assert started == {"operation": operation_id, "conditions": "all", "chosen": 8}
+    assert sorted(piece["instances"] for piece in pieces) == [2, 3, 3]
     assert [operation.operation_id for operation in list_operations(box.connection)] == [operation_id]
     run_all_jobs_once(box.connection)
     assert check(box.connection) == []

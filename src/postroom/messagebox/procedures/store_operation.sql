@@ -1,17 +1,16 @@
 -- Store an operation on instances, which continue_operation carries out: on the given instances, or (kind start) on the
--- messages that wait for the start of a send port or a group. Returns its id. PostgreSQL fills in the login and the
--- reason.
+-- messages that wait for the start of a send port, a group or an orchestration. Returns its id. PostgreSQL fills in the
+-- login, the user of the command and the reason.
 -- Indexes: none needed.
-CREATE OR REPLACE FUNCTION messagebox.start_operation(
-    p_kind text, p_target text, p_os_user text, p_instance_ids uuid[], p_service_id uuid DEFAULT NULL,
-    p_group_id uuid DEFAULT NULL
+CREATE OR REPLACE FUNCTION messagebox.store_operation(
+    p_kind text, p_target text, p_instance_ids uuid[], p_service_id uuid DEFAULT NULL, p_group_id uuid DEFAULT NULL
 ) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE
     new_id bigint;
 BEGIN
-    INSERT INTO operations (kind, target, os_user, service_id, group_id, total, remaining)
-    VALUES (p_kind, p_target, p_os_user, p_service_id, p_group_id, coalesce(cardinality(p_instance_ids), 0),
+    INSERT INTO operations (kind, target, service_id, group_id, total, remaining)
+    VALUES (p_kind, p_target, p_service_id, p_group_id, coalesce(cardinality(p_instance_ids), 0),
             coalesce(cardinality(p_instance_ids), 0))
     RETURNING id INTO new_id;
     INSERT INTO operation_instances (operation_id, number, instance_id)
