@@ -61,6 +61,7 @@ WORKING = {"database run", "demo", "host run", "pipeline run", "publish", "up"}
 LOGIN = "postroom_test_audited"
 
 MORE = """
+app.send_port("Ordered", adapters.Null(), filter=Region == "EU", ordered=True)
 app.send_port_group("All", ["Europe", "Audit"], filter=Region == "EU")
 
 
@@ -166,6 +167,8 @@ def test_every_command_that_changes_something_is_recorded(
     record("instance reroute", instance_id)
     record("instance suspend", instance_id)
     record("instance terminate", instance_id)
+    [ordered] = run("instance", "list", "--port", "Ordered", "-o", "json").json
+    record("instance skip", ordered["instance_id"])
 
     record("jobs run")
     record("check", "--repair")

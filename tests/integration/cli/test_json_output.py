@@ -46,6 +46,7 @@ app.receive_port("LinesIn").location("lines", lines, pipeline=pipelines.Rows(pro
 web = adapters.Http("http://127.0.0.1:9/", headers={"X-Key": "k"})
 app.send_port("Web", web, filter=Region == "US", retry=Retry(count=0))
 app.send_port("Lake", adapters.SparkSink("parquet", "lake", columns={"total": Total}), filter=Region == "ASIA")
+app.send_port("Ordered", adapters.Null(), filter=Region == "ORDERED", ordered=True)
 app.dynamic_send_port("Anywhere", filter=Region == "NOWHERE")
 app.send_port_group("All", ["Europe", "Audit"], filter=Region == "EU", description="everybody")
 
@@ -159,6 +160,9 @@ def shown(run: Run, app: Path, tmp_path: Path) -> dict[str, list[Any]]:
     run_json("instance suspend", suspended["instance_id"])
     run_json("instance reroute", suspended["instance_id"])
     run_json("instance terminate", suspended["instance_id"])
+    run_json("publish", order, "-p", "Region=ORDERED")
+    [ordered] = run_json("instance list", "--port", "Ordered")
+    run_json("instance skip", ordered["instance_id"])
 
     rows = tmp_path / "bad.csv"
     rows.write_bytes(b"id\n")

@@ -51,5 +51,5 @@ def test_waiting_instances_and_convoys(applied: Run, database: str, tmp_path: Pa
     assert str(waiting) in [row["instance_id"] for row in rows]
     assert "messages" in applied("instance", "list").out.splitlines()[0]
     assert applied("check").code == 0
-    assert applied("instance", "terminate", waiting).code == 0
+    assert applied("instance", "terminate", waiting, "--yes").code == 0
     assert applied("subscription", "list", "--type", "instance", "-o", "json").json == []

@@ -52,6 +52,7 @@ def olga(box: Box) -> Iterator[Connection]:
     """A connection of a login with the role of operators. There are a port, a group, a location and a message."""
     box.add_location()
     box.add_port("Europe", "Region == 'EU'")
+    box.add_port("Ordered", "Region == 'EU'", ordered=True)
     box.agent().publish([Message.of(b"secret", promoted={Region: "EU"}) for _ in range(2)])
     box.connection.execute(f"CREATE ROLE {LOGIN} LOGIN")
     try:
@@ -124,6 +125,9 @@ CALLS: dict[str, Call] = {
     "retry_now": lambda _box, olga: olga.execute("SELECT retry_now(%s)", (_read_id(olga, "send_ports"),)),
     "change_instances": lambda _box, olga: olga.execute(
         "SELECT change_instances('suspend', ARRAY(SELECT instance_id FROM instances LIMIT 1))"
+    ),
+    "skip_message": lambda _box, olga: olga.execute(
+        "SELECT skip_message(instance_id, seq, true) FROM instances WHERE task = 6 ORDER BY seq LIMIT 1"
     ),
     "start_operation": lambda _box, olga: _start_operation(olga, "suspend"),
     "continue_operation": lambda _box, olga: olga.execute(

@@ -163,6 +163,8 @@ CREATE TABLE messagebox.operation_instances (
     operation_id  bigint NOT NULL REFERENCES management.operations ON DELETE CASCADE,
     number        bigint NOT NULL,
     instance_id   uuid NOT NULL,
+    -- Only this message of an ordered send port, if it is still the first; null: all messages of the instance.
+    seq           bigint,
     pending       boolean NOT NULL DEFAULT false,    -- it was active, and is changed when it is not active any more
     PRIMARY KEY (operation_id, number)
 );

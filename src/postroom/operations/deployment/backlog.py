@@ -117,7 +117,7 @@ def _settle(
     terminated = active = 0
     hosts: Mapping[str, int] = {}
     if decision is Backlog.TERMINATE:
-        terminated = terminate_all(connection, query)
+        terminated = terminate_all(connection, query, all_messages=True)
         active = sum(count_states(connection, query).values())
     elif kind is ChangeKind.SEND_PORT:
         hosts = reroute_deliveries(connection, query)

@@ -39,6 +39,14 @@ def get_advice(instance: Instance) -> str | None:
     """Return what to do about a suspended instance. Return None for an instance that is not suspended."""
     if instance.state not in (InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE):
         return None
+    advice = _advise(instance)
+    if instance.task is QueueTask.DELIVER_IN_ORDER and instance.cause is Cause.FAILURE and instance.messages > 1:
+        waiting = format_count(instance.messages - 1, "message")
+        advice += f"\nOr move it aside and send the {waiting} after it: postroom instance skip {instance.instance_id}"
+    return advice
+
+
+def _advise(instance: Instance) -> str:
     instance_id = instance.instance_id
     resume, terminate = f"postroom instance resume {instance_id}", f"postroom instance terminate {instance_id}"
     correct = f"postroom message body {instance_id} > FILE, correct FILE, {resume} --body FILE"

@@ -52,11 +52,15 @@ class BulkOperation:
         return self.finished_at is not None or (self.total > 0 and self.remaining == self.pending)
 
 
-def start_operation(connection: Connection, kind: OperationKind, query: InstanceQuery, *, target: str) -> int:
-    """Store an operation on all instances that match the query now, the oldest first. Return its id."""
+def start_operation(
+    connection: Connection, kind: OperationKind, query: InstanceQuery, *, target: str, first_only: bool = False
+) -> int:
+    """Store an operation on all instances that match the query now, the oldest first. Return its id.
+
+    With ``first_only`` it terminates only the first message of an ordered send port."""
     parameters = query.parameters()
     call = statement("queries/start_operation").replace("__INSTANCES__", select_instances("ASC"))
-    more = {"kind": kind, "target": target}
+    more = {"kind": kind, "target": target, "first_only": first_only}
 
     def work(connection: Connection) -> int:
         [(operation_id,)] = connection.execute(call, parameters | more).fetchall()
@@ -65,10 +69,12 @@ def start_operation(connection: Connection, kind: OperationKind, query: Instance
     return operator_transaction(connection, work)
 
 
-def start_single(connection: Connection, kind: OperationKind, instance_id: uuid.UUID) -> int:
+def start_single(
+    connection: Connection, kind: OperationKind, instance_id: uuid.UUID, *, first_only: bool = False
+) -> int:
     """Store an operation on one active instance, in the caller's transaction. Return its id."""
-    call = "SELECT start_operation(%s, %s, %s)"
-    operation_id = int(read_value(connection, call, kind, f"instance {instance_id}", [instance_id]))
+    call = "SELECT start_operation(%s, %s, %s, %s)"
+    operation_id = int(read_value(connection, call, kind, f"instance {instance_id}", [instance_id], first_only))
     # Marks the instance, so that no other operation can become pending.
     connection.execute("SELECT continue_operation(%s, 1)", (operation_id,))
     return operation_id

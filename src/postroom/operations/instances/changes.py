@@ -1,4 +1,4 @@
-"""Resume, suspend, reroute and terminate one or many instances (INS-05, 08, 09).
+"""Resume, suspend, reroute, skip and terminate one or many instances (INS-05, 08, 09).
 
 resume(connection, instance_id)
 resume(connection, instance_id, body=b"...")                    # with a corrected body
@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 
 from postroom.errors import StateError
 from postroom.message import Body, Bytes, Part
-from postroom.messagebox.connection import Connection, operator_transaction
+from postroom.messagebox.connection import Connection, operator_transaction, read_value
 from postroom.messagebox.coordination.notifications import WakeUp
 from postroom.messagebox.queues import OUT_OF_ORDER
 from postroom.messagebox.statements import statement
@@ -37,6 +37,7 @@ from postroom.operations.instances.listing import (
     InstanceState,
     get_instance,
     iterate_batches,
+    list_instances,
 )
 
 _SUSPENDED = (InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE)
@@ -153,16 +154,40 @@ def suspend_all(connection: Connection, query: InstanceQuery) -> int:
     return _run_all(connection, "suspend", restrict_to_suspendable(query)).changed
 
 
-def terminate(connection: Connection, instance_id: uuid.UUID) -> bool:
+def terminate(connection: Connection, instance_id: uuid.UUID, *, all_messages: bool = False) -> bool:
     """Delete the instance and its subscriptions. Its messages are deleted unless another instance refers to them.
-    Return False if it is active: then it is terminated when its present attempt has ended without success."""
-    return _change_one(connection, "terminate", instance_id, "terminated")
+    Return False if it is active: then it is terminated when its present attempt has ended without success.
+
+    An ordered send port is one instance: only its first message is terminated, unless ``all_messages`` is True."""
+    return _change_one(connection, "terminate", instance_id, "terminated", first_only=not all_messages)
 
 
-def terminate_all(connection: Connection, query: InstanceQuery) -> int:
+def terminate_all(connection: Connection, query: InstanceQuery, *, all_messages: bool = False) -> int:
     """Terminate every instance that matches the query. Active instances are terminated when their present attempt has
-    ended without success. Return the number of those that are terminated already."""
-    return _run_all(connection, "terminate", restrict_to_terminable(query)).changed
+    ended without success. Return the number of those that are terminated already.
+
+    Of an ordered send port only the first message is terminated, unless ``all_messages`` is True."""
+    return _run_all(connection, "terminate", restrict_to_terminable(query), first_only=not all_messages).changed
+
+
+def skip(connection: Connection, instance_id: uuid.UUID) -> uuid.UUID:
+    """Move the first message of an ordered send port aside, so that the messages after it are sent. Return the instance
+    that it is now: suspended, and if it is resumed later, out of order. Raise StateError if a host is sending it."""
+
+    def work(connection: Connection) -> uuid.UUID:
+        instance = get_instance(connection, instance_id)
+        if instance.task is not QueueTask.DELIVER_IN_ORDER:
+            raise StateError(
+                f"Instance {instance_id} cannot be skipped: it is not an ordered send port.",
+                why="No other messages wait for it.",
+                hint="Resume or terminate it, or leave it as it is.",
+            )
+        skipped = _skip_first(connection, instance, terminate=False)
+        if skipped is None:
+            raise _build_state_error(get_instance(connection, instance_id), "skipped")
+        return skipped
+
+    return operator_transaction(connection, work)
 
 
 # -- queries -------------------------------------------------------------------------------------------------------
@@ -196,8 +221,12 @@ def _restrict_states(query: InstanceQuery, states: Collection[InstanceState]) ->
 # -- steps ---------------------------------------------------------------------------------------------------------
 
 
-def _run_all(connection: Connection, kind: OperationKind, query: InstanceQuery) -> BulkOperation:
-    return run_operation(connection, start_operation(connection, kind, query, target="instances"))
+def _run_all(
+    connection: Connection, kind: OperationKind, query: InstanceQuery, *, first_only: bool = False
+) -> BulkOperation:
+    return run_operation(
+        connection, start_operation(connection, kind, query, target="instances", first_only=first_only)
+    )
 
 
 def _requeue_all(
@@ -231,13 +260,23 @@ def _resume(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str
 
 
 def _change_one(
-    connection: Connection, action: Literal["suspend", "terminate"], instance_id: uuid.UUID, done: str
+    connection: Connection,
+    action: Literal["suspend", "terminate"],
+    instance_id: uuid.UUID,
+    done: str,
+    *,
+    first_only: bool = False,
 ) -> bool:
     """Suspend or terminate an instance. Return False if it is active: then a job does it later (INS-05). Raise
     StateError if its state does not allow the operation."""
 
     def work(connection: Connection) -> bool:
-        if _call(connection, action, [instance_id]):
+        # An instance that only waits for messages is in no queue.
+        found = next(iter(list_instances(connection, InstanceQuery(ids=[instance_id], limit=1))), None)
+        if first_only and found is not None and found.task is QueueTask.DELIVER_IN_ORDER:
+            if _skip_first(connection, found, terminate=True) is not None:
+                return True
+        elif _call(connection, action, [instance_id]):
             return True
         instance = get_instance(connection, instance_id)
         if instance.state is not InstanceState.ACTIVE:
@@ -248,10 +287,19 @@ def _change_one(
                 why="It is active. The operation is carried out when its present attempt has ended.",
                 hint="See 'postroom instance operations'.",
             )
-        start_single(connection, action, instance_id)
+        start_single(connection, action, instance_id, first_only=first_only)
         return False
 
     return operator_transaction(connection, work)
+
+
+def _skip_first(connection: Connection, instance: Instance, *, terminate: bool) -> uuid.UUID | None:
+    """Move the message aside that an ordered send port is shown with, its first one, or terminate it. Return the
+    instance that it is now, or None if a host is sending it or has sent it."""
+    skipped: uuid.UUID | None = read_value(
+        connection, "SELECT skip_message(%s, %s, %s)", instance.instance_id, instance.seq, terminate
+    )
+    return skipped
 
 
 def _call(connection: Connection, action: OperationKind, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:
@@ -269,7 +317,8 @@ def _replace_body(connection: Connection, instance_id: uuid.UUID, body: Body) ->
         raise StateError(
             f"Instance {instance_id} cannot be given another body: {len(rows)} messages are suspended in it.",
             why="It is not clear which message the new body is for.",
-            hint="Resume it as it is, or terminate it and publish the messages again.",
+            hint="Resume it as it is. Of an ordered send port, move the first message aside (postroom instance skip "
+            f"{instance_id}), and resume that one with the body.",
         )
     [(name, content_type, charset)] = rows
     part = Part(

@@ -247,7 +247,7 @@ def test_an_operator_suspends_and_terminates_an_ordered_port_as_one_instance(box
         ).fetchall()
         == []
     )
-    changes.terminate(box.connection, port_id(box))
+    changes.terminate(box.connection, port_id(box), all_messages=True)
     assert box.count("instances") == 0
     run_all_jobs_once(box.connection)
     assert box.count("spool") == 0

@@ -1,4 +1,4 @@
-"""Resume, suspend, reroute and terminate instances, and list the operations on many (`postroom instance`)."""
+"""Resume, suspend, reroute, skip and terminate instances, and list the operations on many (`postroom instance`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,17 +142,27 @@ def reroute(
 
 
 @click.command()
+@click.option("--all-messages", is_flag=True, help="All messages of an ordered send port, not only its first one.")
 @_operation_options
 def terminate(
-    options: CommandOptions, /, ids: tuple[ShortId, ...], everything: bool, yes: bool, **conditions: Any
+    options: CommandOptions,
+    /,
+    ids: tuple[ShortId, ...],
+    all_messages: bool,
+    everything: bool,
+    yes: bool,
+    **conditions: Any,
 ) -> None:
     """Delete instances. Their messages are deleted too, unless other instances refer to them.
 
-    With --all the number of instances is shown first, and the command asks for confirmation.
+    An ordered send port is one instance. Only its first message is deleted, and the messages after it stay.
+
+    The number is shown first, and the command asks for confirmation, unless it deletes one message only.
 
     \b
     Examples:
       postroom instance terminate 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
+      postroom instance terminate 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000 --all-messages
       postroom instance terminate --all --state not-resumable --yes
       postroom instance terminate --all --state suspended --interchange 767d8066-85c8-cc9d-2b7e-f0560eed4a98
     """
@@ -159,13 +170,45 @@ def terminate(
 
     operation = Operation(
         done="terminated",
-        one=instance_changes.terminate,
+        one=partial(instance_changes.terminate, all_messages=all_messages),
         kind="terminate",
         can_be_pending=True,
         restrict=instance_changes.restrict_to_terminable,
         asks=not yes,
+        warn=partial(_count_messages, all_messages=all_messages),
+        confirm_ids=partial(_confirm_terminate, all_messages=all_messages, yes=yes),
+        first_only=not all_messages,
     )
     _operate(options, ids, everything, conditions, operation)
+
+
+@click.command()
+@click.argument("ids", nargs=-1, type=ID, metavar="ID...", required=True)
+@reason_option
+@common_options
+@pass_options
+def skip(options: CommandOptions, ids: tuple[ShortId, ...]) -> None:
+    """Move the first message of an ordered send port aside, so that the messages after it are sent.
+
+    The message stays suspended as an instance of its own, and can be resumed or terminated later. If it is resumed, it
+    arrives after messages that were published later.
+
+    \b
+    Example:
+      postroom instance skip 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
+    """
+    from postroom.operations.all_or_none import all_or_none
+    from postroom.operations.instances import changes as instance_changes
+    from postroom.operations.short_ids import find_id
+
+    with open_messagebox(options) as connection:
+        found = [find_id(connection, given, "instance") for given in ids]
+        skipped = all_or_none(connection, found, instance_changes.skip)
+    if options.output is Format.JSON:
+        click.echo(to_json({"skipped": len(skipped), "instances": skipped}))
+        return
+    for instance_id in skipped:
+        click.echo(f"The message is now instance {instance_id}, which is suspended.")
 
 
 @click.command()
@@ -195,14 +238,14 @@ def operations(options: CommandOptions, limit: int) -> None:
 
 
 def _run_and_report(
-    connection: Connection, kind: OperationKind, query: InstanceQuery, conditions: Mapping[str, Any]
+    connection: Connection, operation: Operation, query: InstanceQuery, conditions: Mapping[str, Any]
 ) -> BulkOperation:
     """Run an operation on all instances that match, and show its progress on a terminal. Return the operation."""
     from postroom.operations.instances.bulk_operations import run_operation, start_operation
 
     given = {name: value for name, value in conditions.items() if value}
     target = ", ".join(name if value is True else f"{name} {value}" for name, value in given.items()) or "all instances"
-    operation_id = start_operation(connection, kind, query, target=target)
+    operation_id = start_operation(connection, operation.kind, query, target=target, first_only=operation.first_only)
     shown_at = time.monotonic()
 
     def report(progress: BulkOperation) -> None:
@@ -234,6 +277,10 @@ class Operation:
     """True if active instances are changed later."""
     warn: Callable[[Connection, InstanceQuery], None] = lambda _connection, _query: None
     """Warns of consequences before the change."""
+    confirm_ids: Callable[[Connection, InstanceQuery], None] = lambda _connection, _query: None
+    """Asks for confirmation before the instances with the given ids are changed."""
+    first_only: bool = False
+    """True if only the first message of an ordered send port is changed."""
 
 
 def _operate(
@@ -257,14 +304,15 @@ def _operate(
         if everything:
             query = build_query(connection, conditions)
             check_names(connection, query)
-            _announce(connection, query, operation)
             operation.warn(connection, operation.restrict(query))
-            finished = _run_and_report(connection, operation.kind, operation.restrict(query), conditions)
+            _announce(connection, query, operation)
+            finished = _run_and_report(connection, operation, operation.restrict(query), conditions)
             changed = Counter(finished.hosts) if operation.kind == "reroute" else finished.changed
             pending = finished.pending
         else:
             found = [find_id(connection, given, "instance") for given in ids]
             operation.warn(connection, InstanceQuery(ids=found))
+            operation.confirm_ids(connection, InstanceQuery(ids=found))
             results = all_or_none(connection, found, operation.one)
             pending = results.count(False)
             hosts = Counter(result for result in results if isinstance(result, str))
@@ -292,6 +340,36 @@ def _announce(connection: Connection, query: InstanceQuery, operation: Operation
     click.echo(f"{format_counts(counts)} will be {operation.done}.", err=True)
     if operation.asks and counts:
         confirm("Continue?", refused=f"No instance was {operation.done}.")
+
+
+def _count_messages(connection: Connection, query: InstanceQuery, *, all_messages: bool) -> None:
+    """Show how many messages of ordered send ports a termination deletes, and how many stay."""
+    from postroom.errors import format_count
+    from postroom.messagebox.storage.copy_rows import QueueTask
+    from postroom.operations.instances.listing import list_instances
+
+    for port in list_instances(connection, replace(query, tasks=[QueueTask.DELIVER_IN_ORDER])):
+        if all_messages:
+            click.echo(
+                f"All {format_count(port.messages, 'message')} of {port.display_name} will be deleted.", err=True
+            )
+        elif port.messages > 1:
+            click.echo(
+                f"Only the first message of {port.display_name} will be deleted."
+                f" {format_count(port.messages - 1, 'message').capitalize()} after it will stay (--all-messages).",
+                err=True,
+            )
+
+
+def _confirm_terminate(connection: Connection, query: InstanceQuery, *, all_messages: bool, yes: bool) -> None:
+    """Ask for confirmation if more than one message is deleted."""
+    from postroom.messagebox.storage.copy_rows import QueueTask
+    from postroom.operations.instances.listing import list_instances
+
+    found = list_instances(connection, query)
+    count = sum(1 if one.task is QueueTask.DELIVER_IN_ORDER and not all_messages else one.messages for one in found)
+    if count > 1 and not yes:
+        confirm(f"{count:,} messages will be terminated. Continue?", refused="No instance was terminated.")
 
 
 def _warn_about_removed_services(connection: Connection, query: InstanceQuery) -> None:

@@ -11,7 +11,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.commands.messages.bad_rows import resume_rows, save_rows
 from postroom.cli.commands.messages.instance_conditions import build_query, condition_options
-from postroom.cli.commands.messages.instance_operations import operations, reroute, resume, suspend, terminate
+from postroom.cli.commands.messages.instance_operations import operations, reroute, resume, skip, suspend, terminate
 from postroom.cli.commands.messages.journals import save_journal
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import ID, CommandOptions, common_options, limit_option, pass_options
@@ -133,7 +133,7 @@ def show(options: CommandOptions, instance_id: ShortId, graph: Path | None) -> N
         show_story(story)
 
 
-for command in (resume, suspend, reroute, terminate, save_rows, resume_rows, save_journal, operations):
+for command in (resume, suspend, reroute, skip, terminate, save_rows, resume_rows, save_journal, operations):
     instance.add_command(command)
 
 

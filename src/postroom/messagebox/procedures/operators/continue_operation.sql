@@ -1,7 +1,8 @@
 -- Carry out the next piece of an operation on instances, of at most p_limit instances, or of the oldest unfinished one
 -- (null). The command that started the operation calls it, and the job of the hosts does, in a transaction for each
 -- piece. So an operation continues after a crash. A piece is recorded in the audit, and wakes the hosts that get work.
--- An active instance is suspended or terminated as soon as it is not active any more (INS-05, 06).
+-- An active instance is suspended or terminated as soon as it is not active any more (INS-05, 06). Of an ordered send
+-- port that was chosen with one message, only that message is terminated, if it is still the first.
 -- Returns nothing if there is no such operation, if it is finished, or if another session carries out a piece of it.
 -- Indexes: operations_unfinished, operation_instances' primary key; those of the functions that change instances.
 -- Locks: the operation's row.
@@ -18,6 +19,8 @@ DECLARE
     moved_hosts smallint[] := '{}';                      -- of each instance, or of each host if the ids are not known
     piece bigint := 0;
     finished boolean := false;
+    first_message record;                                -- of an ordered send port
+    changed_messages uuid[] := '{}';
 BEGIN
     SELECT * INTO op FROM operations o
      WHERE o.finished_at IS NULL AND (p_operation_id IS NULL OR o.id = p_operation_id)
@@ -57,7 +60,21 @@ BEGIN
             WHEN 'suspend' THEN
                 changed_ids := ARRAY(SELECT DISTINCT r FROM suspend_instances(wanted, p_now) r);
             WHEN 'terminate' THEN
-                changed_ids := ARRAY(SELECT DISTINCT r FROM terminate_instances(wanted, p_now) r);
+                FOR first_message IN
+                    SELECT i.instance_id AS port_id, a.instance_id, a.message_id
+                      FROM (SELECT n.instance_id, n.seq FROM operation_instances n
+                             WHERE n.operation_id = op.id AND n.number = ANY (numbers) AND n.seq IS NOT NULL
+                             ORDER BY n.instance_id) i
+                      LEFT JOIN LATERAL int_set_aside(i.instance_id, i.seq) a ON true
+                LOOP
+                    wanted := array_remove(wanted, first_message.port_id);
+                    IF first_message.instance_id IS NOT NULL THEN
+                        PERFORM terminate_instances(ARRAY[first_message.instance_id], p_now);
+                        changed_ids := changed_ids || first_message.port_id;
+                        changed_messages := changed_messages || first_message.message_id;
+                    END IF;
+                END LOOP;
+                changed_ids := changed_ids || ARRAY(SELECT DISTINCT r FROM terminate_instances(wanted, p_now) r);
         END CASE;
         piece := cardinality(changed_ids);
         IF op.kind IN ('suspend', 'terminate') THEN
@@ -67,6 +84,8 @@ BEGIN
                AND i.instance_id IN (SELECT w.instance_id FROM work_queue w WHERE w.claim_id IS NOT NULL
                                      UNION ALL
                                      SELECT o.instance_id FROM orchestration_instances o WHERE o.claim_id IS NOT NULL)
+               AND (i.seq IS NULL OR EXISTS (SELECT 1 FROM work_queue w
+                                              WHERE w.instance_id = i.instance_id AND w.task = 6 AND w.seq = i.seq))
                AND NOT EXISTS (SELECT 1 FROM operation_instances other
                                 WHERE other.instance_id = i.instance_id AND other.pending);
         END IF;
@@ -76,7 +95,10 @@ BEGIN
                 OR i.instance_id NOT IN (SELECT w.instance_id FROM work_queue w WHERE w.claim_id IS NOT NULL
                                          UNION ALL
                                          SELECT o.instance_id FROM orchestration_instances o
-                                          WHERE o.claim_id IS NOT NULL));
+                                          WHERE o.claim_id IS NOT NULL)
+                -- The message was sent.
+                OR i.seq IS NOT NULL AND NOT EXISTS (
+                    SELECT 1 FROM work_queue w WHERE w.instance_id = i.instance_id AND w.task = 6 AND w.seq = i.seq));
         GET DIAGNOSTICS deleted = ROW_COUNT;
         finished := op.remaining = deleted;
     END IF;
@@ -92,7 +114,9 @@ BEGIN
     IF piece > 0 AND op.kind <> 'start' THEN
         INSERT INTO audit (login, os_user, action, target, reason, after)
         VALUES (op.requested_by, op.os_user, 'instance.' || op.kind, 'operation ' || op.id, op.reason,
-                jsonb_build_object('instances', piece, 'ids', to_jsonb(changed_ids)));
+                jsonb_build_object('instances', piece, 'ids', to_jsonb(changed_ids))
+                || CASE WHEN changed_messages = '{}' THEN '{}'
+                        ELSE jsonb_build_object('messages', to_jsonb(changed_messages)) END);
     END IF;
     PERFORM pg_notify('postroom_' || lower(h.name), '') FROM hosts h WHERE h.id = ANY (moved_hosts);
     RETURN QUERY SELECT op.id, piece, finished;
