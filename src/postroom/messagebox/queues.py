@@ -80,7 +80,7 @@ class ClaimedMessage(NamedTuple):
         messages of an ordered send port share their instance, so there it is derived from instance and number."""
         if self.instance_id.bytes != self.service:  # the instance of an ordered port has the id of the port
             return self.instance_id
-        return uuid.uuid5(self.instance_id, str(self.seq))
+        return derive_delivery_id(self.instance_id, self.seq)
 
     @property
     def log_ids(self) -> dict[str, object]:
@@ -128,6 +128,11 @@ class Postponement:
 
     delay: timedelta | None
     paused: bool = False
+
+
+def derive_delivery_id(instance_id: uuid.UUID, seq: int) -> uuid.UUID:
+    """Return the delivery id of a message of an ordered send port, from the id of the port and the number."""
+    return uuid.uuid5(instance_id, str(seq))
 
 
 #: Why a failed message of an ordered port is not resumable. The last line of its description.

@@ -1,9 +1,9 @@
--- Move the first message of an ordered send port aside: it is suspended as an instance of its own, under its number, so
+-- Move the first message of an ordered send port aside: it is suspended as the instance p_new_id, under its number, so
 -- that the messages after it are delivered. It keeps its error. Returns the new instance and the message. Returns
 -- nothing if p_seq is not the number of the first message any more, or if a host is sending it.
 -- Indexes: work_queue_ordered, scheduled_queue_instance, suspended_queue_instance.
 -- Locks: advisory (7006, hash of the instance), so that no claim is made meanwhile, and the row of the message.
-CREATE OR REPLACE FUNCTION messagebox.int_set_aside(p_instance_id uuid, p_seq bigint)
+CREATE OR REPLACE FUNCTION messagebox.int_set_aside(p_instance_id uuid, p_seq bigint, p_new_id uuid)
 RETURNS TABLE (instance_id uuid, message_id uuid)
 LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp AS $$
 BEGIN
@@ -32,7 +32,7 @@ BEGIN
                                       priority, task, attempt, properties, enqueued_at, counted_in, suspended_at,
                                       resumable, cause, error_code, error_description, adapter, uri)
     -- The start of the port does not resume it.
-    SELECT f.seq, f.host_id, f.message_id, f.subscription_id, f.service_class, f.service_id, gen_random_uuid(),
+    SELECT f.seq, f.host_id, f.message_id, f.subscription_id, f.service_class, f.service_id, p_new_id,
            f.priority, 1, f.attempt, f.properties, f.enqueued_at, f.counted_in, f.suspended_at, f.resumable,
            CASE WHEN f.cause = 2 THEN 2 ELSE 4 END, coalesce(f.error_code, 'OPERATOR'),
            coalesce(f.error_description, 'Moved aside by an operator.'), f.adapter, f.uri

@@ -19,7 +19,7 @@ from postroom.errors import StateError
 from postroom.message import Body, Bytes, Part
 from postroom.messagebox.connection import Connection, operator_transaction, read_value
 from postroom.messagebox.coordination.notifications import WakeUp
-from postroom.messagebox.queues import OUT_OF_ORDER
+from postroom.messagebox.queues import OUT_OF_ORDER, derive_delivery_id
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask, write_part
 from postroom.operations.audit import record_action
@@ -182,8 +182,8 @@ def skip(connection: Connection, instance_id: uuid.UUID) -> uuid.UUID:
                 why="No other messages wait for it.",
                 hint="Resume or terminate it, or leave it as it is.",
             )
-        skipped = _skip_first(connection, instance, terminate=False)
-        if skipped is None:
+        skipped = derive_delivery_id(instance_id, instance.seq)  # a receiver recognises a repeat by this id
+        if not _skip_first(connection, instance, skipped):
             raise _build_state_error(get_instance(connection, instance_id), "skipped")
         return skipped
 
@@ -274,7 +274,7 @@ def _change_one(
         # An instance that only waits for messages is in no queue.
         found = next(iter(list_instances(connection, InstanceQuery(ids=[instance_id], limit=1))), None)
         if first_only and found is not None and found.task is QueueTask.DELIVER_IN_ORDER:
-            if _skip_first(connection, found, terminate=True) is not None:
+            if _skip_first(connection, found, None):
                 return True
         elif _call(connection, action, [instance_id]):
             return True
@@ -293,13 +293,11 @@ def _change_one(
     return operator_transaction(connection, work)
 
 
-def _skip_first(connection: Connection, instance: Instance, *, terminate: bool) -> uuid.UUID | None:
-    """Move the message aside that an ordered send port is shown with, its first one, or terminate it. Return the
-    instance that it is now, or None if a host is sending it or has sent it."""
-    skipped: uuid.UUID | None = read_value(
-        connection, "SELECT skip_message(%s, %s, %s)", instance.instance_id, instance.seq, terminate
-    )
-    return skipped
+def _skip_first(connection: Connection, instance: Instance, new_id: uuid.UUID | None) -> bool:
+    """Let the message that an ordered send port is shown with, its first one, become the instance ``new_id``, or
+    terminate it (None). Return False if a host is sending it or has sent it."""
+    call = "SELECT skip_message(%s, %s, %s)"
+    return bool(read_value(connection, call, instance.instance_id, instance.seq, new_id))
 
 
 def _call(connection: Connection, action: OperationKind, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:

@@ -110,6 +110,8 @@ def test_a_skipped_message_is_resumed_out_of_order_and_holds_nothing_back(box: B
     changes.resume(box.connection, skipped)
     wait_until(lambda: box.count("instances") == 0)
     assert numbers(recorder) == [0, 1, 3, 4, 5, 6, 7, 2]
+    ids = {one.attempt.instance_id for one in recorder.attempts if one.body == b"2"}
+    assert ids == {skipped}, "a receiver recognises a repeat"
 
 
 def test_a_skipped_message_is_terminated_alone(box: Box) -> None:
@@ -169,9 +171,12 @@ def test_the_first_message_is_not_skipped_twice(box: Box) -> None:
     add_ordered_port(box)
     publish(box, range(3))
     first = find_port(box)
-    call = "SELECT skip_message(%s, %s, true)"
-    assert box.one(call, first.instance_id, first.seq) is not None
-    assert box.one(call, first.instance_id, first.seq) is None
+    call = "SELECT skip_message(%s, %s, %s)"
+    skipped = uuid.uuid4()
+    assert box.one(call, first.instance_id, first.seq, skipped) is True
+    with pytest.raises(StateError, match="there is an instance"):
+        box.one(call, first.instance_id, first.seq, skipped)
+    assert box.one(call, first.instance_id, first.seq, None) is False
     assert find_port(box).messages == 2
 
 

@@ -65,7 +65,7 @@ BEGIN
                       FROM (SELECT n.instance_id, n.seq FROM operation_instances n
                              WHERE n.operation_id = op.id AND n.number = ANY (numbers) AND n.seq IS NOT NULL
                              ORDER BY n.instance_id) i
-                      LEFT JOIN LATERAL int_set_aside(i.instance_id, i.seq) a ON true
+                      LEFT JOIN LATERAL int_set_aside(i.instance_id, i.seq, gen_random_uuid()) a ON true
                 LOOP
                     wanted := array_remove(wanted, first_message.port_id);
                     IF first_message.instance_id IS NOT NULL THEN

@@ -1,26 +1,31 @@
--- Move the first message of an ordered send port aside, so that the messages after it are delivered, or terminate it,
--- and record it in the audit. Returns the instance that the message is now, which is gone if it was terminated. Returns
--- null if p_seq is not the number of the first message any more, or if a host is sending it.
+-- Move the first message of an ordered send port aside, so that the messages after it are delivered, or terminate it
+-- (p_new_id is null), and record it in the audit. p_new_id is the instance that the message becomes. The caller derives
+-- it like the host, so that a receiver recognises a repeat. Returns false if p_seq is not the number of the first
+-- message any more, or if a host is sending it. Raises PR409 if there is an instance p_new_id.
 -- Indexes and locks: as int_set_aside and terminate_instances.
-CREATE OR REPLACE FUNCTION messagebox.skip_message(p_instance_id uuid, p_seq bigint, p_terminate boolean) RETURNS uuid
+CREATE OR REPLACE FUNCTION messagebox.skip_message(p_instance_id uuid, p_seq bigint, p_new_id uuid) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE
     state_before jsonb := int_describe_instance(p_instance_id);
     aside record;
 BEGIN
-    SELECT * INTO aside FROM int_set_aside(p_instance_id, p_seq);
-    IF NOT FOUND THEN
-        RETURN NULL;
+    IF EXISTS (SELECT 1 FROM instances i WHERE i.instance_id = p_new_id) THEN
+        RAISE EXCEPTION 'there is an instance % already', p_new_id USING ERRCODE = 'PR409';
     END IF;
-    IF p_terminate THEN
+    SELECT * INTO aside FROM int_set_aside(p_instance_id, p_seq, coalesce(p_new_id, gen_random_uuid()));
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    IF p_new_id IS NULL THEN
         PERFORM terminate_instances(ARRAY[aside.instance_id]);
     END IF;
     INSERT INTO audit (action, target, before, after)
-    VALUES (CASE WHEN p_terminate THEN 'instance.terminate' ELSE 'instance.skip' END, p_instance_id::text, state_before,
-            jsonb_build_object('state', CASE WHEN p_terminate THEN 'terminated' ELSE 'suspended' END,
+    VALUES (CASE WHEN p_new_id IS NULL THEN 'instance.terminate' ELSE 'instance.skip' END, p_instance_id::text,
+            state_before,
+            jsonb_build_object('state', CASE WHEN p_new_id IS NULL THEN 'terminated' ELSE 'suspended' END,
                                'message', aside.message_id)
-            || CASE WHEN p_terminate THEN '{}' ELSE jsonb_build_object('instance', aside.instance_id) END);
+            || CASE WHEN p_new_id IS NULL THEN '{}' ELSE jsonb_build_object('instance', p_new_id) END);
     PERFORM pg_notify('postroom_' || lower(h.name), '')
        FROM send_ports p JOIN hosts h ON h.id = p.host_id WHERE p.id = p_instance_id;
-    RETURN aside.instance_id;
+    RETURN true;
 END $$;
