@@ -21,6 +21,7 @@ from postroom.errors import DefinitionError, StateError, format_count
 from postroom.files.safe_files import get_inode
 from postroom.messagebox.configuration.endpoints import read_receive_locations, read_send_ports
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.coordination.running_processes import PROCESS_LOCK
 from postroom.messagebox.migrate import migrate
 from postroom.messagebox.statements import statement
 from postroom.operations.audit import record_action, set_reason
@@ -50,14 +51,20 @@ def restore_backup(
     folder: Path,
     manifest: Manifest,
     *,
+    stopped: bool = False,
     reason: str | None = None,
     report: Report = lambda _: None,
 ) -> RestoreReport:
     """Restore a verified backup into the empty database at ``url`` and the home folder ``home``. The audit of the
-    restored MessageBox gets an entry with the ``reason``."""
+    restored MessageBox gets an entry with the ``reason``.
+
+    With ``stopped`` all hosts are stopped, for a copy beside its original. Otherwise raise StateError if processes of
+    the original run on the same server: both would receive the same files and send the same messages."""
     home = home.absolute()
     with connect(url, application_name="postroom restore") as connection:
         _check_empty(connection)
+        if not stopped:
+            _check_not_running(connection, manifest.roles)
         missing_logins = _create_roles(connection, manifest.roles)
     report(f"Restoring {format_count(len(manifest.files), 'file')}")
     _rename_existing_streams([file for file in manifest.files if file.kind == "streams"], home)
@@ -77,6 +84,8 @@ def restore_backup(
     updates.append("UPDATE messagebox.subscriptions SET created_in = NULL;")
     # Without the hash of its procedures no host uses the database before ``migrate`` has set its rights.
     updates.append("UPDATE management.schema_version SET procedures = NULL;")
+    if stopped:
+        updates.append("UPDATE management.hosts SET stopped = true;")
     restore_database(url, folder / DUMP, "\n".join(updates))
     migrate(url)
     with connect(url, application_name="postroom restore") as connection:
@@ -84,7 +93,8 @@ def restore_backup(
             set_reason(connection, reason)
         with connection.transaction():
             _move_uris(connection, home)
-            record_action(connection, "messagebox.restore", str(folder), after={"created_at": str(manifest.created_at)})
+            after = {"created_at": str(manifest.created_at), "hosts": "stopped" if stopped else "as they were"}
+            record_action(connection, "messagebox.restore", str(folder), after=after)
         connection.execute("ANALYZE")
     return RestoreReport(
         created_at=manifest.created_at,
@@ -108,6 +118,21 @@ def _check_empty(connection: Connection) -> None:
             f"The database is not empty: it {what}.",
             why="A restore never changes or deletes what is there.",
             hint="Create an empty database (createdb NAME) and give it with --database, or use another --home.",
+        )
+
+
+def _check_not_running(connection: Connection, roles: Sequence[SavedRole]) -> None:
+    """Raise StateError if hosts of the same MessageBox run on another database of this server."""
+    logins = [login for role in roles if role.can_login for login in (role.name, *role.members)]
+    found = connection.execute(
+        statement("queries/find_running_copies"), {"lock_class": PROCESS_LOCK, "logins": logins}
+    ).fetchall()
+    if found:
+        databases = ", ".join(repr(name) for (name,) in found)
+        raise StateError(
+            f"Hosts of this MessageBox run on this server, with the database {databases}.",
+            why="The restored copy would receive the same files and send the same messages.",
+            hint="Stop these hosts and pipelines first. Or restore a copy whose hosts are stopped: --stopped.",
         )
 
 

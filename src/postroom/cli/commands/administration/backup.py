@@ -52,17 +52,20 @@ def backup(options: CommandOptions, folder: Path, archives: bool, include: tuple
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--stopped", is_flag=True, help="Stop all hosts of the restored MessageBox: a copy beside its original.")
 @reason_option
 @common_options
 @pass_options
-def restore(options: CommandOptions, folder: Path) -> None:
+def restore(options: CommandOptions, folder: Path, stopped: bool) -> None:
     """Restore a backup into a home folder without a MessageBox, or into an empty database.
 
-    The backup is verified first. Messages that were delivered after the backup are delivered again.
+    The backup is verified first. Messages that were delivered after the backup are delivered again. If the original
+    still runs, use --stopped: the hosts of the copy neither receive nor send until they are started.
 
     \b
-    Example:
+    Examples:
       postroom restore /var/backups/orders-2026-11-16 --home ./orders-home
+      postroom restore /var/backups/orders-2026-11-16 --home ./copy --stopped
     """
     from dataclasses import asdict
 
@@ -81,7 +84,7 @@ def restore(options: CommandOptions, folder: Path) -> None:
         report("Verifying the backup")
         verify_backup(folder, manifest)
         with options.messagebox(create=True) as url:
-            result = restore_backup(url, home, folder, manifest, reason=options.reason, report=report)
+            result = restore_backup(url, home, folder, manifest, stopped=stopped, reason=options.reason, report=report)
     show_record(asdict(result), options.output)
     for login in result.missing_logins:
         report(f"The login {login} does not exist on this server. Create it, and grant its roles: postroom role grant.")
