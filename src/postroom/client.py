@@ -28,8 +28,8 @@ from postroom.agent.addressing import direct_context
 from postroom.agent.direct.direct_batch import Published
 from postroom.agent.direct.message_agent import MessageAgent
 from postroom.agent.routing.table import RoutingTable
-from postroom.agent.two_way.tokens import add_own_token
 from postroom.consumer import Subscription, SubscriptionSettings
+from postroom.correlation_tokens import add_token
 from postroom.errors import BadValue, MessageBoxUnavailable, NoResponse, NotFound, StateError, Unavailable
 from postroom.filters.expression import Filter
 from postroom.filters.text import parse
@@ -332,7 +332,7 @@ class Client:
         return self._agent.publish(messages, key=key)
 
     def _publish_request(self, responses: Responses, waiting: WaitingRequest, message: Message) -> Published:
-        request = replace(message, context=add_own_token(message.context, waiting.instance_id))
+        request = replace(message, context=add_token(message.context, waiting.token))
         responses.use_queue(self._connection)
         return self._agent.publish_batch(request, partial(responses.build_batch, self._host, request, waiting=waiting))
 

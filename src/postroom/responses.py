@@ -31,7 +31,7 @@ from postroom.agent.direct.answers import correlation_failure
 from postroom.agent.idempotency import digest_request, unit_for_key
 from postroom.agent.routing.matching import Matcher
 from postroom.agent.two_way.awaited_batch import AwaitedBatch
-from postroom.agent.two_way.tokens import build_response_wait
+from postroom.agent.two_way.tokens import build_response_wait, create_token
 from postroom.consumer import Received, Subscription
 from postroom.errors import ClaimLost, MessageBoxUnavailable, MessageFailure, NoResponse, ResponseTimeout, StateError
 from postroom.message import Bytes, Message
@@ -56,9 +56,9 @@ _PREFETCH = 100
 _CLOSE_SECONDS = 10.0
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False)
 class WaitingRequest:
-    """A request that waits for its response, which is routed to the instance."""
+    """A request that waits for its response, which is routed to the instance by the token."""
 
     future: Future[Message]
     timeout: float
@@ -69,6 +69,8 @@ class WaitingRequest:
     digest: bytes | None = None
     """Of a request with an idempotency key: what the same key must come with again."""
     instance_id: uuid.UUID = field(default_factory=uuid.uuid4)
+    token: str = field(default_factory=create_token)
+    """That of the first request with the same key, once this one has taken it over."""
 
     def fail(self, error: Exception) -> None:
         """End a request with an error, unless it was cancelled."""
@@ -131,7 +133,9 @@ class Responses:
             unit=waiting.unit or uuid.uuid4(),
             digest=waiting.digest,
             instance_id=waiting.instance_id,
-            response_wait=build_response_wait(self._subscriptions, self._queue.service, waiting.instance_id),
+            response_wait=build_response_wait(
+                self._subscriptions, self._queue.service, waiting.instance_id, waiting.token
+            ),
         )
 
     def confirm(self, waiting: WaitingRequest, *, is_repeated: bool) -> None:
@@ -163,11 +167,15 @@ class Responses:
             self._queue.call(lambda _, connection: self._remove_queue(connection, is_kept=is_kept))
         self._queue.close()
 
-    def _take(self, instance_id: uuid.UUID) -> WaitingRequest | None:
+    def _take(self, instance_id: uuid.UUID, token: str | None) -> WaitingRequest | None:
+        """Remove and return the request that a message answers. Another host can queue any message for the instance,
+        but does not know its token."""
         with self._lock:
-            waiting = self._waiting.pop(instance_id, None)
-            if waiting is not None:
-                self._following.discard(waiting)
+            waiting = self._waiting.get(instance_id)
+            if waiting is None or waiting.token != token:
+                return None
+            del self._waiting[instance_id]
+            self._following.discard(waiting)
             return waiting
 
     def _stop_waiting(self, instance_id: uuid.UUID) -> WaitingRequest | None:
@@ -215,6 +223,8 @@ class Responses:
     def _take_over(self, connection: Connection, waiting: WaitingRequest) -> int:
         assert waiting.unit is not None
         self.use_queue(connection)
+        for response in self._stored.find(connection, [waiting.unit]):
+            waiting.token = response.token or waiting.token  # before its response can come
         return self._stored.take_over_program(
             connection,
             waiting.unit,
@@ -268,7 +278,7 @@ class Responses:
 
     def _deliver(self, received: Received) -> None:
         """Complete a response, and give it to its request after the commit. Suspend it if its request is gone."""
-        waiting = self._take(received.instance_id)
+        waiting = self._take(received.instance_id, received.message.context.get(BTS.EpmRRCorrelationToken))
         if waiting is None:
             # Its request may have stopped waiting just now. Then the program that it was taken over from gets it.
             self._queue.call(lambda _, connection: self._remove_instances(connection))

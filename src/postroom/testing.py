@@ -174,7 +174,9 @@ class Run:
             if seq in taken:
                 continue
             if seq == 1:
-                return Started(time=self.time, message=message, seq=seq)
+                # Runs with the same instance_id have the same ids.
+                seed = uuid.uuid5(execution.instance_id, f"journal {execution.carried.journal}")
+                return Started(time=self.time, message=message, seed=seed, seq=seq)
             if (number := execution.find_receive(message)) is not None:
                 return MessageReceived(time=self.time, correlation=number, message=message, seq=seq)
         return None

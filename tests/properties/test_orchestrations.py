@@ -144,10 +144,10 @@ class Hosted:
 
 
 def list_turns(journal: list[dict[str, Any]]) -> list[object]:
-    """Return the turns of a journal without times and ids."""
+    """Return the turns of a journal without times, ids and seeds."""
     return [
         (
-            {**turn["event"], "message": None},
+            {**turn["event"], "message": None, "seed": None},
             [(command["number"], command["kind"], command["name"]) for command in turn["commands"]],
         )
         for turn in journal

@@ -78,8 +78,7 @@ class Execution:
         self.carried = carried or _NOTHING_CARRIED
         self.watch = watch
         install_hooks()
-        # The commands of each journal are numbered from 1, and their ids must differ.
-        self._namespace = self.carried.derive_namespace(instance_id)
+        self._seed: uuid.UUID | None = None
         #: The steps that are to be run, by number.
         self.steps: dict[int, RunStep] = {}
         self.unroutable: dict[int, str] = {}
@@ -134,6 +133,7 @@ class Execution:
     def _apply(self, event: Event) -> None:
         match event:
             case Started() if self._loop is None:
+                self._seed = event.seed
                 self._loop = InstanceLoop(event.time, owner=self)  # type: ignore[abstract]
                 self._main = self._loop.create_task(self.orchestration.function(event.message))
                 return
@@ -238,7 +238,7 @@ class Execution:
 
     @cached_property
     def random(self) -> random.Random:
-        return random.Random(self._namespace.int)
+        return random.Random(self._derive_id("random").int)
 
     @property
     def now(self) -> datetime:
@@ -252,11 +252,15 @@ class Execution:
 
     def make_id(self) -> uuid.UUID:
         self._last_id += 1
-        return uuid.uuid5(self._namespace, f"id {self._last_id}")
+        return self._derive_id(f"id {self._last_id}")
+
+    def _derive_id(self, name: str) -> uuid.UUID:
+        assert self._seed is not None
+        return uuid.uuid5(self._seed, name)
 
     def make_send(self, message: Message, port: str | None, direct_port: str | None = None) -> Send:
         number = self._next_number()
-        message = _with_derived_ids(message, uuid.uuid5(self._namespace, f"send {number}"))
+        message = _with_derived_ids(message, self._derive_id(f"send {number}"))
         return Send(number=number, place=self.loop.find_place(), message=message, port=port, direct_port=direct_port)
 
     def make_start(self, message: Message, orchestration: str) -> Start:
@@ -318,7 +322,7 @@ class Execution:
         is_secret: bool = False,
     ) -> Any:
         number = self._next_number()
-        key = uuid.uuid5(self._namespace, f"step {number}")
+        key = self._derive_id(f"step {number}")
         step = RunStep(
             number=number,
             place=self.loop.find_place(),

@@ -26,10 +26,6 @@ class Continuation:
     journal: int = 0
     state: object = None
 
-    def derive_namespace(self, instance_id: uuid.UUID) -> uuid.UUID:
-        """Return the id that the ids of messages and steps are derived from."""
-        return instance_id if self.journal == 0 else uuid.uuid5(instance_id, f"journal {self.journal}")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
@@ -40,9 +36,11 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Started(Event):
-    """The instance is activated by a message."""
+    """The instance is activated by a message. The ids, tokens and random numbers of this journal are derived from the
+    seed. It is random, because all hosts can read the id of an instance, and whoever knows a token can answer."""
 
     message: Message
+    seed: uuid.UUID = field(default_factory=uuid.uuid4)
     seq: int = 0
 
 
@@ -287,8 +285,8 @@ class Turn:
 
 def _event_to_json(event: Event) -> dict[str, Any]:
     match event:
-        case Started(message=message):
-            return {"kind": "started", "message": str(message.message_id)}
+        case Started(message=message, seed=seed):
+            return {"kind": "started", "message": str(message.message_id), "seed": str(seed)}
         case MessageReceived(correlation=correlation, message=message):
             return {"kind": "message", "correlation": correlation, "message": str(message.message_id)}
         case TimerFired(number=number):
@@ -304,8 +302,8 @@ def _event_to_json(event: Event) -> dict[str, Any]:
 
 def _event_from_json(time: datetime, stored: Mapping[str, Any], messages: Mapping[uuid.UUID, Message]) -> Event:
     match stored:
-        case {"kind": "started", "message": str(id)}:
-            return Started(time=time, message=messages[uuid.UUID(id)])
+        case {"kind": "started", "message": str(id), "seed": str(seed)}:
+            return Started(time=time, message=messages[uuid.UUID(id)], seed=uuid.UUID(seed))
         case {"kind": "message", "correlation": int(correlation), "message": str(id)}:
             return MessageReceived(time=time, correlation=correlation, message=messages[uuid.UUID(id)])
         case {"kind": "timer", "number": int(number)}:

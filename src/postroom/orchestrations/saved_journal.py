@@ -1,8 +1,7 @@
 """A journal in a file, with everything that a replay of it needs.
 
-The ids and random numbers of an instance are derived from its id and from the number of its earlier journals, and
-``carried_state`` returns what it has carried over. So these are saved, too, and the received messages with their
-bodies.
+``instance_id`` returns the id of the instance, and ``carried_state`` what it has carried over. So these are saved, too,
+and the received messages with their bodies.
 """
 
 from __future__ import annotations

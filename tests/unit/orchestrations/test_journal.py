@@ -6,7 +6,7 @@ import asyncio
 import json
 import uuid
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,8 +15,11 @@ import pytest
 from postroom import Message, orchestrations, testing
 from postroom.errors import BadValue
 from postroom.orchestrations import JournalLimits, JournalMismatch
+from postroom.orchestrations.execution import Execution
+from postroom.orchestrations.journal import Send, Started
 from postroom.orchestrations.replay import replay
 from postroom.orchestrations.saved_journal import SavedJournal
+from postroom.system_properties import BTS
 from tests.support.offers import Offers, bodies, collect_offers, declare, message
 
 
@@ -233,3 +236,21 @@ def test_the_journal_stores_and_returns_values(value: object) -> None:
     run = testing.start(declare(keep), message("order"), crashes=True)
     run.advance(timedelta(seconds=1))
     assert (run.has_ended, run.error) == (True, None)
+
+
+def test_ids_and_tokens_cannot_be_derived_from_the_id_of_the_instance() -> None:
+    """All hosts can read the id of an instance that waits."""
+
+    async def ask(order: Message) -> None:
+        await orchestrations.request(message("question"), to="Pricing")
+
+    def find_request(instance_id: uuid.UUID) -> Message:
+        execution = Execution(declare(ask), instance_id)
+        commands = execution.handle(Started(time=datetime.now(UTC), message=message("order")))
+        execution.close()
+        return next(command.message for command in commands if isinstance(command, Send))
+
+    instance_id = uuid.uuid4()
+    first, second = find_request(instance_id), find_request(instance_id)
+    assert first.message_id != second.message_id
+    assert first.context[BTS.EpmRRCorrelationToken] != second.context[BTS.EpmRRCorrelationToken]

@@ -20,7 +20,8 @@ from postroom.agent.routing.matching import Matcher
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.two_way.awaited_batch import AwaitedBatch
 from postroom.agent.two_way.documents import build_received, read_document
-from postroom.agent.two_way.tokens import add_own_token, build_response_wait
+from postroom.agent.two_way.tokens import build_response_wait
+from postroom.correlation_tokens import add_token
 from postroom.errors import BadValue, MessageFailure, PipelineFailure
 from postroom.message import Message
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
@@ -33,11 +34,13 @@ from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingS
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A request that a caller waits for. ``instance_id`` is the instance that its response is routed to. ``digest`` is
-    that of a request with an idempotency key, which waits for ``kept_for`` even if its host instance ends."""
+    """A request that a caller waits for. ``instance_id`` is the instance that its response is routed to, by its
+    ``token``. ``digest`` is that of a request with an idempotency key, which waits for ``kept_for`` even if its host
+    instance ends."""
 
     interchange: Interchange
     instance_id: uuid.UUID
+    token: str
     kept_for: timedelta
     digest: bytes | None = None
 
@@ -80,6 +83,7 @@ class RequestPublisher:
             self._subscriptions,
             SubscribingService(service_id=location.location_id, name=location.port_name),
             request.instance_id,
+            request.token,
             for_host_instance=self._host_instance,
             kept_for=None if request.digest is None else request.kept_for,
         )
@@ -113,7 +117,7 @@ class RequestPublisher:
         if message is None:
             return None
         context = build_initial_context(location, request.interchange, message.context)
-        return message.with_context(add_own_token(context, request.instance_id))
+        return message.with_context(add_token(context, request.token))
 
 
 class RequestBatch(AwaitedBatch):

@@ -2,7 +2,7 @@
 
     future = callers.add(caller)
     ...
-    caller = callers.take(instance_id)      # exactly one of response, timeout and cancellation gets it
+    caller = callers.take_answered(instance_id, token)     # exactly one of response, timeout and cancellation gets it
     caller.answer(answer)
 
 A waiting caller holds no thread and no connection to the MessageBox. After a timeout or a cancellation a loop removes
@@ -65,9 +65,11 @@ class Answer:
 
 @dataclass(kw_only=True, eq=False)
 class Caller:
-    """A caller that waits. ``instance_id`` is the instance that its response is routed to."""
+    """A caller that waits. ``instance_id`` is the instance that its response is routed to, by its ``token``."""
 
     instance_id: uuid.UUID
+    token: str
+    """That of the first request with the same key, once this one has taken it over."""
     interchange_id: uuid.UUID
     location: ReceiveLocation
     deadline: float
@@ -158,11 +160,21 @@ class Callers:
     def take(self, instance_id: uuid.UUID) -> Caller | None:
         """Remove and return the caller of an instance. Return None if it does not wait here any more."""
         with self._lock:
-            caller = self._waiting.pop(instance_id, None)
-            if caller is not None:
-                self._by_interchange.pop(caller.interchange_id, None)
-                self._following.discard(instance_id)
-            return caller
+            return self._take(instance_id)
+
+    def take_answered(self, instance_id: uuid.UUID, token: str | None) -> Caller | None:
+        """Remove and return the caller that a message with this token answers. Another host can queue any message for
+        the instance, but does not know its token."""
+        with self._lock:
+            caller = self._waiting.get(instance_id)
+            return None if caller is None or caller.token != token else self._take(instance_id)
+
+    def _take(self, instance_id: uuid.UUID) -> Caller | None:
+        caller = self._waiting.pop(instance_id, None)
+        if caller is not None:
+            self._by_interchange.pop(caller.interchange_id, None)
+            self._following.discard(instance_id)
+        return caller
 
     def follow(self, caller: Caller) -> None:
         """Let a caller wait for the response to the first request with its key. Return at once."""
@@ -275,7 +287,7 @@ class Callers:
             if response.is_stored:
                 self._end([instance_id], self._read_answer(response))
             elif response.is_orphaned:
-                self._take_over(instance_id)
+                self._take_over(instance_id, response.token)
             elif not response.is_awaited:
                 self._end([instance_id], Answer(missing=NoResponse.LOST))
             elif response.instance_id == instance_id:
@@ -287,11 +299,12 @@ class Callers:
         body = spool(self._stored.read_body(self._connection.get(), response.unit))
         return Answer(body=body, content_type=response.content_type)
 
-    def _take_over(self, instance_id: uuid.UUID) -> None:
+    def _take_over(self, instance_id: uuid.UUID, token: str | None) -> None:
         with self._lock:
             caller = self._waiting.get(instance_id)
         if caller is None:
             return
+        caller.token = token or caller.token  # before its response can come
         kept_for = timedelta(seconds=max(0.0, caller.deadline - time.monotonic()))
         is_taken_over = transaction(
             self._connection.get(),

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.two_way.requests import Request, RequestPublisher
+from postroom.agent.two_way.tokens import create_token
 from postroom.errors import is_environment_error
 from postroom.hosts.messaging.callers import Caller, Callers
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
@@ -47,6 +48,7 @@ class RequestReceiver:
         late = 0.0 if digest is None else LATE_RESPONSE_SECONDS
         caller = Caller(
             instance_id=uuid.uuid4(),
+            token=create_token(),
             interchange_id=interchange.interchange_id,
             location=location,
             deadline=now + timeout,
@@ -60,6 +62,7 @@ class RequestReceiver:
         request = Request(
             interchange=interchange,
             instance_id=caller.instance_id,
+            token=caller.token,
             kept_for=timedelta(seconds=timeout),
             digest=digest,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 
-from postroom.agent.acknowledgements import is_waiting
 from postroom.agent.direct.answers import correlation_failure
 from postroom.errors import ClaimLost, MessageFailure, ReadInterrupted, is_environment_error
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
@@ -34,7 +33,7 @@ class ResponseDelivery:
 
     def deliver(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         """Complete the response, and give it to its caller after the commit."""
-        caller = self._callers.take(claimed.instance_id)
+        caller = self._callers.take_answered(claimed.instance_id, _read_token(claimed))
         if caller is None:
             return _suspend_without_caller(claimed)
         try:
@@ -72,8 +71,13 @@ class ResponseDelivery:
             self._stored.store(connection, caller.interchange_id, content_type, chunks)
 
 
+def _read_token(claimed: ClaimedMessage) -> str | None:
+    context = None if claimed.context is None else StoredContext(claimed.context, {})
+    return None if context is None else context.get(BTS.EpmRRCorrelationToken)
+
+
 def _suspend_without_caller(claimed: ClaimedMessage) -> Suspension:
-    if claimed.context is not None and is_waiting(StoredContext(claimed.context, {})):
+    if _read_token(claimed) is not None:
         return _suspend(correlation_failure())
     return Suspension(
         code="NO_RECEIVER",

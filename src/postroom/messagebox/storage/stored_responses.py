@@ -26,6 +26,8 @@ class StoredResponse(NamedTuple):
     """The instance of this caller."""
     is_orphaned: bool
     """True if the host instance that holds this caller has ended."""
+    token: str | None
+    """The token that the response must have, if a caller waits for it."""
 
 
 class StoredResponses:

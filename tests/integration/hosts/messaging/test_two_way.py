@@ -34,7 +34,7 @@ def test_the_response_of_a_send_port_returns_to_the_caller(box: Box, quotes: Quo
     assert read(caller) == b'{"region": "EU", "total": 5}'
     [sent] = adapter.sent
     assert sent.body == EU
-    assert str(sent.message.context[BTS.EpmRRCorrelationToken]).endswith(f"RRUid:{caller.instance_id}")
+    assert sent.message.context[BTS.EpmRRCorrelationToken] == caller.token
     assert sent.message.context[BTS.IsRequestResponse] is True
     assert quotes.count_waiting() == 0
     wait_until(lambda: box.count("instances") == 0)

@@ -1,0 +1,137 @@
+"""A host whose login is in the wrong hands tries to answer the requests of another host (RR-02, RR-03)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from postroom import Client, pipelines
+from postroom.agent.direct.message_agent import MessageAgent
+from postroom.correlation_tokens import copy_token
+from postroom.errors import NotAllowed, PublishFailed
+from postroom.message import Context, Message
+from postroom.messagebox.configuration.hosts import ServiceClass
+from postroom.messagebox.connection import Connection, connect
+from postroom.operations.ports import send_ports
+from postroom.system_properties import BTS
+from tests.support.box import Box, Region
+from tests.support.quotes import Quotes, read
+from tests.support.two_way import AnsweringAdapter, make_two_way
+from tests.support.waiting import PATIENCE, wait_until
+
+FORGED = b"forged"
+
+
+class Intruder:
+    """The login of host Other, which receives nothing of the request. It reads whatever it may read."""
+
+    def __init__(self, box: Box, connection: Connection) -> None:
+        self._box = box
+        self._connection = connection
+
+    def read_waiting(self) -> tuple[int, uuid.UUID, uuid.UUID, int | None]:
+        [waiting] = self._connection.execute(
+            "SELECT id, instance_id, service_id, for_host_instance FROM subscriptions"
+            " WHERE instance_id IS NOT NULL AND removed_at IS NULL"
+        ).fetchall()
+        return waiting
+
+    def publish_with_token(self, token: str) -> None:
+        answered = copy_token(Context().promote(BTS.EpmRRCorrelationToken, token), Context())
+        agent = MessageAgent(self._connection, self._box.host("Other"), is_engine=True)
+        agent.publish([Message.of(FORGED).with_context(answered)])
+
+    def queue(self, service_class: ServiceClass) -> None:
+        """Queue a message for the instance that waits, without the Message Agent."""
+        subscription_id, instance_id, service_id, host_instance = self.read_waiting()
+        message = Message.of(FORGED).with_context(
+            copy_token(Context().promote(BTS.EpmRRCorrelationToken, f"RRUid:{instance_id}"), Context())
+        )
+        assert message.body is not None
+        self._connection.execute(
+            "INSERT INTO parts (part_id, name, content_type, size, body) VALUES (%s, 'body', '', %s, %s)",
+            (message.body.part_id, len(FORGED), FORGED),
+        )
+        self._connection.execute(
+            "INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context)"
+            " VALUES (%s, %s, %s, 'body', %s)",
+            (message.message_id, [message.body.part_id], message.body.part_id, message.context.to_json()),
+        )
+        self._connection.execute(
+            "INSERT INTO default_q (host_id, message_id, subscription_id, service_class, service_id, instance_id,"
+            " priority, task, for_host_instance) VALUES (%s, %s, %s, %s, %s, %s, 1, 4, %s)",
+            (
+                *(self._box.host().host_id, message.message_id, subscription_id, service_class, service_id),
+                *(instance_id, host_instance),
+            ),
+        )
+
+    def route(self, service_class: ServiceClass) -> None:
+        """Publish a message to the subscription that waits, by its id."""
+        subscription_id, instance_id, _, _ = self.read_waiting()
+        version = self._connection.execute("SELECT version FROM routing_version").fetchone()
+        assert version is not None
+        part = uuid.uuid4()
+        self._connection.execute(
+            "SELECT insert_message(gen_random_uuid(), %s, gen_random_uuid(), '{}', %s, %s, '{1}', %s, %s, 'body', '',"
+            " null, %s, %b)",
+            (version[0], [subscription_id], [instance_id], [part], part, len(FORGED), FORGED),
+        )
+
+
+@pytest.fixture
+def intruder(box: Box) -> Iterator[Intruder]:
+    box.add_host("Other")
+    with connect(box.url, user=box.host("Other").role_name) as connection:
+        yield Intruder(box, connection)
+
+
+Attack = Callable[[Intruder, ServiceClass], None]
+
+
+@pytest.mark.parametrize("column", ["correlation_values", "correlation_hash"])
+def test_a_host_cannot_read_the_tokens_of_requests(box: Box, intruder: Intruder, column: str) -> None:
+    with connect(box.url, user=box.host("Other").role_name) as connection, pytest.raises(NotAllowed):
+        connection.execute(f"SELECT {column} FROM subscriptions")
+
+
+def test_the_token_of_a_request_is_not_derived_from_the_instance_that_waits(quotes: Quotes, intruder: Intruder) -> None:
+    quotes.start(AnsweringAdapter(lambda body: b"5"), pipelines.PassThrough(), state="stopped")
+    caller = quotes.ask()
+    _, instance_id, _, _ = intruder.read_waiting()
+    guessed = f"{caller.token.rpartition(':')[0]}:{instance_id}"
+    with pytest.raises(PublishFailed):
+        intruder.publish_with_token(guessed)
+    send_ports.start(quotes.box.connection, "Pricing")
+    assert read(caller) == b"5"
+
+
+@pytest.mark.parametrize("attack", [Intruder.queue, Intruder.route])
+def test_a_message_that_is_queued_for_a_caller_without_its_token_is_suspended(
+    box: Box, quotes: Quotes, intruder: Intruder, attack: Attack
+) -> None:
+    quotes.start(AnsweringAdapter(lambda body: b"5"), pipelines.PassThrough(), state="stopped")
+    caller = quotes.ask()
+    attack(intruder, ServiceClass.MESSAGING_IN_PROCESS)
+    wait_until(lambda: caller.future.done() or box.count("suspended_queue") == 2)
+    assert not caller.future.done()
+    send_ports.start(box.connection, "Pricing")
+    assert read(caller) == b"5"
+
+
+@pytest.mark.parametrize("attack", [Intruder.queue, Intruder.route])
+def test_a_message_that_is_queued_for_a_program_without_its_token_is_suspended(
+    box: Box, quotes: Quotes, intruder: Intruder, attack: Attack
+) -> None:
+    box.add_port("Prices", "Orders.Region == 'US'", state="stopped")
+    make_two_way(box, "Prices")
+    quotes.start_host(AnsweringAdapter(lambda body: b"5"))
+    with Client(box.url) as client:
+        response = client.start_request(b"order", promoted={Region: "US"}, timeout=PATIENCE)
+        attack(intruder, ServiceClass.PROGRAMS)
+        wait_until(lambda: response.done() or box.count("suspended_queue") == 2)
+        assert not response.done()
+        send_ports.start(box.connection, "Prices")
+        assert response.result(PATIENCE).data == b"5"
