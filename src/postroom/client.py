@@ -214,7 +214,8 @@ class Client:
         with self._open_connection():
             self._check_properties([message])
             responses = self._responses = self._responses or Responses(self._connect, self._host)
-            waiting = responses.add(message, Future() if response is None else response, timeout=timeout, key=key)
+            unit = None if key is None else self._repeat_with_key(key, lambda: self._agent.find_unit(key))
+            waiting = responses.add(message, Future() if response is None else response, timeout=timeout, unit=unit)
             try:
                 published = self._repeat_with_key(key, lambda: self._publish_request(responses, waiting, message))
             except BaseException:

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from postroom.agent.direct.answers import correlation_failure
-from postroom.agent.idempotency import digest_request, unit_for_key
+from postroom.agent.idempotency import digest_request
 from postroom.agent.routing.matching import Matcher
 from postroom.agent.two_way.awaited_batch import AwaitedBatch
 from postroom.agent.two_way.tokens import build_response_wait, create_token
@@ -101,15 +101,16 @@ class Responses:
         self._loop.start()
 
     def add(
-        self, message: Message, future: Future[Message], *, timeout: float, key: str | None = None
+        self, message: Message, future: Future[Message], *, timeout: float, unit: uuid.UUID | None = None
     ) -> WaitingRequest:
-        """Register a request before it is published. Cancel its future to stop waiting."""
+        """Register a request before it is published. ``unit`` is that of its idempotency key. Cancel its future to stop
+        waiting."""
         waiting = WaitingRequest(
             future=future,
             timeout=timeout,
             deadline=time.monotonic() + timeout,
-            unit=None if key is None else unit_for_key(key),
-            digest=None if key is None else digest_request(message),
+            unit=unit,
+            digest=None if unit is None else digest_request(message),
         )
         with self._lock:
             self._waiting[waiting.instance_id] = waiting

@@ -81,8 +81,8 @@ def to_id_array(ids: Sequence[uuid.UUID]) -> Ids:
     return np.frombuffer(b"".join(unit_id.bytes for unit_id in ids), dtype="V16")
 
 
-def unit_for_key(key: str) -> uuid.UUID:
-    """Return the unit of an idempotency key."""
+def unit_for_key(secret: uuid.UUID, key: str) -> uuid.UUID:
+    """Return the unit of an idempotency key of the programs of one host, which has this secret."""
     check_value(ValueType.STR, key)
     if not key.strip():
         raise BadValue(
@@ -90,12 +90,13 @@ def unit_for_key(key: str) -> uuid.UUID:
             why="A second publish with the same key publishes nothing, so each key must be unique.",
             hint="Pass a unique key for each publish, or no key.",
         )
-    return _derive_unit("key", key.encode())
+    return _derive_unit("key", secret.bytes + key.encode())
 
 
-def interchange_for_key(location_id: uuid.UUID, key: str) -> uuid.UUID:
-    """Return the interchange of a sender's idempotency key at one receive location."""
-    return _derive_unit("sent", location_id.bytes + key.encode())
+def interchange_for_key(location_id: uuid.UUID, key: str, *, sender: str = "") -> uuid.UUID:
+    """Return the interchange of an idempotency key at one receive location. Each sender has its own keys."""
+    name = sender.encode()
+    return _derive_unit("sent", location_id.bytes + len(name).to_bytes(8, "big") + name + key.encode())
 
 
 def unit_for_chunk(interchange_id: uuid.UUID, chunk: int) -> uuid.UUID:

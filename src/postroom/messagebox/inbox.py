@@ -50,6 +50,8 @@ class StoredInterchange:
     """An interchange in the inbox, ready to be received."""
 
     interchange_id: uuid.UUID
+    seed: uuid.UUID
+    """What the ids of its messages derive from."""
     stored_context: dict[str, Any]
     stored_at: datetime
     body: Body
@@ -174,21 +176,22 @@ def read_interchanges(
 ) -> list[StoredInterchange]:
     """Return the interchanges that still exist. Large bodies are read lazily, over their own connections."""
     rows = connection.execute(
-        "SELECT interchange_id, context, stored_at, size, body FROM inbox WHERE interchange_id = ANY (%b)"
-        " ORDER BY number",
+        "SELECT interchange_id, seed, context, stored_at, size, body FROM inbox"
+        " WHERE interchange_id = ANY (%b) ORDER BY number",
         (list(interchange_ids),),
         binary=True,
     )
     return [
         StoredInterchange(
             interchange_id=interchange_id,
+            seed=seed,
             stored_context=context,
             stored_at=stored_at,
             body=FragmentedInboxBody(connect=connect, interchange_id=interchange_id, size=size)
             if body is None
             else Bytes(body),
         )
-        for interchange_id, context, stored_at, size, body in rows
+        for interchange_id, seed, context, stored_at, size, body in rows
     ]
 
 

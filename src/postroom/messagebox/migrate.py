@@ -71,6 +71,7 @@ def create_host(connection: Connection, name: str, *, is_default: bool = False) 
     role = f"postroom_{_box_id(connection)}_host_{name.lower()}"
     insert = "INSERT INTO hosts (name, role_name, is_default) VALUES (%s, %s, %s) RETURNING id"
     host_id = int(read_value(connection, insert, name, role, is_default))
+    connection.execute("INSERT INTO management.key_secrets (host_id) VALUES (%s)", (host_id,))
     _create_role(connection, role, login=True, member_of=get_group_role(connection, "hosts"))
     connection.execute(_for_host(connection, "queries/create_host_queues", name, host_id, role))
     _apply_host_procedures(connection, name, host_id, role)

@@ -74,8 +74,9 @@ class UnroutableMessages(Exception):
 
 
 class DirectBatch(PublishBatch):
-    """Messages of the direct lane. Their instances and reports derive their ids from ``unit``. A publish with an
-    idempotency key has a digest of its messages. Messages with ``failures`` are not matched.
+    """Messages of the direct lane. A publish with an idempotency key has a digest of its messages, and ``unit`` is that
+    of its receipt. Its instances and reports derive their ids from a random unit instead: after the receipt was purged
+    the key may come again. Messages with ``failures`` are not matched.
 
     With a ``condition`` the messages are written only if it is true, otherwise ClaimLost is raised."""
 
@@ -95,7 +96,8 @@ class DirectBatch(PublishBatch):
         self._host = host
         self._messages = messages
         self._matcher = matcher
-        self._unit = unit
+        self._receipt_unit = unit
+        self._unit = unit if digest is None else uuid.uuid4()
         self._digest = digest
         self._login = PublisherLogin()
         self._failures: Mapping[int, MessageFailure | BadValue] = failures or {}
@@ -115,8 +117,8 @@ class DirectBatch(PublishBatch):
     def prepare(self, connection: Connection) -> bool:
         if len({message.message_id for message in self._messages}) != len(self._messages):
             raise StateError("The same message is twice in one batch.", hint="Publish each message once.")
-        if self._digest is not None and not take_receipts(connection, [Receipt(unit=self._unit)]):
-            self.repeat(read_outcome(connection, self._unit, self._digest))
+        if self._digest is not None and not take_receipts(connection, [Receipt(unit=self._receipt_unit)]):
+            self.repeat(read_outcome(connection, self._receipt_unit, self._digest))
             return False
         self._failures = {**_find_bad_values(self._matcher.value_types(connection), self._messages), **self._failures}
         if any(not _is_suspended_on_failure(self._messages[row]) for row in self._failures):
@@ -239,7 +241,7 @@ class DirectBatch(PublishBatch):
         if self._digest is None:
             return []
         outcome = _encode_json(self.build_outcome()).decode()
-        return [("SELECT record_outcome(%s, %s::jsonb, %b)", (self._unit, outcome, self._digest))]
+        return [("SELECT record_outcome(%s, %s::jsonb, %b)", (self._receipt_unit, outcome, self._digest))]
 
     def build_outcome(self) -> dict[str, Any]:
         """Return the outcome of a publish with a key, for ``repeat``. It has columns and not an object for each

@@ -31,7 +31,7 @@ from postroom.agent.routing_failure_reports import publish_reports
 from postroom.errors import BadValue, PublishFailed, PublishResult
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import Host
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, read_value
 from postroom.properties import dotted_name, split_key
 from postroom.system_properties import ENGINE_PROPERTIES
 
@@ -67,6 +67,7 @@ class MessageAgent:
         self, connection: Connection, host: Host, routing: RoutingTable | None = None, *, is_engine: bool = False
     ) -> None:
         self._is_engine = is_engine
+        self._key_secret: uuid.UUID | None = None
         self._connection = connection
         self._host = host
         self._publisher = Publisher(connection, routing)
@@ -75,9 +76,16 @@ class MessageAgent:
         """Publish all messages or none. ``key`` is an idempotency key. Raise KeyReused if it was used for other
         messages."""
         self._check_promoted(messages)
-        unit = uuid.uuid4() if key is None else unit_for_key(key)
+        unit = uuid.uuid4() if key is None else self.find_unit(key)
         digest = None if key is None else digest_messages(messages)
         return self._run(lambda matcher: DirectBatch(self._host, messages, matcher, unit=unit, digest=digest))
+
+    def find_unit(self, key: str) -> uuid.UUID:
+        """Return the unit of an idempotency key. Programs of other hosts cannot use it."""
+        if self._key_secret is None:
+            query = "SELECT read_key_secret(%s::smallint)"
+            self._key_secret = uuid.UUID(str(read_value(self._connection, query, self._host.host_id)))
+        return unit_for_key(self._key_secret, key)
 
     def publish_batch(self, message: Message, make_batch: Callable[[Matcher], DirectBatch]) -> Published:
         """Publish a message as a batch of another kind."""

@@ -102,7 +102,9 @@ class Documents:
             resolve_originator(build_initial_context(location, chunk.interchange, chunk.context), login)
             for chunk in chunks
         ]
-        self.units = [unit_for_chunk(chunk.interchange.interchange_id, chunk.number) for chunk in chunks]
+        self.units = [
+            unit_for_chunk(chunk.interchange.seed or chunk.interchange.interchange_id, chunk.number) for chunk in chunks
+        ]
         self.table = _concatenate_tables(self.chunks)
         #: The chunk of each row.
         self.chunk_of = np.repeat(np.arange(len(chunks)), [chunk.rows for chunk in chunks])

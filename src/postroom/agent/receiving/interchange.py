@@ -60,6 +60,9 @@ class Interchange:
     """The document, if this is not an interchange but a document that was suspended alone."""
     last_published: int = 0
     """The last document that was published before the rest of the interchange was rejected."""
+    seed: uuid.UUID | None = None
+    """What its ids derive from, if not from ``interchange_id``: that of an idempotency key may come again after the
+    receipt was purged."""
 
 
 class DisassemblingPipeline(Protocol):

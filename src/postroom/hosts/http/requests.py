@@ -6,6 +6,7 @@ The requests of two-way locations are published at once, and their clients wait 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import math
 import time
@@ -191,7 +192,7 @@ class HttpRequests:
         announced = request.header("content-length")
         if announced is not None and int(announced) > max_bytes:
             raise RequestFailed(413, f"The body has {announced} bytes; the maximum is {max_bytes}.")
-        interchange_id, has_key = _interchange_id(location, request)
+        interchange_id, has_key = _interchange_id(location, request, sender)
         digest = start_request_digest(request.header("content-type"), request.query) if has_key else None
         try:
             context = build_context(request, sender)
@@ -254,14 +255,28 @@ def _reject_unauthenticated(location: ReceiveLocation, request: Request, authent
     return build_error_response(401, error, {"WWW-Authenticate": authentication.challenge})
 
 
-def _interchange_id(location: ReceiveLocation, request: Request) -> tuple[uuid.UUID, bool]:
+def _interchange_id(location: ReceiveLocation, request: Request, sender: Sender | None) -> tuple[uuid.UUID, bool]:
     """Return the interchange id, and True if it is derived from an idempotency key."""
     key = request.header("idempotency-key")
     if key is None:
         return uuid.uuid4(), False
     if not key.strip() or len(key) > _MAX_KEY_LENGTH:
         raise RequestFailed(400, f"Idempotency-Key must have 1 to {_MAX_KEY_LENGTH} characters.")
-    return interchange_for_key(location.location_id, key), True
+    return interchange_for_key(location.location_id, key, sender=_identify_sender(request, sender)), True
+
+
+def _identify_sender(request: Request, sender: Sender | None) -> str:
+    """Return what identifies the sender, whose idempotency keys are its own: its party, or all that it has sent. The
+    receive pipeline may resolve the party later, by the API key. Senders without credentials are one sender."""
+    if sender is not None and sender.party is not None:
+        return json.dumps({"party": sender.party})
+    given = parse_basic(request.header("authorization"))
+    found = {
+        "account": None if sender is None else sender.account,
+        "api_keys": [key_hash(value.strip()) for name, value in request.headers if name == KEY_HEADER],
+        "user": None if given is None else given[0],
+    }
+    return json.dumps(found) if any(found.values()) else ""
 
 
 def _store(

@@ -194,7 +194,7 @@ class PolledLocation:
         location = self.location
         by_unit = {interchange_for_key(location.location_id, incoming.key): incoming for incoming in batch}
         interchanges = [
-            Interchange(interchange_id=unit, body=incoming.body, context=incoming.context)
+            Interchange(interchange_id=unit, body=incoming.body, context=incoming.context, seed=uuid.uuid4())
             for unit, incoming in by_unit.items()
         ]
         pace = Pace(connection, location.host_id, location.location_id)
@@ -232,7 +232,7 @@ class PolledLocation:
         failure = process_death_failure(PipelineFailure, process="host process", hint=hint)
         ids = {"interchange_id": unit}
         _log.error("%s: %s is suspended: %s", self.location.name, incoming.key, failure.what, extra=ids)
-        interchange = Interchange(interchange_id=unit, body=incoming.body, context=incoming.context)
+        interchange = Interchange(interchange_id=unit, body=incoming.body, context=incoming.context, seed=uuid.uuid4())
         result = Receiver(connection, self._routing, clock=self._clock).reject(self.location, interchange, failure)
         self.counts.update(suspended=result.suspended, files=1)
         return [Committed(incoming=incoming, suspended=True)]

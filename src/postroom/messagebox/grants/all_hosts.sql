@@ -9,7 +9,7 @@ GRANT EXECUTE ON FUNCTION
     messagebox.lock_routing, messagebox.find_subscriptions, messagebox.predicate_holds, messagebox.route_message,
     messagebox.insert_message, messagebox.addressees, messagebox.take_receipts, messagebox.read_receipts,
     messagebox.record_outcome, messagebox.record_digests, messagebox.report_of, messagebox.serves_location,
-    messagebox.runs_host, messagebox.own_hosts, messagebox.own_locations, messagebox.current_load,
+    messagebox.read_key_secret, messagebox.runs_host, messagebox.own_hosts, messagebox.own_locations, messagebox.current_load,
     messagebox.measure_tables, messagebox.is_trusted, messagebox.insert_part, messagebox.flip_ref_count_log,
     messagebox.fold_ref_count_log, messagebox.message_cleanup, messagebox.record_job_run, messagebox.parts_cleanup,
     messagebox.purge_subscriptions, messagebox.expire_program_subscriptions, messagebox.dead_processes_cleanup,

@@ -54,6 +54,13 @@ CREATE TABLE management.hosts (
                                    DEFAULT '{"messages": 50000, "spool_multiplier": 10, "longest_delay": 300}',
     throttling_overrides       jsonb NOT NULL DEFAULT '{}'
 );
+-- The secrets of hosts. The units of idempotency keys of programs derive from them, so that the login of one host can
+-- neither use nor guess the units of another host. Logins read them by read_key_secret alone. create_host inserts the
+-- row.
+CREATE TABLE management.key_secrets (
+    host_id  smallint PRIMARY KEY REFERENCES management.hosts ON DELETE CASCADE,
+    secret   uuid NOT NULL DEFAULT gen_random_uuid()
+);
 -- Queue tables are named after their host, in lower case.
 CREATE UNIQUE INDEX ON management.hosts (lower(name));
 -- At most one host is the default host.

@@ -24,7 +24,7 @@ CREATE TABLE messagebox.stored_responses (
     host_id       smallint NOT NULL REFERENCES management.hosts,
     content_type  text,                                      -- null: the request could not be answered
     body          bytea NOT NULL,
-    PRIMARY KEY (unit, number),
+    PRIMARY KEY (unit, number, host_id),                     -- a host cannot take the place of another one's response
     FOREIGN KEY (unit, chunk) REFERENCES messagebox.receipts ON DELETE CASCADE
 );
 
@@ -87,6 +87,9 @@ CREATE TABLE messagebox.inbox (
     size            bigint NOT NULL,
     body            bytea,                                   -- null: the content is in inbox_fragments
     digest          bytea,                                   -- of a body that came with an idempotency key
+    -- The ids of its messages derive from this. Its interchange id comes again if the sender uses an idempotency key
+    -- again after the receipt was purged.
+    seed            uuid NOT NULL DEFAULT gen_random_uuid(),
     problem         text,                                    -- why it was quarantined
     stored_at       timestamptz NOT NULL DEFAULT now(),
     stored_by       text NOT NULL DEFAULT session_user,      -- the login; it cannot be forged

@@ -60,7 +60,7 @@ class Inbox:
         )
 
     def interchange(self, item: StoredInterchange) -> Interchange:
-        return Interchange(interchange_id=item.interchange_id, body=item.body, context=item.context)
+        return Interchange(interchange_id=item.interchange_id, body=item.body, context=item.context, seed=item.seed)
 
     def get_arrival(self, item: StoredInterchange) -> float:
         return item.stored_at.timestamp()

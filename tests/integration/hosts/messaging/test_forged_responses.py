@@ -80,6 +80,10 @@ class Intruder:
             (version[0], [subscription_id], [instance_id], [part], part, len(FORGED), FORGED),
         )
 
+    def store_response(self, unit: uuid.UUID) -> None:
+        """Store a response of its own host for a request of another host."""
+        self._connection.execute("SELECT store_response_other(%s, 0, 'text/plain', %b)", (unit, [FORGED]))
+
 
 @pytest.fixture
 def intruder(box: Box) -> Iterator[Intruder]:
@@ -135,3 +139,14 @@ def test_a_message_that_is_queued_for_a_program_without_its_token_is_suspended(
         assert not response.done()
         send_ports.start(box.connection, "Prices")
         assert response.result(PATIENCE).data == b"5"
+
+
+def test_a_host_cannot_take_the_place_of_a_stored_response(box: Box, quotes: Quotes, intruder: Intruder) -> None:
+    """A host that receives a copy of the request knows its interchange."""
+    quotes.start(AnsweringAdapter(lambda body: b"5"), pipelines.PassThrough(), state="stopped")
+    key = uuid.uuid4()
+    caller = quotes.ask(key=key)
+    intruder.store_response(key)
+    send_ports.start(box.connection, "Pricing")
+    assert read(caller) == b"5"
+    assert read(quotes.ask(key=key)) == b"5"

@@ -116,3 +116,15 @@ def test_each_kind_of_damage_is_reported(waiting: Box, damage: str) -> None:
         waiting.connection.execute(damage)
         violations = {violation.invariant for violation in find_violations(waiting.connection)}
     assert violations == DAMAGES[damage]
+
+
+def test_two_messages_that_activated_one_instance_are_a_violation(waiting: Box) -> None:
+    with waiting.connection.transaction(force_rollback=True):
+        waiting.connection.execute("UPDATE subscriptions SET convoy_set_id = NULL")
+        columns = "message_id, subscription_id, enqueued_at, counted_in"
+        waiting.connection.execute(
+            f"INSERT INTO orchestration_messages (instance_id, seq, {columns})"
+            f" SELECT instance_id, seq + 1000, {columns} FROM orchestration_messages"
+        )
+        violations = {violation.invariant for violation in find_violations(waiting.connection)}
+        assert "duplicate_instances" in violations

@@ -1,0 +1,32 @@
+"""An interchange id of an idempotency key comes again after the receipt was purged."""
+
+from __future__ import annotations
+
+import uuid
+
+from postroom.messagebox.configuration.endpoints import ReceiveLocation
+from postroom.messagebox.maintenance.check import check
+from postroom.spark.intake.inbox_rows import InboxNumbering
+from postroom.spark.receive.task import ReceiveTask
+from tests.integration.messagebox.inbox.conftest import StoreInterchange, waiting
+from tests.support.box import Box
+
+
+def test_a_key_that_is_used_again_is_another_message_and_another_instance(
+    box: Box,
+    location: ReceiveLocation,
+    store_interchange: StoreInterchange,
+    numbering: InboxNumbering,
+    task: ReceiveTask,
+) -> None:
+    key = uuid.uuid4()
+    for _ in range(2):
+        store_interchange(interchange_id=key)
+        numbering.scan()
+        rows = waiting(box, location)
+        task.receive(rows)
+        task.receive(rows)  # Spark repeats a task
+        box.connection.execute("DELETE FROM receipts")
+    assert box.queued() == {"Everything": 2}
+    assert box.one("SELECT count(DISTINCT instance_id) FROM instances") == box.count("spool") == 2
+    assert check(box.connection) == []
