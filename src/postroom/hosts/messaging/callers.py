@@ -218,8 +218,8 @@ class Callers:
         self.loop.wake()
 
     def close(self) -> None:
-        """Answer all callers: this process ends. The subscriptions of requests with an idempotency key stay until their
-        time is over."""
+        """Answer all callers: this process ends. The subscriptions of requests with an idempotency key stay until the
+        time for late responses is over."""
         for waiting in self.waiting:
             if (caller := self.take(waiting.instance_id)) is not None:
                 caller.answer(Answer(missing=NoResponse.STOPPING))
@@ -305,7 +305,7 @@ class Callers:
         if caller is None:
             return
         caller.token = token or caller.token  # before its response can come
-        kept_for = timedelta(seconds=max(0.0, caller.deadline - time.monotonic()))
+        kept_for = timedelta(seconds=max(0.0, caller.kept_until - time.monotonic()))
         is_taken_over = transaction(
             self._connection.get(),
             lambda connection: self._stored.take_over_caller(

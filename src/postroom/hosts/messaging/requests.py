@@ -18,8 +18,8 @@ from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.coordination.notifications import OwnHost
 
-#: How late the response to a request with an idempotency key may come, while this host instance runs. It is stored for
-#: the repeated request.
+#: How late the response to a request with an idempotency key may come. It is stored for the repeated request. If this
+#: host instance has ended, it waits in the queue for that one.
 LATE_RESPONSE_SECONDS = 3600.0
 
 
@@ -63,7 +63,7 @@ class RequestReceiver:
             interchange=interchange,
             instance_id=caller.instance_id,
             token=caller.token,
-            kept_for=timedelta(seconds=timeout),
+            kept_for=timedelta(seconds=timeout + late),
             digest=digest,
         )
         try:
