@@ -24,7 +24,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import postroom
 from postroom.application.checks.iterated_sets import find_iterated_sets
 from postroom.orchestrations.sending import deliver, request, send
 
@@ -33,7 +32,7 @@ _SENDING: Mapping[str, Any] = {"send": send, "deliver": deliver, "request": requ
 _NOW = "orchestrations.now()"
 _RANDOM = "orchestrations.random()"
 _IN_ORDER = "asyncio.TaskGroup or asyncio.gather"
-#: The calls, and what to use instead of a step.
+#: Calls that cannot be replayed, and what to use instead. None: only a step can make the call.
 _REPLACEMENTS: Mapping[Any, str | None] = {
     **dict.fromkeys((time.time, time.time_ns, time.monotonic, time.monotonic_ns, time.perf_counter), _NOW),
     **dict.fromkeys((datetime.datetime.now, datetime.datetime.utcnow, datetime.datetime.today), _NOW),
@@ -47,7 +46,7 @@ _REPLACEMENTS: Mapping[Any, str | None] = {
     **dict.fromkeys((os.getenv, os.getpid, os.listdir, os.getcwd)),
 }
 #: Files of these folders do not belong to the application.
-_LIBRARIES = tuple(str(Path(module.__file__ or "").parent) for module in (postroom, os))
+_LIBRARIES = (str(Path(__file__).parents[2]), str(Path(os.__file__).parent))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,12 +88,14 @@ def find_unreplayable_code(function: Callable[..., Any]) -> Iterator[str]:
             if isinstance(node, ast.Call):
                 called = _resolve(node.func, code.names)
                 if isinstance(called, Hashable) and called in _REPLACEMENTS:
-                    yield _describe(code, node, f"calls {ast.unparse(node.func)}()", _REPLACEMENTS[called])
+                    instead = _REPLACEMENTS[called]
+                    alternatives = ["call it in a step"] if instead is None else [f"use {instead}", "call it in a step"]
+                    yield _describe(code, node, f"calls {ast.unparse(node.func)}()", *alternatives)
             elif isinstance(node, ast.Attribute | ast.Name) and _resolve(node, code.names) is os.environ:
-                yield _describe(code, node, f"reads {ast.unparse(node)}", None)
+                yield _describe(code, node, f"reads {ast.unparse(node)}", "read it in a step")
         for iterated in find_iterated_sets(code.nodes, code.is_wait):
             what = f"depends on the order of the set {ast.unparse(iterated)}"
-            yield _describe(code, iterated, what, "a list, or sorted(...)", is_call=False)
+            yield _describe(code, iterated, what, "use a list", "use sorted(...)")
         for call in _find_unawaited(code):
             name = ast.unparse(call.func)
             where = code.describe_line(call)
@@ -115,10 +116,7 @@ def find_bound_ports(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
                 yield name, kind
 
 
-def _describe(code: _Code, node: ast.expr, what: str, instead: str | None, *, is_call: bool = True) -> str:
-    alternatives = [f"use {instead}"] if instead is not None else []
-    if is_call:
-        alternatives.append("call it in a step" if what.startswith("calls") else "do it in a step")
+def _describe(code: _Code, node: ast.expr, what: str, *alternatives: str) -> str:
     where = code.describe_line(node)
     return f"it {what} {where}, which gives another result when it is replayed; {', or '.join(alternatives)}."
 

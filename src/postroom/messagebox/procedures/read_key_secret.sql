@@ -1,6 +1,6 @@
--- Return the secret from which the units of a login's idempotency keys derive: that of the host that it publishes for if
--- the login runs this host, otherwise that of the first host that the login runs. An administrator, who runs none, gets
--- that of the host that it publishes for.
+-- Return the secret from which the units of a login's idempotency keys derive. It is that of the host that the login
+-- publishes for, if the login runs this host. Otherwise it is that of the first host that the login runs. An
+-- administrator runs no host, and gets that of the host that it publishes for.
 -- Indexes: primary keys of hosts and key_secrets.
 CREATE OR REPLACE FUNCTION messagebox.read_key_secret(p_host_id smallint) RETURNS uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$

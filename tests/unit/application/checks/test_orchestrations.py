@@ -177,7 +177,7 @@ def test_code_that_depends_on_the_order_of_a_set_is_refused() -> None:
         "texts | {'other'}",
         "{orchestrations.delay(number) for number in range(3)}",
     ]
-    assert all(problem.endswith("use a list, or sorted(...).") for problem in find_problems(look))
+    assert all(problem.endswith("use a list, or use sorted(...).") for problem in find_problems(look))
 
 
 def test_sets_are_accepted_where_their_order_does_not_matter() -> None:
