@@ -57,7 +57,7 @@ faults: $(INSTALLED)  ## Kill and freeze each kind of process at every step of i
 .PHONY: fuzz
 fuzz: $(INSTALLED)  ## Try random orchestrations, also on hosts that are killed, and damaged inputs on every parser (SECONDS=60 for each, TARGET=json for one, SEED=7 to repeat a run)
 	$(if $(TARGET),,@$(PY) -m pytest -q --hypothesis-profile=thorough $(if $(SEED),--hypothesis-seed=$(SEED)) tests/properties/test_orchestrations.py)
-	$(if $(TARGET),,@$(PY) -m tests.support.determinism $(if $(SEED),--seed $(SEED)))
+	$(if $(TARGET),,@$(PY) -m tests.support.killed_random_orchestrations $(if $(SEED),--seed $(SEED)))
 	@exec $(PY) -m tests.support.fuzzing --seconds $(or $(SECONDS),60) \
 	    $(if $(TARGET),--target $(TARGET)) $(if $(SEED),--seed $(SEED)) $(if $(INPUTS),--inputs $(INPUTS))
 

@@ -45,7 +45,8 @@ class Sent:
 class Run:
     """One instance with its fake MessageBox and its clock. ``start`` creates it.
 
-    An error of the orchestration is in ``error``, as it would be suspended. A call without ``await`` is raised.
+    ``error`` is the text with which a host would suspend the instance. Only NotAwaited is raised, because it is a
+    mistake in the code.
 
     With ``crashes`` the coroutine is dropped at each persistence point, and continues from its journal."""
 

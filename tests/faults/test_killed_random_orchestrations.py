@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support import determinism
+from tests.support import killed_random_orchestrations
 from tests.support.box import Box
 
 #: The programs are the same in each run. ``make fuzz`` tries others.
@@ -12,5 +12,5 @@ SEED = 7
 
 
 def test_random_orchestrations_do_the_same_in_every_process(box: Box, tmp_path: Path) -> None:
-    problems = determinism.run(box, tmp_path, seed=SEED, programs=40, kills=4)
+    problems = killed_random_orchestrations.run(box, tmp_path, seed=SEED, programs=40, kills=4)
     assert problems == []

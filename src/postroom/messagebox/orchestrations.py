@@ -156,27 +156,27 @@ class HostOrchestrations:
         claim_id: uuid.UUID,
         instance_ids: Sequence[uuid.UUID] | None = None,
         *,
-        has_failed: bool = False,
+        is_out_of_memory: bool = False,
     ) -> None:
-        """Release the instances of a claim, or some of them. They are ready again. With ``has_failed`` there was not
-        enough memory for them, which counts as the death of a process: after five of these they are suspended."""
+        """Release the instances of a claim, or some of them. They are ready again. With ``is_out_of_memory`` the
+        release counts as the death of a process. After five of these an instance is suspended."""
         read_value(
             connection,
             f"SELECT release_orchestrations_{self._host}(%s, %s::uuid[], %s)",
             claim_id,
             None if instance_ids is None else list(instance_ids),
-            has_failed,
+            is_out_of_memory,
         )
 
     def release_instances(
-        self, connection: Connection, instances: Iterable[ClaimedInstance], *, has_failed: bool = False
+        self, connection: Connection, instances: Iterable[ClaimedInstance], *, is_out_of_memory: bool = False
     ) -> None:
         """Release instances of any claims, so that they continue from their journals."""
         by_claim: dict[uuid.UUID, list[uuid.UUID]] = defaultdict(list)
         for claimed in instances:
             by_claim[claimed.claim_id].append(claimed.instance_id)
         for claim_id, instance_ids in by_claim.items():
-            self.release(connection, claim_id, instance_ids, has_failed=has_failed)
+            self.release(connection, claim_id, instance_ids, is_out_of_memory=is_out_of_memory)
 
     def read_messages(self, connection: Connection, claim_id: uuid.UUID) -> list[ClaimedMessage]:
         """Return the first messages that the instances of a claim have not received, at most MESSAGES_AT_A_TIME for

@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 _MAX_CLOSES = 100
 #: How many frames of the code that created it a coroutine of an instance knows. In asyncio's debug mode it knows more.
 ORIGIN_DEPTH = 1
-#: Tasks of one instance whose numbers are below this differ only in the low bits of their hashes.
+#: The hashes of the tasks of an instance are consecutive. Up to this number they do not overlap those of another one.
 _HASH_NUMBERS = 256
 
 
@@ -39,8 +39,8 @@ class InstanceTask(asyncio.Task[_T]):
     A task group keeps its tasks in a set, and cancels them in the order of the set. A replay has to do it in the same
     order. asyncio also keeps the tasks of all loops in one set, so the hash has the id of the instance, too."""
 
-    def __init__(self, coro: Any, *, number: int, **settings: Any) -> None:
-        self._hash = number
+    def __init__(self, coro: Any, *, hash_value: int, **settings: Any) -> None:
+        self._hash = hash_value
         super().__init__(coro, **settings)
 
     def __hash__(self) -> int:
@@ -57,7 +57,7 @@ class InstanceLoop(asyncio.AbstractEventLoop):
         #: The tasks that are not done, each with its context and the place that created it.
         self.tasks: dict[asyncio.Task[Any], tuple[Context, str]] = {}
         self.errors: list[BaseException] = []
-        #: The coroutines that were freed without having been awaited.
+        #: An error for each coroutine that was freed without having been awaited.
         self.unawaited: list[StateError] = []
         self._last_hash = (owner.instance_id.int % 2**48) * _HASH_NUMBERS
         #: The async generators that have begun and have not ended. None of them is left to the garbage collector.
@@ -86,7 +86,7 @@ class InstanceLoop(asyncio.AbstractEventLoop):
         """Let the thread run code of this instance: as the instance, or with no loop when the code is dropped."""
         before = asyncio._get_running_loop(), sys.get_asyncgen_hooks(), sys.get_coroutine_origin_tracking_depth()
         asyncio._set_running_loop(loop)
-        sys.set_asyncgen_hooks(self._add_generator, _free_generator)  # type: ignore[arg-type]
+        sys.set_asyncgen_hooks(self._add_generator, _ignore_freed_generator)  # type: ignore[arg-type]
         sys.set_coroutine_origin_tracking_depth(ORIGIN_DEPTH)
         try:
             yield
@@ -193,7 +193,7 @@ class InstanceLoop(asyncio.AbstractEventLoop):
             )
         context = copy_context() if context is None else context
         self._last_hash += 1
-        task: asyncio.Task[Any] = InstanceTask(coro, number=self._last_hash, loop=self, name=name, context=context)
+        task: asyncio.Task[Any] = InstanceTask(coro, hash_value=self._last_hash, loop=self, name=name, context=context)
         # The first task is the orchestration itself.
         self.tasks[task] = (context, self.find_place() if self.tasks else "")
         return task
@@ -242,7 +242,7 @@ async def _close(generator: AsyncGeneratorType[Any, Any]) -> None:
     await generator.aclose()
 
 
-def _free_generator(generator: AsyncGeneratorType[Any, Any]) -> None:
+def _ignore_freed_generator(generator: AsyncGeneratorType[Any, Any]) -> None:
     """Called instead of running the ``finally`` blocks of an async generator that is freed."""
 
 

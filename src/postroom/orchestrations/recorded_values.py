@@ -81,11 +81,6 @@ def measure_value(value: object) -> int:
     return len(encode_value(value))
 
 
-def copy_recorded(value: object) -> Any:
-    """Return a value as it is read from the journal. Raise BadValue if the journal cannot store it."""
-    return decode_value(encode_value(value))
-
-
 def from_recorded(stored: Any) -> Any:
     """The inverse of ``to_recorded``."""
     match stored:

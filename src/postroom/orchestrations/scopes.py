@@ -20,8 +20,8 @@ _enclosing: ContextVar[Scope | None] = ContextVar("enclosing_scope", default=Non
 
 
 @dataclass
-class _Compensated:
-    """What came of the compensations: how many have run, and what they raised. ``cancellation`` has interrupted one."""
+class _CompensationResult:
+    """The result of compensations: how many have run, what they raised, and the cancellation that interrupted one."""
 
     count: int = 0
     failures: list[BaseException] = field(default_factory=list)
@@ -66,12 +66,12 @@ class Scope:
         await self._compensate(None)
 
     async def _compensate(self, cause: BaseException | None) -> None:
-        compensated = _Compensated()
+        compensated = _CompensationResult()
         with mark_commands():
             await self._run_compensations(compensated)
         compensated.raise_failures(cause)
 
-    async def _run_compensations(self, compensated: _Compensated) -> None:
+    async def _run_compensations(self, compensated: _CompensationResult) -> None:
         while self._compensations:
             compensation = self._compensations.pop()
             if isinstance(compensation, Scope):

@@ -136,7 +136,7 @@ CALLS: dict[str, Call] = {
 }
 
 
-def test_every_function_that_changes_something_for_operators_is_called_below(box: Box) -> None:
+def test_calls_has_every_function_that_changes_something_for_operators(box: Box) -> None:
     changing = [right for right in list_granted(box) if right.startswith("execute v ")]
     names = {found for right in changing for found in re.findall(r"v (?:messagebox\.)?(\w+)\(", right)}
     assert names - MEASURING == set(CALLS)
@@ -215,6 +215,6 @@ def test_an_operator_cannot_store_the_start_of_a_port_as_an_operation(olga: Conn
         "sink FROM sink_batches",
     ],
 )
-def test_an_operator_does_not_read(olga: Connection, column: str) -> None:
+def test_an_operator_cannot_read_the_column(olga: Connection, column: str) -> None:
     with pytest.raises(NotAllowed):
         olga.execute(f"SELECT {column}")

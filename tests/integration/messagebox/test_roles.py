@@ -338,7 +338,7 @@ def test_an_operator_starts_and_stops_what_is_enlisted(box: Box, logins: dict[st
         ports.start(olga, "Bound")
 
 
-def test_a_disabled_subscription_is_not_started_and_stopped(box: Box, logins: dict[str, Connection]) -> None:
+def test_a_disabled_subscription_is_neither_started_nor_stopped(box: Box, logins: dict[str, Connection]) -> None:
     port = box.one("SELECT subscription_id FROM send_ports")
     waiting = box.one("SELECT id FROM subscriptions WHERE instance_id IS NOT NULL")
     logins[ADMINISTRATOR].execute("SELECT set_subscription_state(%s, 3::smallint)", (port,))

@@ -74,9 +74,10 @@ class UnroutableMessages(Exception):
 
 
 class DirectBatch(PublishBatch):
-    """Messages of the direct lane. A publish with an idempotency key has a digest of its messages, and ``unit`` is that
-    of its receipt. Its instances and reports derive their ids from a random unit instead: after the receipt was purged
-    the key may come again. Messages with ``failures`` are not matched.
+    """Messages of the direct lane. Their instances and reports derive their ids from ``unit``. A publish with an
+    idempotency key has a ``digest`` of its messages. Then ``unit`` is only that of the receipt, and the ids derive from
+    a random unit, because the key may be used again after its receipt was purged. Messages with ``failures`` are not
+    matched.
 
     With a ``condition`` the messages are written only if it is true, otherwise ClaimLost is raised."""
 

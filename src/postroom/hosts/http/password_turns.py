@@ -31,7 +31,7 @@ class PasswordTurns:
         self._wrong: Counter[str] = Counter()
 
     @asynccontextmanager
-    async def wait(self, client: str) -> AsyncIterator[None]:
+    async def take_turn(self, client: str) -> AsyncIterator[None]:
         """Wait for the turn of a client. Raise RequestFailed after ``max_wait`` seconds."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(client, deque()).append(turn)
@@ -48,7 +48,7 @@ class PasswordTurns:
                 self._free += 1
             self._give_turns()
 
-    def count(self, client: str, *, is_correct: bool) -> None:
+    def record_result(self, client: str, *, is_correct: bool) -> None:
         """Remember the result of a verification. A correct password clears the wrong ones of its client."""
         if is_correct:
             self._wrong.pop(client, None)

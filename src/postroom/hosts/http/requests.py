@@ -157,9 +157,9 @@ class HttpRequests:
         if (sender := authentication.find_known(request)) is not None or not authentication.has_password(request):
             return sender
         client = identify_client(request.remote)
-        async with self._password_turns.wait(client):
+        async with self._password_turns.take_turn(client):
             sender = await self._workers.run(authentication.verify_password, request)
-            self._password_turns.count(client, is_correct=sender is not None)
+            self._password_turns.record_result(client, is_correct=sender is not None)
             return sender
 
     def _count_request(self, request: Request, sender: Sender, limit: int) -> bool:
@@ -266,7 +266,7 @@ def _interchange_id(location: ReceiveLocation, request: Request, sender: Sender 
 
 
 def _identify_sender(request: Request, sender: Sender | None) -> str:
-    """Return what identifies the sender, whose idempotency keys are its own: its party, or all that it has sent. The
+    """Return what identifies the sender of a key: its party, or else everything in the request that names it. The
     receive pipeline may resolve the party later, by the API key. Senders without credentials are one sender."""
     if sender is not None and sender.party is not None:
         return json.dumps({"party": sender.party})

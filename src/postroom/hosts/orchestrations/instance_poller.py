@@ -87,7 +87,7 @@ class InstancePoller:
                 messages[message.instance_id].append(message)
         except MemoryError:
             # One of the instances may have the large messages. After two failures they are claimed one at a time.
-            self._procedures.release(connection, claim_id, has_failed=True)
+            self._procedures.release(connection, claim_id, is_out_of_memory=True)
             self._lost_claim = None
             raise
         new = [NewWork(claimed=one, messages=messages[one.instance_id]) for one in claimed]

@@ -52,7 +52,7 @@ class InstanceWorker:
         #: The instances of the batch whose claims are released after it, because they were dropped from memory.
         self._dropped: list[ClaimedInstance] = []
         #: Those among them for which there was not enough memory.
-        self._starved: list[ClaimedInstance] = []
+        self._out_of_memory: list[ClaimedInstance] = []
         self._has_failed = False
         #: The instances that it works on now.
         self.batch: Sequence[ClaimedInstance] = ()
@@ -63,13 +63,13 @@ class InstanceWorker:
         failures = 0
         while batch := self._work.take():
             self.batch = [work.claimed for work in batch]
-            self._dropped, self._starved, self._has_failed = [], [], False
+            self._dropped, self._out_of_memory, self._has_failed = [], [], False
             try:
                 self._work_on(batch)
             except BaseException as error:
                 # For example, the watch has interrupted a turn that was just ending. The thread must not end.
                 _log.warning("a batch of %d instances was interrupted", len(batch), exc_info=error)
-                self._dropped, self._starved, self._has_failed = list(self.batch), [], True
+                self._dropped, self._out_of_memory, self._has_failed = list(self.batch), [], True
             self._watch.end_turn()
             failures = failures + 1 if self._has_failed else 0
             self._release_dropped(failures)
@@ -172,7 +172,7 @@ class InstanceWorker:
         if not self._has_failed:  # the others of the batch fail for the same reason
             _log.warning("instance %s: %s", claimed.instance_id, error, exc_info=not _is_expected(error))
         self._has_failed = True
-        (self._starved if isinstance(error, MemoryError) else self._dropped).append(claimed)
+        (self._out_of_memory if isinstance(error, MemoryError) else self._dropped).append(claimed)
 
     def _suspend(self, claimed: ClaimedInstance, *, code: str, description: str) -> None:
         # The first line, or the error of a traceback, which follows the calls.
@@ -186,16 +186,16 @@ class InstanceWorker:
 
     def _release_dropped(self, failures: int) -> None:
         """Release the claims of instances that were dropped from memory, after a backoff if anything has failed."""
-        while (self._dropped or self._starved) and not self._is_paused():
+        while (self._dropped or self._out_of_memory) and not self._is_paused():
             if failures and self._stopping.wait(_BACKOFF.delay(failures)):
                 return
             try:
                 session = self._sessions.get()
                 session.procedures.release_instances(session.connection, self._dropped)
-                session.procedures.release_instances(session.connection, self._starved, has_failed=True)
+                session.procedures.release_instances(session.connection, self._out_of_memory, is_out_of_memory=True)
                 return
             except PostroomError as error:
-                count = len(self._dropped) + len(self._starved)
+                count = len(self._dropped) + len(self._out_of_memory)
                 _log.warning("the claims of %d instances cannot be released: %s", count, error)
                 failures += 1
 

@@ -26,8 +26,8 @@ from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestratio
 
 _log = logging.getLogger(__name__)
 
-#: The number of instances that are kept in memory while they wait, and of the bytes that they hold together. The others
-#: are replayed from their journals.
+#: How many instances are kept in memory while they wait, and how many bytes they may hold together. The others are
+#: replayed from their journals.
 MAX_LIVE = 1_000
 MAX_LIVE_SIZE = 100_000_000
 

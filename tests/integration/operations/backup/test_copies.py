@@ -15,6 +15,7 @@ from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.connection import connect
 from postroom.messagebox.coordination.running_processes import ProcessKind, register_process
 from postroom.operations.backup import create_backup, read_manifest, restore_backup
+from postroom.operations.deployment.taken_changes import wait_until_taken
 from postroom.operations.hosts import set_stopped
 from postroom.operations.roles import grant_role, list_roles, revoke_role
 from postroom.spark.intake.file_claimer import FileClaimer
@@ -122,6 +123,7 @@ def test_a_stopped_copy_sends_nothing_until_its_hosts_are_started(box: Box, tmp_
             empty, "Default", tmp_path, build_adapter=recorder.build, settings=SETTINGS, as_role=True
         )
         with instance:
+            wait_until_taken(copy.connection, ["Default"])
             assert copy.queued() == {"Europe": 1}
             assert recorder.sent == []
             set_stopped(copy.connection, "Default", stopped=False)

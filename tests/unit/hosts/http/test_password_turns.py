@@ -18,10 +18,10 @@ class Verifications:
         self.finished: list[str] = []
 
     async def verify(self, client: str, *, is_correct: bool = False) -> None:
-        async with self.turns.wait(client):
+        async with self.turns.take_turn(client):
             await asyncio.sleep(0)
             self.finished.append(client)
-            self.turns.count(client, is_correct=is_correct)
+            self.turns.record_result(client, is_correct=is_correct)
 
     async def verify_all(self, *clients: str) -> list[str]:
         self.finished.clear()
@@ -64,16 +64,16 @@ def test_a_correct_password_clears_the_wrong_ones() -> None:
 def test_a_request_that_is_cancelled_or_waits_too_long_gives_its_turn_away() -> None:
     async def run() -> None:
         turns = PasswordTurns(at_once=1, max_wait=0.01)
-        async with turns.wait("a"):
+        async with turns.take_turn("a"):
             with pytest.raises(RequestFailed, match="too many requests"):
-                async with turns.wait("b"):
+                async with turns.take_turn("b"):
                     pass
-            waiting = asyncio.create_task(turns.wait("c").__aenter__())
+            waiting = asyncio.create_task(turns.take_turn("c").__aenter__())
             await asyncio.sleep(0)
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-        async with turns.wait("d"):
+        async with turns.take_turn("d"):
             pass
 
     asyncio.run(run())
@@ -83,9 +83,9 @@ def test_an_error_of_a_verification_releases_the_turn() -> None:
     async def run() -> None:
         turns = PasswordTurns(at_once=1)
         with pytest.raises(TimeoutError, match="of the verification"):
-            async with turns.wait("a"):
+            async with turns.take_turn("a"):
                 raise TimeoutError("of the verification")
-        async with turns.wait("a"):
+        async with turns.take_turn("a"):
             pass
 
     asyncio.run(run())

@@ -40,8 +40,8 @@ class FakeProcedures:
             raise MemoryError
         return []
 
-    def release(self, connection: object, claim_id: uuid.UUID, *, has_failed: bool = False) -> None:
-        (self.failed if has_failed else self.released).append(claim_id)
+    def release(self, connection: object, claim_id: uuid.UUID, *, is_out_of_memory: bool = False) -> None:
+        (self.failed if is_out_of_memory else self.released).append(claim_id)
 
 
 def make_poller(procedures: FakeProcedures, work: InstanceQueue) -> InstancePoller:

@@ -1,9 +1,10 @@
 -- Release instances of a claim that the host instance does not work on any more: all, if the answer of the claim was
 -- lost, or those whose work was interrupted. They are ready again, and continue from their last persistence points.
--- With p_has_failed there was not enough memory for them, which is counted (int_release_failed). Returns their number.
+-- With p_out_of_memory there was not enough memory for them, which is counted (int_release_failed). Returns their
+-- number.
 -- Index: orchestration_instances_claimed. Locks: the rows, in the order of their ids.
 CREATE OR REPLACE FUNCTION messagebox.release_orchestrations___HOST__(
-    p_claim_id uuid, p_instance_ids uuid[] DEFAULT NULL, p_has_failed boolean DEFAULT false,
+    p_claim_id uuid, p_instance_ids uuid[] DEFAULT NULL, p_out_of_memory boolean DEFAULT false,
     p_now timestamptz DEFAULT now())
 RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -16,7 +17,7 @@ DECLARE
          ORDER BY c.instance_id FOR UPDATE);
     released integer;
 BEGIN
-    IF p_has_failed THEN
+    IF p_out_of_memory THEN
         RETURN int_release_failed(claimed, p_now);
     END IF;
     UPDATE orchestration_instances i

@@ -1,7 +1,7 @@
 -- Store an operation on the given instances, which continue_operation carries out, and record it in the audit. Returns
 -- its id. With p_first_only it terminates only the message of an ordered send port that is the first one now. p_target
--- describes the instances, as the command reports it. The pieces of the operation are recorded with
--- the ids of the instances that they changed.
+-- describes the instances, as the command reports it. The pieces of the operation are recorded with the ids of the
+-- instances that they changed.
 -- Indexes: as store_operation.
 CREATE OR REPLACE FUNCTION messagebox.start_operation(
     p_kind text, p_target text, p_instance_ids uuid[], p_first_only boolean DEFAULT false

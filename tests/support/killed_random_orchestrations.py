@@ -1,6 +1,6 @@
 """Run random orchestrations on hosts that are killed, then replay their journals in another process.
 
-python -m tests.support.determinism [--seed N] [--programs N] [--kills N]
+python -m tests.support.killed_random_orchestrations [--seed N] [--programs N] [--kills N]
 
 Every host process and the replay have hash seeds of their own. What the replay sends is what was published, and the
 result of each step is at its place.
