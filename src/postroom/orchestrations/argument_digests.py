@@ -1,9 +1,9 @@
 """A digest of what a step is called with, so that a replay notices if a result would go to another call.
 
 The digest covers the arguments, and the values that the function itself holds: its defaults, the arguments of a
-``partial``, and the variables of the functions around it, unless calls of the function may change them. Of an object
-that is not plain data it covers only the type, because its contents may differ in every process. Of large values it
-covers the beginning.
+``partial``, the object of a method, and the variables of the functions around it, unless calls of the function may
+change them. Of an object that is not plain data it covers only the type, because its contents may differ in every
+process. Of large values it covers the beginning.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def _describe(value: object, depth: int) -> Iterator[bytes]:
         case None | float() | Decimal() | date() | datetime() | time() | timedelta() | uuid.UUID():
             yield repr(value).encode()
         case str():
-            yield f"{len(value)} {value[:_MAX_TEXT]}".encode(errors="surrogatepass")
+            yield str.__getitem__(value, slice(_MAX_TEXT)).encode(errors="surrogatepass")
         case bytes() | bytearray():
-            yield b"%d %s" % (len(value), value[:_MAX_TEXT])
+            yield bytes(value[:_MAX_TEXT])
         case Enum():
             yield value.name.encode()
         case Message():
@@ -75,11 +75,12 @@ def _list_parts(value: object) -> Iterator[object]:
         case partial():
             yield from (value.func, value.args, value.keywords)
         case MethodType():
-            yield from (value.__func__, value.__self__)
+            yield value.__func__
+            yield None if _is_mutable(value.__self__) else value.__self__
         case FunctionType():
             yield value.__qualname__
-            yield value.__defaults__
-            yield value.__kwdefaults__
+            defaults = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+            yield from (default for default in defaults if not _is_mutable(default))
             yield from _list_variables(value)
         case _ if is_dataclass(value) and not isinstance(value, type):
             for field in fields(value):

@@ -43,7 +43,7 @@ _REPLACEMENTS: Mapping[Any, str | None] = {
     **dict.fromkeys((random.choices, random.sample, random.shuffle, os.urandom), _RANDOM),
     **dict.fromkeys((asyncio.as_completed, asyncio.all_tasks), _IN_ORDER),
     **dict.fromkeys((id, hash), "a value of the message"),
-    **dict.fromkeys((os.getenv, os.getpid, os.listdir, os.getcwd)),
+    **dict.fromkeys((os.getenv, os.listdir)),
 }
 #: Files of these folders do not belong to the application.
 _LIBRARIES = (str(Path(__file__).parents[2]), str(Path(os.__file__).parent))
@@ -132,10 +132,13 @@ def _list_code(function: Callable[..., Any]) -> Iterator[_Code]:
         code = _read_code(one, "" if one is function else Path(one.__code__.co_filename).name)
         yield code
         calls = (_resolve(node.func, code.names) for node in code.nodes if isinstance(node, ast.Call))
-        pending += [called for called in calls if inspect.iscoroutinefunction(called) and _is_own(called)]
+        pending += [called for called in map(inspect.unwrap, filter(callable, calls)) if _is_own_coroutine(called)]
 
 
-def _is_own(function: Callable[..., Any]) -> bool:
+def _is_own_coroutine(function: Callable[..., Any]) -> bool:
+    """Return True for a coroutine function of the application. A ``partial`` of one may be of any function."""
+    if not isinstance(function, types.FunctionType) or not inspect.iscoroutinefunction(function):
+        return False
     file = function.__code__.co_filename
     return "site-packages" not in file and not file.startswith(_LIBRARIES)
 

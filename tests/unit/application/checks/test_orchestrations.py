@@ -8,6 +8,7 @@ import random
 import time
 import uuid
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -134,6 +135,21 @@ def test_coroutine_functions_that_an_orchestration_calls_are_read_too() -> None:
         f"orchestration 'look': it calls time.monotonic() in line {inner}",
         f"orchestration 'look': it calls time.time() in line {line} of test_orchestrations.py",
     ]
+
+
+notify_port = partial(orchestrations.send, to="Port")
+
+
+def test_a_partial_of_a_coroutine_function_can_be_called() -> None:
+    async def notify(order: Message) -> None:
+        await notify_port(order)
+
+    async def forget(order: Message) -> None:
+        notify_port(order)
+
+    assert find_problems(notify) == []
+    [problem] = find_problems(forget)
+    assert "it calls notify_port() in line" in problem
 
 
 def test_what_differs_between_processes_is_refused() -> None:
