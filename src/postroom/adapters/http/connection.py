@@ -98,6 +98,8 @@ class HttpConnection:
         self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.max_head_bytes)
         self._certificate = get_client_certificate(transport.get_extra_info("ssl_object"))
         self._end_callbacks: list[Callable[[int | None], None]] = []
+        #: How many bytes of the head of the next request were checked.
+        self._checked_bytes = 0
         self._chunked_body: ChunkedBodyCheck | None = None
         self._is_head_request = False
         self._is_idle = True
@@ -219,6 +221,7 @@ class HttpConnection:
             await self._linger()
         if self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE and not self._is_stopping:
             self._protocol.start_next_cycle()
+            self._checked_bytes = 0
             return True
         return False
 
@@ -250,7 +253,7 @@ class HttpConnection:
     def read_buffered(self) -> object:
         """Return the next event of what was received, or NEED_DATA."""
         if self._protocol.their_state is h11.IDLE:
-            check_head(self._protocol.trailing_data[0])
+            self._checked_bytes = check_head(self._protocol.trailing_data[0], self._checked_bytes)
         try:
             return self._protocol.next_event()
         except h11.RemoteProtocolError as error:

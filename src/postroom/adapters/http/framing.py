@@ -26,16 +26,17 @@ _NOT_IN_TRAILERS = {b"content-length", b"transfer-encoding", b"host"}
 _TARGET = re.compile(r"(?:https?://[^/?#]+(?=[/?]|\Z))?(/[^?#]*)?(?:\?([^#]*))?", re.I)
 
 
-def check_head(received: bytes) -> None:
-    """Raise RequestFailed if the head of a request is ambiguous. What has not been received yet is not checked."""
-    end = received.find(b"\r\n\r\n")
+def check_head(received: bytes, checked: int = 0) -> int:
+    """Raise RequestFailed if the head of a request is ambiguous. Return how many bytes were checked. Pass this number
+    with the next part of the head, so that a head that arrives in many parts is checked once."""
+    end = received.find(b"\r\n\r\n", max(0, checked - 3))
     head = received if end < 0 else received[: end + 4]
-    if invalid := _INVALID_IN_HEAD.search(head):
+    if invalid := _INVALID_IN_HEAD.search(head, max(0, checked - 1)):
         if invalid[0].startswith(b"\n") and len(invalid[0]) > 1:
             _reject("A header line is folded.")
         _reject(f"The head of the request contains an invalid line end or control character: {invalid[0]!r}.")
     if end < 0:
-        return
+        return len(head)
     request_line, _, _ = head.partition(b"\r\n")
     if not request_line.endswith((b" HTTP/1.1", b" HTTP/1.0")):
         _reject("The request line does not end with HTTP/1.1 or HTTP/1.0.")
@@ -47,6 +48,7 @@ def check_head(received: bytes) -> None:
     )
     if not all(map(_HOST.fullmatch, fields.get(b"host", []))):
         _reject("The value of Host is not valid.")
+    return len(head)
 
 
 def _check_length(lengths: list[bytes], codings: list[bytes], *, is_old: bool) -> None:
