@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar, TypeVarTuple, overload
 from postroom.errors import BadValue, StateError
 from postroom.message import Message
 from postroom.orchestrations.argument_digests import digest_call
-from postroom.orchestrations.execution import CONVOY, get_execution
+from postroom.orchestrations.execution import CONVOY, get_execution, operation
 from postroom.orchestrations.failures import StepFailed
 from postroom.orchestrations.recorded_values import decode_value, encode_value
 from postroom.orchestrations.sending import refuse_in_atomic
@@ -58,7 +58,8 @@ async def step(
     timeout: float | None = None,
     secret: bool = False,
 ) -> _T: ...
-async def step(  # type: ignore[misc]
+@operation  # type: ignore[misc]
+async def step(
     function: Any,
     *args: Any,
     attempts: int = 1,
@@ -141,6 +142,7 @@ async def listen(*branches: Awaitable[Any]) -> tuple[Any, ...]:
     return tuple(task.result() if task is first else None for task in tasks)
 
 
+@operation
 async def continue_with(state: object) -> NoReturn:
     """Start the orchestration again with a fresh journal and the message that activated it.
 
@@ -157,6 +159,7 @@ async def continue_with(state: object) -> NoReturn:
     await get_execution().continue_with(decode_value(text))
 
 
+@operation
 async def terminate(reason: str) -> NoReturn:
     """End the instance at once, with all of its tasks. What it has sent before is published.
 
@@ -164,6 +167,7 @@ async def terminate(reason: str) -> NoReturn:
     await get_execution().terminate(reason)
 
 
+@operation
 async def suspend(reason: str) -> None:
     """Suspend the instance at its next persistence point. It continues here when an operator resumes it.
 

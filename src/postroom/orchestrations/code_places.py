@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import traceback
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType
@@ -21,12 +22,13 @@ def find_place(boundary: CodeType) -> str | None:
         if frame.f_code is boundary or frame.f_back is None:
             return None
         frame = frame.f_back
-    return format_place(frame.f_code.co_filename, frame.f_lineno)
+    return _format_place(frame.f_code.co_filename, frame.f_lineno)
 
 
-def format_place(file: str, line: int) -> str:
-    """Return a place as the journal has it: the name of the file without its folder, and the line."""
-    return f"{_get_file_name(file)}:{line}"
+def find_origin(frames: Sequence[tuple[str, int, str]]) -> str:
+    """Return the file and the line of the orchestration that created a coroutine with this ``cr_origin``."""
+    own = [_format_place(file, line) for file, line, _ in frames if not _is_internal(file)]
+    return own[0] if own else "the orchestration"
 
 
 def is_called_by(code: CodeType) -> bool:
@@ -58,6 +60,10 @@ def format_traceback(error: BaseException) -> str:
 
 def _is_internal(file: str) -> bool:
     return file.startswith((_PACKAGE, _ASYNCIO))
+
+
+def _format_place(file: str, line: int) -> str:
+    return f"{_get_file_name(file)}:{line}"
 
 
 @lru_cache(maxsize=256)

@@ -10,25 +10,32 @@ Code that Python runs when it frees an object is not the code of the instance th
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
 from collections import deque
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import Context, copy_context
 from datetime import datetime, timedelta
-from types import AsyncGeneratorType
+from inspect import CORO_CREATED
+from types import AsyncGeneratorType, CoroutineType
 from typing import Any, TypeVar
 
 from postroom.errors import StateError
-from postroom.orchestrations.code_places import find_place, is_called_by
+from postroom.orchestrations.code_places import find_origin, find_place, is_called_by
 from postroom.orchestrations.compensations import mark_place
+from postroom.orchestrations.failures import NotAwaited
 
 _T = TypeVar("_T")
 
 #: How often a coroutine may await something else when it is closed.
 _MAX_CLOSES = 100
-#: How many frames of the code that created it a coroutine of an instance knows. In asyncio's debug mode it knows more.
-ORIGIN_DEPTH = 1
+#: The references that a loop over a list has to one of its objects: the list, the variable, and the argument of
+#: ``sys.getrefcount``.
+_OWN_REFERENCES = 3
+#: How many frames of the code that created it a coroutine of an instance knows: that of the orchestration, and one of
+#: Postroom. In asyncio's debug mode it knows more.
+ORIGIN_DEPTH = 2
 #: The hashes of the tasks of an instance are consecutive. Up to this number they do not overlap those of another one.
 _HASH_NUMBERS = 256
 
@@ -57,11 +64,15 @@ class InstanceLoop(asyncio.AbstractEventLoop):
         #: The tasks that are not done, each with its context and the place that created it.
         self.tasks: dict[asyncio.Task[Any], tuple[Context, str]] = {}
         self.errors: list[BaseException] = []
+        #: Operations that were called and have not begun.
+        self._operations: list[CoroutineType[Any, Any, Any]] = []
         #: An error for each coroutine that was freed without having been awaited.
-        self.unawaited: list[StateError] = []
+        self.unawaited: list[NotAwaited] = []
         self._last_hash = (owner.instance_id.int % 2**48) * _HASH_NUMBERS
         #: The async generators that have begun and have not ended. None of them is left to the garbage collector.
         self._generators: list[tuple[AsyncGeneratorType[Any, Any], Context]] = []
+        self._closing: list[asyncio.Task[None]] = []
+        self._is_ending = False
         self._started_at = started_at
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: dict[int, tuple[datetime, asyncio.TimerHandle]] = {}
@@ -77,6 +88,9 @@ class InstanceLoop(asyncio.AbstractEventLoop):
                 except (SystemExit, KeyboardInterrupt):
                     # asyncio raises these two, after it has stored them in their task. They must not end the thread.
                     continue
+            self._operations = [one for one in self._operations if inspect.getcoroutinestate(one) == CORO_CREATED]
+            # What nobody but the list refers to is freed now, and noted: nobody can await it any more.
+            self._operations = [one for one in self._operations if sys.getrefcount(one) > _OWN_REFERENCES]
         self.tasks = {task: origin for task, origin in self.tasks.items() if not task.done()}
         if self._generators:
             self._generators = [one for one in self._generators if one[0].ag_frame is not None]
@@ -101,19 +115,40 @@ class InstanceLoop(asyncio.AbstractEventLoop):
         task = asyncio.current_task(self)
         self._generators.append((generator, self.tasks[task][0] if task in self.tasks else copy_context()))
 
-    def end(self) -> None:
-        """End what is left after the end of the instance: its other tasks, and async generators that were not iterated
-        to their end. Their ``finally`` blocks run as the instance, until they wait."""
-        if self.tasks:
+    def end(self) -> bool:
+        """End what is left after the end of the orchestration, as ``asyncio.run`` does: cancel its other tasks, and
+        close async generators that were not iterated to their end. Their ``finally`` blocks run as the instance, and
+        may wait. Return True if nothing is left. Otherwise call it again after the next event."""
+        if not self._is_ending:
+            self._is_ending = True
             for task in self.tasks:
                 task.cancel()
             self.run_until_waiting()
-        if self._generators:
-            idle = [(one, context) for one, context in reversed(self._generators) if not one.ag_running]
-            closing = [self.create_task(_close(one), context=context) for one, context in idle]
+        if not self.tasks and self._generators:
+            generators, self._generators = self._generators, []
+            self._closing = [self.create_task(_close(one), context=context) for one, context in reversed(generators)]
             self.run_until_waiting()
-            ended = [task for task in closing if task.done() and not task.cancelled()]
-            self.errors += [error for task in ended if (error := task.exception()) is not None]
+        if self.tasks:
+            return False
+        for operation in self._operations:
+            self.note_unawaited(operation)
+        ended = [task for task in self._closing if not task.cancelled()]
+        self.errors += [error for task in ended if (error := task.exception()) is not None]
+        return True
+
+    def add_operation(self, operation: CoroutineType[Any, Any, Any]) -> None:
+        """Note that an operation was called, such as ``send``. It has to be awaited before the end of the instance."""
+        self._operations.append(operation)
+
+    def note_unawaited(self, coroutine: CoroutineType[Any, Any, Any]) -> None:
+        """Note that a coroutine will never be awaited."""
+        place = find_origin(coroutine.cr_origin or ())
+        self.unawaited.append(
+            NotAwaited(
+                f"{coroutine.__qualname__}() was called in {place} and never awaited, so it did nothing.",
+                hint=f"Write: await {coroutine.__qualname__}(...). Then apply, and resume the instance.",
+            )
+        )
 
     def list_timers(self) -> list[tuple[datetime, int]]:
         """Return when each open timer is due, with its number, the next one first."""
@@ -154,6 +189,7 @@ class InstanceLoop(asyncio.AbstractEventLoop):
                     _drop(generator.ag_await, context)
         self.tasks.clear()
         self._generators.clear()
+        self._operations.clear()
         self._ready.clear()
         self._timers.clear()
 

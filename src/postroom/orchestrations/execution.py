@@ -14,13 +14,14 @@ import asyncio
 import random
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property
-from typing import Any, NoReturn
+from functools import cached_property, wraps
+from types import CoroutineType
+from typing import Any, NoReturn, ParamSpec, TypeVar, cast
 
 from postroom.errors import RoutingFailure, StateError
 from postroom.filters.evaluate import matches
@@ -52,6 +53,9 @@ from postroom.orchestrations.journal import (
 )
 from postroom.orchestrations.recorded_values import measure_value
 from postroom.orchestrations.turn_sizes import measure_message, measure_turn
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 #: Creates the context that the code of an orchestration runs in.
 Watch = Callable[[], AbstractContextManager[None]]
@@ -93,6 +97,8 @@ class Execution:
         self._brought_size = measure_value(self.carried.state)
         self._loop: InstanceLoop | None = None
         self._main: asyncio.Task[None] | None = None
+        #: True if the coroutine has ended, and its other tasks, too.
+        self._is_complete = False
         self._commands: list[Command] = []
         self._last_number = 0
         self._last_id = 0
@@ -123,7 +129,7 @@ class Execution:
         assert main is not None
         loop.run_until_waiting()
         if main.done() and not self._is_dropped:
-            loop.end()
+            self._is_complete = _has_raised(main) or loop.end()
         self.journal_events += 1
         self.journal_size += measure_turn(event, self._commands)
         self._brought_size += measure_message(event)
@@ -163,7 +169,7 @@ class Execution:
 
     @property
     def has_ended(self) -> bool:
-        return self._is_dropped or (self._main is not None and self._main.done())
+        return self._is_dropped or self._is_complete
 
     @property
     def _is_dropped(self) -> bool:
@@ -388,6 +394,24 @@ class Execution:
             waiting.popleft()
         self._receives[correlation] = waiting = deque(future for future in waiting if not future.done())
         return waiting
+
+
+def _has_raised(task: asyncio.Task[None]) -> bool:
+    return task.cancelled() or task.exception() is not None
+
+
+def operation(function: Callable[_P, Coroutine[Any, Any, _T]]) -> Callable[_P, Coroutine[Any, Any, _T]]:
+    """Declare a coroutine function that an orchestration has to await, because something is missing otherwise."""
+
+    @wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> Coroutine[Any, Any, _T]:
+        coroutine = function(*args, **kwargs)
+        loop = asyncio._get_running_loop()
+        if isinstance(loop, InstanceLoop):
+            loop.add_operation(cast("CoroutineType[Any, Any, Any]", coroutine))
+        return coroutine
+
+    return call
 
 
 def get_execution() -> Execution:

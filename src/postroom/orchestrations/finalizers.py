@@ -19,9 +19,7 @@ from functools import cache
 from types import CoroutineType
 from typing import Any
 
-from postroom.orchestrations.code_places import format_place
 from postroom.orchestrations.event_loop import ORIGIN_DEPTH, InstanceLoop
-from postroom.orchestrations.failures import NotAwaited
 
 _UnawaitedHook = Callable[["CoroutineType[Any, Any, Any]"], None]
 
@@ -48,16 +46,9 @@ def _hide_instance(phase: str, _: object) -> None:
 def _make_hook(warn: _UnawaitedHook) -> _UnawaitedHook:
     def handle_unawaited(coroutine: CoroutineType[Any, Any, Any]) -> None:
         loop = asyncio._get_running_loop()
-        origin: tuple[tuple[str, int, str], ...] = coroutine.cr_origin or ()
         if isinstance(loop, InstanceLoop):
-            where = "".join(f" in {format_place(file, line)}" for file, line, _ in origin[:1])
-            loop.unawaited.append(
-                NotAwaited(
-                    f"{coroutine.__qualname__}() was called{where} and never awaited, so it did nothing.",
-                    hint=f"Write: await {coroutine.__qualname__}(...). Then apply, and resume the instance.",
-                )
-            )
-        elif len(origin) != ORIGIN_DEPTH:
+            loop.note_unawaited(coroutine)
+        elif len(coroutine.cr_origin or ()) != ORIGIN_DEPTH:
             warn(coroutine)
         # Otherwise it was created by an instance that was dropped.
 

@@ -14,7 +14,7 @@ from postroom.errors import DeliveryFailure, StateError
 from postroom.message import Message
 from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.direct_ports import DirectPort, SelfCorrelatingPort, remove_address
-from postroom.orchestrations.execution import Execution, get_execution
+from postroom.orchestrations.execution import Execution, get_execution, operation
 from postroom.orchestrations.journal import Send
 from postroom.system_properties import BTS
 
@@ -38,6 +38,7 @@ class RetryTransaction(Exception):
     """Raised by an atomic function to be run again."""
 
 
+@operation
 async def send(
     message: Message, *, to: SendPort | DirectPort | str | None = None, reply_to: SelfCorrelatingPort | None = None
 ) -> uuid.UUID:
@@ -56,6 +57,7 @@ async def send(
     return command.message.message_id
 
 
+@operation
 async def start(orchestration: Orchestration, message: Message, *, reply_to: SelfCorrelatingPort | None = None) -> None:
     """Start an instance of another orchestration, in its newest version, and do not wait for it.
 
@@ -78,6 +80,7 @@ async def start(orchestration: Orchestration, message: Message, *, reply_to: Sel
     _issue(execution, execution.make_start(replace(message, context=context), orchestration.name))
 
 
+@operation
 async def request(message: Message, *, to: SendPort | str) -> Message:
     """Send a request through a two-way send port, and return its response. Limit the wait with ``asyncio.timeout``.
 
@@ -91,6 +94,7 @@ async def request(message: Message, *, to: SendPort | str) -> Message:
     return response
 
 
+@operation
 async def deliver(message: Message, *, to: SendPort | str) -> None:
     """Send a message through a one-way send port, and wait until the port has delivered it. Limit the wait with
     ``asyncio.timeout``.
@@ -113,6 +117,7 @@ def _check_nack(answer: Message, port: str, what: str) -> None:
         )
 
 
+@operation
 async def atomic(function: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs) -> _T:
     """Run a coroutine function so that all of its sends take effect when it returns, or none if it raises.
 

@@ -131,7 +131,7 @@ def test_the_digest_of_a_call_ignores_what_its_calls_change() -> None:
     gateway = Gateway()
     for function, args in ((charge, ()), (look_up, ("a",)), (gateway.charge, (1,))):
         before = digest_call(function, args)
-        function(*args)  # type: ignore[operator]
+        function(*args)
         assert digest_call(function, args) == before
 
 
@@ -294,6 +294,38 @@ def test_an_abandoned_generator_is_closed_at_the_end_of_its_instance(crashes: bo
     run.publish(message("offer"))
     assert (run.has_ended, run.error) == (True, None)
     assert bodies(run) == [b"complete closed", b"end", b"b closed", b"a closed"]
+
+
+def test_an_instance_ends_after_its_other_tasks_have_cleaned_up(crashes: bool) -> None:
+    calls: list[str] = []
+
+    async def run_until_cancelled() -> None:
+        try:
+            await orchestrations.delay(3600)
+        finally:
+            await orchestrations.step(calls.append, "cleaned up")
+            await orchestrations.delay(5)
+            await orchestrations.send(Message.of(b"cleaned up"))
+
+    async def leave(order: Message) -> None:
+        task = asyncio.create_task(run_until_cancelled())
+        await asyncio.sleep(0)
+        await orchestrations.send(Message.of(f"left {task.done()}".encode()))
+
+    run = testing.start(declare(leave), message("order"), crashes=crashes)
+    assert (run.has_ended, calls) == (False, ["cleaned up"])
+    run.advance(timedelta(seconds=5))
+    assert (run.has_ended, run.error) == (True, None)
+    assert bodies(run) == [b"left False", b"cleaned up"]
+
+
+def test_the_error_of_an_orchestration_does_not_wait_for_its_other_tasks() -> None:
+    async def fail_beside(order: Message) -> None:
+        waiting = asyncio.create_task(orchestrations.delay(3600))
+        raise ValueError(waiting.done())
+
+    run = testing.start(declare(fail_beside), message("order"))
+    assert "ValueError: False" in str(run.error)
 
 
 def test_an_error_in_a_generator_that_is_closed_at_the_end_suspends_the_instance() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from datetime import timedelta
 
 import pytest
@@ -48,3 +49,21 @@ def test_a_coroutine_that_is_awaited_later_is_not_forgotten(crashes: bool) -> No
     run = testing.start(declare(wait), message("order"), crashes=crashes)
     run.advance(timedelta(seconds=5))
     assert (run.has_ended, bodies(run)) == (True, [b"first", b"last"])
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_send_that_is_kept_somewhere_and_never_awaited_raises_at_the_end(is_kept: bool) -> None:
+    kept: list[object] = []
+
+    async def forget(order: Message) -> None:
+        cycle: list[object] = [orchestrations.send(Message.of(b"lost"))]
+        cycle.append(cycle)
+        if is_kept:
+            kept.append(cycle)
+        await orchestrations.delay(5)
+
+    run = testing.start(declare(forget), message("order"))
+    gc.collect()
+    with pytest.raises(NotAwaited, match=r"send\(\) was called in test_forgotten_await.py:\d+ and never awaited"):
+        run.advance(timedelta(seconds=5))
+    kept.clear()

@@ -20,7 +20,7 @@ import types
 import uuid
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +135,12 @@ def _list_code(function: Callable[..., Any]) -> Iterator[_Code]:
         pending += [called for called in map(inspect.unwrap, filter(callable, calls)) if _is_own_coroutine(called)]
 
 
+def _is_coroutine_function(function: object) -> bool:
+    while isinstance(function, partial):
+        function = function.func
+    return callable(function) and inspect.iscoroutinefunction(inspect.unwrap(function))
+
+
 def _is_own_coroutine(function: Callable[..., Any]) -> bool:
     """Return True for a coroutine function of the application. A ``partial`` of one may be of any function."""
     if not isinstance(function, types.FunctionType) or not inspect.iscoroutinefunction(function):
@@ -190,7 +196,7 @@ def _find_unawaited(code: _Code) -> Iterator[ast.Call]:
             case _:
                 continue
         is_inner = isinstance(call.func, ast.Name) and call.func.id in inner
-        if is_inner or inspect.iscoroutinefunction(_resolve(call.func, code.names)):
+        if is_inner or _is_coroutine_function(_resolve(call.func, code.names)):
             yield call
 
 

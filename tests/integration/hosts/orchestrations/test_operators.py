@@ -200,7 +200,7 @@ def test_an_instance_that_suspends_itself_while_an_operation_is_pending_keeps_it
         return
     instance = get_instance(box.connection, instance_id)
     assert (instance.state, instance.error_code) == (InstanceState.SUSPENDED, "SUSPENDED_ITSELF")
-    assert instance.error_description == "Look at the price.\nAn operator has also suspended it."
+    assert instance.error_description == "Look at the price.\nAn operator has also changed it."
     assert sent(recorder) == []
     resume(box.connection, instance_id)
     wait_until(lambda: sent(recorder) == [b"done"], what="the end of the instance")

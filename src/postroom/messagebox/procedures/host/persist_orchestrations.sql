@@ -27,7 +27,7 @@ BEGIN
                suspended_at = CASE WHEN p.suspension IS NOT NULL THEN p_now END,
                error_code = CASE WHEN p.suspension IS NOT NULL THEN 'SUSPENDED_ITSELF' END,
                error_description = p.suspension || CASE WHEN o.instance_id IS NULL THEN ''
-                                                        ELSE chr(10) || 'An operator has also suspended it.' END
+                                                        ELSE chr(10) || 'An operator has also changed it.' END
           FROM unnest(p_instance_ids, p_claim_ids, p_journal_lengths, p_turns, p_wake_at, p_release, p_suspensions)
                AS p (instance_id, claim_id, journal_length, turns, wake_at, release, suspension)
           LEFT JOIN operation_instances o ON o.instance_id = p.instance_id AND o.pending
