@@ -27,13 +27,13 @@ from typing import Any, Literal
 from bench.delivery_rounds import CLAIM, COMPLETE
 from bench.http_client import find_free_port, wait_for_listener
 from bench.messagebox import MeasuredBox
-from postroom.adapters.http.connection import ConnectionLimits
-from postroom.adapters.http.event_loop import EventLoopThread, WorkerPool
-from postroom.adapters.http.messages import Request, Response
-from postroom.adapters.http.server import HttpServer
 from postroom.hosts.http.group_commit import GroupCommit
 from postroom.hosts.http.shared_connections import SharedConnections
-from postroom.message import Bytes, Message
+from postroom.http.connection import ConnectionLimits
+from postroom.http.event_loop import EventLoopThread, WorkerPool
+from postroom.http.messages import Request, Response
+from postroom.http.server import HttpServer
+from postroom.message import Message
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.inbox import NewInterchange
 from postroom.system_properties import BTS, HTTP
@@ -158,7 +158,8 @@ class _TwoWayCalls:
         call_id = uuid.uuid4()
         response = self._waiting[call_id] = Future[bytes]()
         await self._workers.run(self._publish, call_id, body)
-        return Response(status=200, body=Bytes(await asyncio.wrap_future(response)))
+        answer = await asyncio.wrap_future(response)
+        return Response(status=200, body=answer)
 
     def _publish(self, call_id: uuid.UUID, body: bytes) -> None:
         connection = self._get_connection()

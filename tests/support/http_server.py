@@ -9,10 +9,10 @@ from contextlib import closing, contextmanager
 
 import trustme
 
-from postroom.adapters.http.connection import ConnectionLimits
-from postroom.adapters.http.event_loop import EventLoopThread, WorkerPool
-from postroom.adapters.http.messages import Request, Response
-from postroom.adapters.http.server import Handler, HttpServer
+from postroom.http.connection import ConnectionLimits
+from postroom.http.event_loop import EventLoopThread, WorkerPool
+from postroom.http.messages import Request, Response
+from postroom.http.server import Handler, HttpServer
 from tests.support.waiting import PATIENCE
 
 

@@ -14,12 +14,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypedDict
 
-from postroom.adapters.http.connection import ConnectionLimits
-from postroom.adapters.http.event_loop import EventLoopThread, WorkerPool
-from postroom.adapters.http.messages import Request, Response, build_error_response
-from postroom.adapters.http.server import HttpServer
 from postroom.errors import StateError
-from postroom.message import Bytes
+from postroom.http.connection import ConnectionLimits
+from postroom.http.event_loop import EventLoopThread, WorkerPool
+from postroom.http.messages import Request, Response, build_error_response
+from postroom.http.server import HttpServer
 from postroom.monitoring.metrics import MonitoredProcess, format_metrics
 
 #: The default address: only programs on the same machine can reach it.
@@ -83,7 +82,7 @@ class MonitoringServer:
         if request.path == "/metrics":
             return await self._respond_metrics(request.header("accept") or "")
         if request.path == "/targets" and self.list_targets is not None:
-            body = Bytes(json.dumps(self.list_targets()).encode() + b"\n")
+            body = json.dumps(self.list_targets()).encode() + b"\n"
             return Response(status=200, body=body, headers={"Content-Type": "application/json"})
         known = "/livez and /readyz" if self.list_targets is None else "/livez, /readyz and /targets"
         return build_error_response(404, f"There is no {request.path}. There are /metrics, {known}.")
@@ -108,7 +107,7 @@ class MonitoringServer:
                 text, content_type = await self._workers.run(_collect, process, accept)
         except TimeoutError:
             return build_error_response(503, f"The metrics took longer than {_ANSWER_SECONDS:.0f} seconds.")
-        return Response(status=200, body=Bytes(text), headers={"Content-Type": content_type})
+        return Response(status=200, body=text, headers={"Content-Type": content_type})
 
 
 def _collect(process: MonitoredProcess | None, accept: str) -> tuple[bytes, str]:

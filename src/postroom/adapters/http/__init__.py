@@ -1,1 +1,1 @@
-"""HTTP and HTTPS."""
+"""Sending by HTTP and HTTPS, and the definitions of both directions."""

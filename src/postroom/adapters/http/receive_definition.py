@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from postroom.adapters.contract import AdapterDefinition
 from postroom.adapters.http.definition import find_timeout_problems
-from postroom.adapters.http.tls import TlsFiles
+from postroom.http.tls import TlsFiles
 from postroom.secrets.credentials import is_digest, is_password_hash, normalize_digest
 
 #: The default address to listen on. Only programs on the same machine can reach it.

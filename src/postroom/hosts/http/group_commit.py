@@ -6,9 +6,9 @@ import asyncio
 import uuid
 from collections.abc import Sequence
 
-from postroom.adapters.http.event_loop import WorkerPool, build_capacity_error
 from postroom.errors import PostroomError
 from postroom.hosts.http.shared_connections import CONNECTION_TIMEOUT, SharedConnections
+from postroom.http.event_loop import WorkerPool, build_capacity_error
 from postroom.messagebox import inbox
 from postroom.messagebox.inbox import NewInterchange
 

@@ -7,16 +7,16 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from postroom.adapters.http.connection import ConnectionLimits
-from postroom.adapters.http.event_loop import EventLoopThread, WorkerPool
 from postroom.adapters.http.receive_definition import HttpReceive
-from postroom.adapters.http.server import HttpServer
-from postroom.adapters.http.tls import TlsFiles
 from postroom.errors import DefinitionError
 from postroom.hosts.http.requests import HttpRequests, Locations, RequestCounts
 from postroom.hosts.http.shared_connections import SharedConnections
 from postroom.hosts.http.two_way import TwoWayRequests
 from postroom.hosts.messaging.requests import RequestReceiver
+from postroom.http.connection import ConnectionLimits
+from postroom.http.event_loop import EventLoopThread, WorkerPool
+from postroom.http.server import HttpServer
+from postroom.http.tls import TlsFiles
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connect
 from postroom.messagebox.throttling.load import ThrottleWatch

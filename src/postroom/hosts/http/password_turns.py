@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from postroom.adapters.http.event_loop import build_capacity_error
+from postroom.http.event_loop import build_capacity_error
 
 _AT_ONCE = 2
 _MAX_WAIT = 30.0

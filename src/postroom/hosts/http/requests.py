@@ -14,24 +14,24 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Mapping
 
-from postroom.adapters.http.authentication import Authentication, Sender, parse_basic
-from postroom.adapters.http.event_loop import WorkerPool
-from postroom.adapters.http.messages import (
+from postroom.adapters.http.receive_definition import HttpReceive
+from postroom.agent.idempotency import interchange_for_key, start_request_digest
+from postroom.clock import Clock, system_clock
+from postroom.errors import BadValue, KeyReused, MissingReference, NotAllowed, Unavailable
+from postroom.hosts.http.authentication import Authentication, Sender, parse_basic
+from postroom.hosts.http.group_commit import GroupCommit
+from postroom.hosts.http.password_turns import PasswordTurns
+from postroom.hosts.http.shared_connections import CONNECTION_TIMEOUT, SharedConnections
+from postroom.hosts.http.two_way import TwoWayRequests
+from postroom.http.event_loop import WorkerPool
+from postroom.http.messages import (
     Request,
     RequestFailed,
     Response,
     build_error_response,
     build_retry_response,
 )
-from postroom.adapters.http.receive_definition import HttpReceive
-from postroom.adapters.http.server import identify_client
-from postroom.agent.idempotency import interchange_for_key, start_request_digest
-from postroom.clock import Clock, system_clock
-from postroom.errors import BadValue, KeyReused, MissingReference, NotAllowed, Unavailable
-from postroom.hosts.http.group_commit import GroupCommit
-from postroom.hosts.http.password_turns import PasswordTurns
-from postroom.hosts.http.shared_connections import CONNECTION_TIMEOUT, SharedConnections
-from postroom.hosts.http.two_way import TwoWayRequests
+from postroom.http.server import identify_client
 from postroom.message import FRAGMENT_SIZE, Body, Bytes, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration.endpoints import ReceiveLocation

@@ -6,12 +6,12 @@ import asyncio
 import uuid
 
 from postroom.adapters.http.definition import is_header_value
-from postroom.adapters.http.messages import RequestFailed, Response, build_error_response
 from postroom.agent.receiving.interchange import Interchange
 from postroom.errors import AuthenticationFailure, BadValue, MessageFailure, RoutingFailure
 from postroom.hosts.http.shared_connections import CONNECTION_TIMEOUT, SharedConnections
 from postroom.hosts.messaging.callers import Answer, Caller, NoResponse
 from postroom.hosts.messaging.requests import RequestReceiver
+from postroom.http.messages import RequestFailed, Response, build_error_response
 from postroom.message import Body, Bytes, Context
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 
@@ -65,7 +65,8 @@ def _build_response(caller: Caller, answer: Answer) -> Response:
         return build_error_response(status, text + _HINT if can_repeat else text, headers)
     if is_header_value(answer.content_type) and answer.content_type:
         headers["Content-Type"] = answer.content_type
-    return Response(status=200, body=answer.body or Bytes(b""), headers=headers)
+    body = answer.body.data if isinstance(answer.body, Bytes) else answer.body or b""
+    return Response(status=200, body=body, headers=headers)
 
 
 def _build_headers(interchange_id: uuid.UUID) -> dict[str, str]:

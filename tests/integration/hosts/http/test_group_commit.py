@@ -10,12 +10,12 @@ from functools import partial
 
 import pytest
 
-from postroom.adapters.http.event_loop import WorkerPool
-from postroom.adapters.http.messages import RequestFailed
 from postroom.errors import KeyReused, NotAllowed
 from postroom.hosts.http import group_commit
 from postroom.hosts.http.group_commit import GroupCommit
 from postroom.hosts.http.shared_connections import SharedConnections
+from postroom.http.event_loop import WorkerPool
+from postroom.http.messages import RequestFailed
 from postroom.message import Context
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import connect

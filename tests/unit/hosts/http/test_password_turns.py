@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from postroom.adapters.http.messages import RequestFailed
 from postroom.hosts.http.password_turns import PasswordTurns
+from postroom.http.messages import RequestFailed
 
 
 class Verifications:

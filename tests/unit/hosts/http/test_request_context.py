@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from postroom.adapters.http.messages import Request
 from postroom.hosts.http.requests import build_context
+from postroom.http.messages import Request
 from postroom.system_properties import HTTP
 
 

@@ -11,9 +11,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from postroom.adapters.http.connection import ClientProtocol, ConnectionLimits, HttpConnection
-from postroom.adapters.http.event_loop import WorkerPool
-from postroom.adapters.http.messages import Request, Response
+from postroom.http.connection import ClientProtocol, ConnectionLimits, HttpConnection
+from postroom.http.event_loop import WorkerPool
+from postroom.http.messages import Request, Response
 from tests.support.http_server import connect_by_tls, connect_from, run_server, run_tls_server
 from tests.support.waiting import wait_until
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from postroom.secrets.credentials import KEY_HEADER, PasswordCheck, find_by_digest, key_hash
 
 if TYPE_CHECKING:
-    from postroom.adapters.http.messages import Request
+    from postroom.http.messages import Request
 
 
 @dataclass(frozen=True, kw_only=True)

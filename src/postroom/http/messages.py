@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from postroom.adapters.http.tls import ClientCertificate
-from postroom.message import Body
+from postroom.http.tls import ClientCertificate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,13 +34,22 @@ class Request:
         return ", ".join(values) if values else None
 
 
+class LargeBody(Protocol):
+    """The body of a response that may be too large for memory. It is read in worker threads."""
+
+    @property
+    def size(self) -> int: ...
+
+    def chunks(self) -> Iterator[bytes]: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Response:
     """A response: a status with a JSON object, or with ``body`` if there is one."""
 
     status: int
     content: Mapping[str, object] = field(default_factory=dict)
-    body: Body | None = None
+    body: bytes | LargeBody | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-from postroom.adapters.http.messages import RequestFailed
+from postroom.http.messages import RequestFailed
 
 _TOKEN = rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+"
 _TEXT = rb"[\t\x20-\x7e\x80-\xff]*"

@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 
 import pytest
 
-from postroom.adapters.http.messages import Request, Response
+from postroom.http.messages import Request, Response
 from tests.support.http_server import connect_from, echo, receive_all, run_server
 
 HIDDEN = b"POST /hidden HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"

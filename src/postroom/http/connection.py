@@ -16,12 +16,11 @@ from http import HTTPStatus
 
 import h11
 
-from postroom.adapters.http.event_loop import WorkerPool
-from postroom.adapters.http.framing import ChunkedBodyCheck, check_head, split_target
-from postroom.adapters.http.messages import Request, RequestFailed, Response, build_retry_response
-from postroom.adapters.http.tls import get_client_certificate
 from postroom.clock import system_clock
-from postroom.message import Body, Bytes
+from postroom.http.event_loop import WorkerPool
+from postroom.http.framing import ChunkedBodyCheck, check_head, split_target
+from postroom.http.messages import LargeBody, Request, RequestFailed, Response, build_retry_response
+from postroom.http.tls import get_client_certificate
 
 _RECEIVE_BYTES = 1 << 16
 #: The time to close a connection. A TLS transport may still send the end of a response.
@@ -200,12 +199,12 @@ class HttpConnection:
         """Send a response. Return False if the connection ends with it."""
         # The unread rest of a body would be parsed as the next request.
         is_unread = response.headers.get("Connection") == "close" or not self._is_all_read()
-        body = response.body or Bytes(json.dumps(response.content).encode() + b"\n")
+        body = json.dumps(response.content).encode() + b"\n" if response.body is None else response.body
         headers = {
             "Date": format_datetime(system_clock(), usegmt=True),
             "Content-Type": "application/json" if response.body is None else "application/octet-stream",
             **response.headers,
-            "Content-Length": str(body.size),
+            "Content-Length": str(len(body) if isinstance(body, bytes) else body.size),
         }
         if is_unread or self._is_stopping:
             headers["Connection"] = "close"
@@ -281,11 +280,13 @@ class HttpConnection:
                     break
         return self._protocol.their_state in (h11.DONE, h11.MUST_CLOSE)
 
-    async def _send_body(self, pending: bytes, body: Body) -> None:
+    async def _send_body(self, pending: bytes, body: bytes | LargeBody) -> None:
         """Send a body after the bytes that are pending."""
-        if isinstance(body, Bytes) and not self._is_head_request:
-            pending += self._protocol.send(h11.Data(data=body.data)) or b""
-        elif not self._is_head_request:
+        if self._is_head_request:
+            pass
+        elif isinstance(body, bytes):
+            pending += self._protocol.send(h11.Data(data=body)) or b""
+        else:
             chunks = body.chunks()
             while chunk := await self._workers.run(next, chunks, b""):
                 await self._send(pending + (self._protocol.send(h11.Data(data=chunk)) or b""))

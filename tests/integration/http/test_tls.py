@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 import trustme
 
-from postroom.adapters.http import connection
-from postroom.adapters.http.connection import ConnectionLimits
-from postroom.adapters.http.messages import Request, Response
-from postroom.adapters.http.server import HttpServer
-from postroom.adapters.http.tls import TlsFiles
+from postroom.http import connection
+from postroom.http.connection import ConnectionLimits
+from postroom.http.messages import Request, Response
+from postroom.http.server import HttpServer
+from postroom.http.tls import TlsFiles
 from tests.support.certificates import issue
 from tests.support.http_server import connect_from, echo, receive_all, run_server
 from tests.support.waiting import wait_until

@@ -28,9 +28,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 
-from postroom.adapters.http.connection import CLOSE_SECONDS, ClientProtocol, ConnectionLimits, HttpConnection
-from postroom.adapters.http.event_loop import EventLoopThread, WorkerPool
-from postroom.adapters.http.messages import Request, RequestFailed, Response, build_error_response
+from postroom.http.connection import CLOSE_SECONDS, ClientProtocol, ConnectionLimits, HttpConnection
+from postroom.http.event_loop import EventLoopThread, WorkerPool
+from postroom.http.messages import Request, RequestFailed, Response, build_error_response
 
 _log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from postroom.adapters.http.messages import RequestFailed
+from postroom.http.messages import RequestFailed
 
 _log = logging.getLogger(__name__)
 
