@@ -13,13 +13,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import format_datetime
 from http import HTTPStatus
+from http.client import responses
+from typing import Any, TypeVar
 
 import h11
 
 from postroom.clock import system_clock
 from postroom.http.event_loop import WorkerPool
 from postroom.http.framing import ChunkedBodyCheck, check_head, split_target
-from postroom.http.messages import LargeBody, Request, RequestFailed, Response, build_retry_response
+from postroom.http.messages import (
+    LargeBody,
+    Request,
+    RequestFailed,
+    Response,
+    StreamedResponse,
+    build_retry_response,
+)
 from postroom.http.tls import get_client_certificate
 
 _RECEIVE_BYTES = 1 << 16
@@ -29,6 +38,8 @@ _LINGER_SECONDS, _LINGER_BYTES = 2.0, 8 << 20
 #: After this number of events of one connection the others have their turn.
 _EVENTS_PER_TURN = 100
 _STOPPED_RETRY_SECONDS = 5
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +106,9 @@ class HttpConnection:
         self._limits = limits
         self._workers = workers
         self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.max_head_bytes)
-        self._certificate = get_client_certificate(transport.get_extra_info("ssl_object"))
+        tls = transport.get_extra_info("ssl_object")
+        self._tls_version: str | None = None if tls is None else tls.version()
+        self._certificate = get_client_certificate(tls)
         self._end_callbacks: list[Callable[[int | None], None]] = []
         #: How many bytes of the head of the next request were checked.
         self._checked_bytes = 0
@@ -104,7 +117,7 @@ class HttpConnection:
         self._is_idle = True
         self._is_stopping = False
         self._is_cancelling = False
-        self._awaited: asyncio.Future[Response] | None = None
+        self._awaited: asyncio.Future[Any] | None = None
         # A drained transport has sent everything, so that the timeout applies to all of a response. With a limit of 0,
         # a TLS transport would not continue.
         transport.set_write_buffer_limits(high=1, low=0)
@@ -153,31 +166,42 @@ class HttpConnection:
             headers=tuple((name.decode("ascii"), value.decode("latin-1")) for name, value in event.headers),
             remote=self._remote,
             body=_RequestBody(self, self._limits),
+            http_version=event.http_version.decode("ascii"),
+            tls_version=self._tls_version,
             certificate=self._certificate,
             end_callbacks=self._end_callbacks,
         )
 
-    async def wait_for_response(self, awaited: Awaitable[Response]) -> Response | None:
-        """Return the awaited response, or None if the client has disconnected. It is cancelled then, and by
-        ``cancel_response``.
+    async def wait_for_response(
+        self, awaited: Awaitable[Response | StreamedResponse]
+    ) -> Response | StreamedResponse | None:
+        """Return the awaited response, or None if the client has disconnected."""
+        try:
+            return await self._wait_with_client(awaited)
+        except ConnectionAbortedError:
+            if self._callbacks.has_ended:
+                return None
+            return build_retry_response("The host is stopping.", _STOPPED_RETRY_SECONDS)
+
+    async def _wait_with_client(self, awaited: Awaitable[T]) -> T:
+        """Return an awaited value. Raise ConnectionAbortedError if the client has disconnected, and after
+        ``cancel_response``. The awaitable is cancelled then.
 
         A client that closes its side of the connection while it waits counts as disconnected.
         """
-        self._awaited = asyncio.ensure_future(awaited)
+        self._awaited = future = asyncio.ensure_future(awaited)
         self._callbacks.on_end = self._cancel_awaited
         if self._is_cancelling or self._callbacks.has_ended:
             self._cancel_awaited()
         try:
-            return await self._awaited
+            return await future
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
+            raise ConnectionAbortedError("the client did not wait, or the server stopped") from None
         finally:
             self._awaited = self._callbacks.on_end = None
-        if self._callbacks.has_ended:
-            return None
-        return build_retry_response("The host is stopping.", _STOPPED_RETRY_SECONDS)
 
     def stop(self) -> None:
         """Close the connection if it is idle. Otherwise it ends after the response of the request in progress."""
@@ -195,8 +219,10 @@ class HttpConnection:
         if self._awaited is not None:
             asyncio.get_running_loop().call_soon(self._awaited.cancel)
 
-    async def send(self, response: Response) -> bool:
+    async def send(self, response: Response | StreamedResponse) -> bool:
         """Send a response. Return False if the connection ends with it."""
+        if isinstance(response, StreamedResponse):
+            return await self._send_stream(response)
         # The unread rest of a body would be parsed as the next request.
         is_unread = response.headers.get("Connection") == "close" or not self._is_all_read()
         body = json.dumps(response.content).encode() + b"\n" if response.body is None else response.body
@@ -208,14 +234,34 @@ class HttpConnection:
         }
         if is_unread or self._is_stopping:
             headers["Connection"] = "close"
-        head = h11.Response(
-            status_code=response.status, headers=list(headers.items()), reason=HTTPStatus(response.status).phrase
-        )
+        head = _build_head(response.status, list(headers.items()))
         try:
             async with asyncio.timeout(self._limits.max_body_seconds):
                 await self._send_body(self._protocol.send(head) or b"", body)
         except h11.LocalProtocolError:
             return False  # the client broke the protocol, so no response is possible
+        return await self._finish_response(is_unread=is_unread)
+
+    async def _send_stream(self, response: StreamedResponse) -> bool:
+        """Send a response in the pieces that come. The limit for its time does not include the waits for them."""
+        is_unread = self._protocol.their_state not in (h11.DONE, h11.MUST_CLOSE)
+        headers = [(b"Date", format_datetime(system_clock(), usegmt=True).encode()), *response.headers]
+        if is_unread or self._is_stopping:
+            headers.append((b"Connection", b"close"))
+        pending = self._protocol.send(_build_head(response.status, headers)) or b""
+        has_body = not self._is_head_request and response.status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+        remaining = self._limits.max_body_seconds
+        while (piece := await self._wait_with_client(anext(response.pieces, None))) is not None:
+            data = pending + ((self._protocol.send(h11.Data(data=piece)) or b"") if has_body else b"")
+            started_at, pending = time.monotonic(), b""
+            async with asyncio.timeout(remaining):
+                await self._send(data)
+            remaining -= time.monotonic() - started_at
+        await self._send(pending + (self._protocol.send(h11.EndOfMessage()) or b""))
+        return await self._finish_response(is_unread=is_unread)
+
+    async def _finish_response(self, *, is_unread: bool) -> bool:
+        """Prepare for the next request. Return False if the connection ends."""
         if is_unread:
             await self._linger()
         if self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE and not self._is_stopping:
@@ -307,6 +353,10 @@ class HttpConnection:
             async with asyncio.timeout(_LINGER_SECONDS):
                 while rest > 0 and (received := await self._reader.read(_RECEIVE_BYTES)):
                     rest -= len(received)
+
+
+def _build_head(status: int, headers: list[tuple[str, str]] | list[tuple[bytes, bytes]]) -> h11.Response:
+    return h11.Response(status_code=status, headers=headers, reason=responses.get(status, ""))
 
 
 class _RequestBody:

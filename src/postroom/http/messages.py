@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -24,6 +24,9 @@ class Request:
     """Names in lower case."""
     remote: str
     body: AsyncIterator[bytes]
+    http_version: str = "1.1"
+    tls_version: str | None = None
+    """For example ``TLSv1.3``. None without TLS."""
     certificate: ClientCertificate | None = None
     end_callbacks: list[Callable[[int | None], None]] = field(default_factory=list)
     """Called with the status of the response after it was sent, and with None if the client disconnects first."""
@@ -51,6 +54,19 @@ class Response:
     content: Mapping[str, object] = field(default_factory=dict)
     body: bytes | LargeBody | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamedResponse:
+    """A response whose body is produced while it is sent. The rest of the request may be read at the same time.
+
+    ``pieces`` is cancelled when the client disconnects, and some time after the server was stopped. If it raises an
+    OSError, the connection is closed, so that the client sees that the response is incomplete.
+    """
+
+    status: int
+    headers: Sequence[tuple[bytes, bytes]]
+    pieces: AsyncIterator[bytes]
 
 
 class RequestFailed(Exception):

@@ -30,7 +30,7 @@ from functools import partial
 
 from postroom.http.connection import CLOSE_SECONDS, ClientProtocol, ConnectionLimits, HttpConnection
 from postroom.http.event_loop import EventLoopThread, WorkerPool
-from postroom.http.messages import Request, RequestFailed, Response, build_error_response
+from postroom.http.messages import Request, RequestFailed, Response, StreamedResponse, build_error_response
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,8 @@ _REJECTION = (
     b"Content-Length: %d\r\nConnection: close\r\n\r\n"
 )
 
-Handler = Callable[[Request], Awaitable[Response | Awaitable[Response]]]
+AnyResponse = Response | StreamedResponse
+Handler = Callable[[Request], Awaitable[AnyResponse | Awaitable[AnyResponse]]]
 
 
 class HttpServer:
@@ -213,11 +214,11 @@ class HttpServer:
             if not has_next:
                 return
 
-    async def _respond(self, connection: HttpConnection, remote: str) -> Response | None:
+    async def _respond(self, connection: HttpConnection, remote: str) -> AnyResponse | None:
         """Return the response to the next request, or None if the client has disconnected."""
         try:
             response = await self._handle(await connection.read_head())
-            return response if isinstance(response, Response) else await connection.wait_for_response(response)
+            return response if isinstance(response, AnyResponse) else await connection.wait_for_response(response)
         except RequestFailed as failed:
             return failed.response
         except Exception:

@@ -62,14 +62,19 @@ class ClientCertificate:
             return datetime.max.replace(tzinfo=UTC)
 
     @cached_property
-    def account(self) -> str:
-        """The distinguished name of the client, or the thumbprint if the name is empty or cannot be read."""
+    def subject(self) -> str:
+        """The distinguished name of the client. Empty if it cannot be read."""
         from cryptography import x509
 
         try:
-            return x509.load_der_x509_certificate(self.der).subject.rfc4514_string() or self.thumbprint
+            return x509.load_der_x509_certificate(self.der).subject.rfc4514_string()
         except ValueError:
-            return self.thumbprint
+            return ""
+
+    @property
+    def account(self) -> str:
+        """The distinguished name of the client, or the thumbprint if there is none."""
+        return self.subject or self.thumbprint
 
 
 def get_client_certificate(tls: ssl.SSLObject | None) -> ClientCertificate | None:

@@ -13,7 +13,7 @@ import pytest
 
 from postroom.http.connection import ClientProtocol, ConnectionLimits, HttpConnection
 from postroom.http.event_loop import WorkerPool
-from postroom.http.messages import Request, Response
+from postroom.http.messages import Request, Response, StreamedResponse
 from tests.support.http_server import connect_by_tls, connect_from, run_server, run_tls_server
 from tests.support.waiting import wait_until
 
@@ -134,7 +134,7 @@ def test_a_wait_that_is_cancelled_before_its_first_step_can_clean_up() -> None:
         finally:
             cleaned_up.append(True)
 
-    async def cancel(accepted: socket.socket) -> Response | None:
+    async def cancel(accepted: socket.socket) -> Response | StreamedResponse | None:
         loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
         transport, callbacks = await loop.create_connection(lambda: ClientProtocol(reader), sock=accepted)
         workers = WorkerPool(threads=1, max_waiting=0)
