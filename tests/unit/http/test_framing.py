@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.adapters.http.framing import check_head
-from postroom.adapters.http.messages import RequestFailed
+from postroom.http.framing import check_head
+from postroom.http.messages import RequestFailed
 
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n"
 
