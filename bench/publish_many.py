@@ -13,7 +13,7 @@ from decimal import Decimal
 from bench.copies import record_rows
 from bench.messagebox import REGIONS, Priority, Region, Total, measured_box
 from bench.ratios import Result, compute_ratio, measure_alternately, seconds
-from postroom.client import Client
+from postroom.client.client import Client
 from postroom.message import Message
 from postroom.messagebox.connection import connect
 

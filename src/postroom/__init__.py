@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from postroom import adapters, maps, orchestrations, pipelines, testing
     from postroom.agent.direct.direct_batch import Published
     from postroom.application import Application, BackupTransport, CircuitBreaker, Handler, Retry, Schedule, Throttling
-    from postroom.async_client import AsyncClient, connect_async
-    from postroom.client import Client, connect
-    from postroom.consumer import Received, Subscription
+    from postroom.client.async_client import AsyncClient, connect_async
+    from postroom.client.client import Client, connect
+    from postroom.client.subscription import Received, Subscription
     from postroom.errors import (
         BadFilter,
         BadValue,
@@ -90,13 +90,13 @@ _HOMES = {
     "FILE": "postroom.system_properties",
     "HTTP": "postroom.system_properties",
     "Application": "postroom.application",
-    "AsyncClient": "postroom.async_client",
+    "AsyncClient": "postroom.client.async_client",
     "BackupTransport": "postroom.application",
     "BadFilter": "postroom.errors",
     "BadValue": "postroom.errors",
     "ClaimLost": "postroom.errors",
     "CircuitBreaker": "postroom.application",
-    "Client": "postroom.client",
+    "Client": "postroom.client.client",
     "Context": "postroom.message",
     "DefinitionRefused": "postroom.errors",
     "ErrorReport": "postroom.system_properties",
@@ -111,19 +111,19 @@ _HOMES = {
     "Property": "postroom.properties",
     "PublishFailed": "postroom.errors",
     "Published": "postroom.agent.direct.direct_batch",
-    "Received": "postroom.consumer",
+    "Received": "postroom.client.subscription",
     "ResponseTimeout": "postroom.errors",
     "Retry": "postroom.application",
     "Schedule": "postroom.application",
     "Secret": "postroom.secrets.references",
     "StateError": "postroom.errors",
-    "Subscription": "postroom.consumer",
+    "Subscription": "postroom.client.subscription",
     "Throttled": "postroom.errors",
     "Throttling": "postroom.application",
     "Unavailable": "postroom.errors",
-    "connect": "postroom.client",
+    "connect": "postroom.client.client",
     "secret": "postroom.secrets.references",
-    "connect_async": "postroom.async_client",
+    "connect_async": "postroom.client.async_client",
 }
 
 

@@ -21,8 +21,8 @@ _PAIRS = frozenset(f"postroom.message.Context.{name}" for name in ("promote", "w
 _DICTS = frozenset(
     {
         "postroom.message.Message.of",
-        *(f"postroom.client.Client.{name}" for name in ("publish", "request", "start_request")),
-        *(f"postroom.async_client.AsyncClient.{name}" for name in ("publish", "request")),
+        *(f"postroom.client.client.Client.{name}" for name in ("publish", "request", "start_request")),
+        *(f"postroom.client.async_client.AsyncClient.{name}" for name in ("publish", "request")),
     }
 )
 

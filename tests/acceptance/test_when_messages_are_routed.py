@@ -7,7 +7,7 @@ import pytest
 
 import postroom
 from postroom import BTS, Message, Property
-from postroom.client import Client
+from postroom.client.client import Client
 from postroom.errors import PublishFailed
 from tests.support.installation import Installation
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import postroom
 from postroom import Message, Property
-from postroom.client import Client
+from postroom.client.client import Client
 from postroom.errors import PublishFailed
 from postroom.filters.expression import Operator
 from postroom.values import Value

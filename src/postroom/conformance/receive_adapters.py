@@ -24,7 +24,7 @@ from postroom import adapters, connect, pipelines
 from postroom.adapters import kinds
 from postroom.adapters.contract import Committed, Incoming, ReceiveAdapter
 from postroom.application import Application
-from postroom.client import Client
+from postroom.client.client import Client
 from postroom.errors import PostroomError
 from postroom.hosts.receiving.polled_location import PolledLocation
 from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations

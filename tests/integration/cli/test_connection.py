@@ -11,7 +11,7 @@ import pytest
 
 from postroom.cli.exit_codes import ExitCode
 from postroom.cli.main import main
-from postroom.client import connect
+from postroom.client.client import connect
 from postroom.errors import DefinitionError
 from postroom.messagebox.embedded import EmbeddedServer
 from tests.integration.cli.conftest import Run

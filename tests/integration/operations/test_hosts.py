@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from postroom import Application, Property, adapters
-from postroom.client import Client
+from postroom.client.client import Client
 from postroom.errors import StateError
 from postroom.hosts import HostInstance, HostSettings
 from postroom.messagebox.connection import Connection, read_value

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from postroom import Application, Message, Property, adapters, pipelines
-from postroom.client import Client
+from postroom.client.client import Client
 from postroom.errors import NotFound
 from postroom.messagebox.connection import Connection, read_value
 from postroom.operations.deployment import applications

@@ -22,8 +22,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
-from postroom.client import Client, Content, connect
-from postroom.consumer import POLL_SECONDS, Received, Subscription, SubscriptionSettings
+from postroom.client.client import Client, Content, connect
+from postroom.client.subscription import POLL_SECONDS, Received, Subscription, SubscriptionSettings
 from postroom.errors import ClaimLost, MessageBoxUnavailable
 from postroom.filters.expression import Filter
 from postroom.message import Body, Message

@@ -12,8 +12,8 @@ from datetime import timedelta
 
 import pytest
 
-from postroom.client import Client
-from postroom.consumer import Received, Subscription
+from postroom.client.client import Client
+from postroom.client.subscription import Received, Subscription
 from postroom.errors import BadFilter, BadValue, ClaimLost, StateError
 from postroom.message import FRAGMENT_SIZE, Message
 from postroom.messagebox.connection import connect, read_value
@@ -128,7 +128,7 @@ def test_a_program_that_is_killed_loses_no_message(box: Box, client: Client) -> 
     client.subscribe("billing", EU).close()
     publish(client, b"one")
     code = (
-        "import sys, time; from datetime import timedelta; from postroom.client import Client; "
+        "import sys, time; from datetime import timedelta; from postroom.client.client import Client; "
         "client = Client(sys.argv[1]); "
         "subscription = client.subscribe('billing', \"Orders.Region == 'EU'\", lease=timedelta(seconds=1)); "
         "print(subscription.receive().message.data, flush=True); time.sleep(600)"

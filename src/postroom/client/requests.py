@@ -32,7 +32,7 @@ from postroom.agent.idempotency import digest_request
 from postroom.agent.routing.matching import Matcher
 from postroom.agent.two_way.awaited_batch import AwaitedBatch
 from postroom.agent.two_way.tokens import build_response_wait, create_token
-from postroom.consumer import Received, Subscription
+from postroom.client.subscription import Received, Subscription
 from postroom.errors import ClaimLost, MessageBoxUnavailable, MessageFailure, NoResponse, ResponseTimeout, StateError
 from postroom.message import Bytes, Message
 from postroom.messagebox.configuration.hosts import Host, ServiceClass

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from postroom.async_client import AsyncClient, AsyncReceived, AsyncSubscription, connect_async
-from postroom.client import Client, connect
-from postroom.consumer import Received, Subscription
+from postroom.client.async_client import AsyncClient, AsyncReceived, AsyncSubscription, connect_async
+from postroom.client.client import Client, connect
+from postroom.client.subscription import Received, Subscription
 
 #: Methods for other modules of Postroom. The documentation does not mention them.
 INTERNAL = {

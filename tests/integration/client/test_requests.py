@@ -13,8 +13,8 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 import pytest
 
 from postroom import BTS, Client, KeyReused, Message, NoResponse, PublishFailed, ResponseTimeout, StateError
-from postroom.async_client import connect_async
-from postroom.consumer import Received
+from postroom.client.async_client import connect_async
+from postroom.client.subscription import Received
 from postroom.message import FRAGMENT_SIZE, Bytes, Part
 from postroom.messagebox.connection import connect, read_value
 from postroom.messagebox.maintenance.check import check
@@ -228,7 +228,7 @@ def test_a_request_survives_lost_connections(box: Box, client: Client, answers: 
 def test_the_response_to_a_killed_program_is_suspended(box: Box, answers: Answers) -> None:
     """RR-06."""
     code = (
-        "import sys; from postroom.client import Client; "
+        "import sys; from postroom.client.client import Client; "
         "Client(sys.argv[1]).request(b'price?', promoted={'Orders.Region': 'EU'}, timeout=600)"
     )
     with subprocess.Popen([sys.executable, "-c", code, box.url]) as process:
@@ -303,7 +303,7 @@ def test_a_large_response_is_stored_with_all_its_parts(box: Box, client: Client,
 
 def test_a_repeated_request_takes_over_from_a_killed_program(box: Box, client: Client, answers: Answers) -> None:
     code = (
-        "import sys; from postroom.client import Client; "
+        "import sys; from postroom.client.client import Client; "
         "Client(sys.argv[1]).request(b'price?', promoted={'Orders.Region': 'EU'}, timeout=600, key='one')"
     )
     with subprocess.Popen([sys.executable, "-c", code, box.url]) as process:

@@ -28,7 +28,8 @@ from postroom.agent.addressing import direct_context
 from postroom.agent.direct.direct_batch import Published
 from postroom.agent.direct.message_agent import MessageAgent
 from postroom.agent.routing.table import RoutingTable
-from postroom.consumer import Subscription, SubscriptionSettings
+from postroom.client.requests import Responses, WaitingRequest
+from postroom.client.subscription import Subscription, SubscriptionSettings
 from postroom.correlation_tokens import add_token
 from postroom.errors import BadValue, MessageBoxUnavailable, NoResponse, NotFound, StateError, Unavailable
 from postroom.filters.expression import Filter
@@ -45,7 +46,6 @@ from postroom.operations.properties import find_property, read_deployed_properti
 from postroom.processes.garbage_collection import delay_garbage_collection
 from postroom.processes.steps import Steps, run_steps
 from postroom.properties import Property, dotted_name, split_key
-from postroom.responses import Responses, WaitingRequest
 from postroom.system_properties import BTS
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from postroom.async_client import AsyncReceived, AsyncSubscription, connect_async
+from postroom.client.async_client import AsyncReceived, AsyncSubscription, connect_async
 from postroom.errors import MessageBoxUnavailable
 from postroom.message import Message
 from tests.support.box import Box, Region

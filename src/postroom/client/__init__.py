@@ -1,0 +1,1 @@
+"""The client for programs: publish messages, send requests, and receive messages with durable subscriptions."""
