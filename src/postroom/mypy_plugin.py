@@ -23,6 +23,8 @@ _DICTS = frozenset(
         "postroom.message.Message.of",
         *(f"postroom.client.client.Client.{name}" for name in ("publish", "request", "start_request")),
         *(f"postroom.client.async_client.AsyncClient.{name}" for name in ("publish", "request")),
+        "postroom.client.subscription.Received.reply",
+        "postroom.client.async_client.AsyncReceived.reply",
     }
 )
 

@@ -22,7 +22,7 @@ from postroom.agent.direct.direct_batch import Published
 from postroom.agent.receiving.documents import ALWAYS_PROMOTED, build_initial_context
 from postroom.agent.receiving.interchange import Interchange
 from postroom.cli.main import cli
-from postroom.client.client import Content
+from postroom.client.content import Content
 from postroom.client.subscription import SubscriptionSettings
 from postroom.message import Bytes
 from postroom.messagebox.configuration.endpoints import ReceiveLocation

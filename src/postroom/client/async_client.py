@@ -22,7 +22,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
-from postroom.client.client import Client, Content, connect
+from postroom.client.client import Client, connect
+from postroom.client.content import Content
 from postroom.client.subscription import POLL_SECONDS, Received, Subscription, SubscriptionSettings
 from postroom.errors import ClaimLost, MessageBoxUnavailable
 from postroom.filters.expression import Filter
@@ -80,7 +81,8 @@ def _in_steps(
 
 
 class AsyncReceived(_Wrapper[Received]):
-    """A message that a subscription has received. End it with ``complete``, ``retry``, ``fail`` or ``release``."""
+    """A message that a subscription has received. End it with ``complete``, ``reply``, ``retry``, ``fail`` or
+    ``release``."""
 
     def __init__(self, received: Received) -> None:
         super().__init__(received)
@@ -97,6 +99,7 @@ class AsyncReceived(_Wrapper[Received]):
         return self._wrapped.instance_id
 
     complete = _in_thread(Received.complete)
+    reply = _in_thread(Received.reply)
     retry = _in_thread(Received.retry)
     fail = _in_thread(Received.fail)
     release = _in_thread(Received.release)

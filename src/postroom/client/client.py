@@ -15,26 +15,36 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypedDict, TypeVar, Unpack, cast
+from typing import Self, TypeVar, Unpack, cast
 
 from postroom.agent.addressing import direct_context
 from postroom.agent.direct.direct_batch import Published
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.message_agent import MessageAgent, Outbox
 from postroom.agent.routing.table import RoutingTable
+from postroom.client.content import Content, Parts, Values
 from postroom.client.requests import Responses, WaitingRequest
 from postroom.client.subscription import Subscription, SubscriptionSettings
-from postroom.correlation_tokens import add_token
-from postroom.errors import BadValue, MessageBoxUnavailable, NoResponse, NotFound, StateError, Unavailable
+from postroom.correlation_tokens import add_token, copy_token
+from postroom.errors import (
+    BadValue,
+    CorrelationFailure,
+    MessageBoxUnavailable,
+    NoResponse,
+    NotFound,
+    PublishFailed,
+    StateError,
+    Unavailable,
+)
 from postroom.filters.expression import Filter
 from postroom.filters.text import parse
-from postroom.message import Body, Context, Message, Part
+from postroom.message import Body, Context, Message
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import connect_to_messagebox
@@ -52,29 +62,6 @@ T = TypeVar("T")
 _NAME = "postroom client"
 #: How long a publish waits while programs are throttled, in seconds.
 _THROTTLE_WAIT = 30.0
-
-#: Values by property, or by the name of a property.
-Values = Mapping[Property, object] | Mapping[str, object]
-
-
-class _Parts(TypedDict, total=False):
-    content_type: str
-    parts: Iterable[Part]
-
-
-class Content(_Parts, total=False):
-    """What a message consists of, besides its body.
-
-    Only ``promoted`` properties take part in routing, ``written`` ones do not. Only hosts whose application properties
-    equal all ``predicates`` receive the message. A deployed property may be given by its name (``{"Orders.Region":
-    "EU"}``). ``to`` names a send port or a send port group that receives the message in addition to its subscribers.
-    ``content_type`` is that of the body, and ``parts`` are further parts.
-    """
-
-    promoted: Values | None
-    written: Values | None
-    predicates: Values | None
-    to: str | None
 
 
 def connect(
@@ -214,10 +201,10 @@ class Client:
         with self._open_connection():
             self._check_properties([message])
             responses = self._responses = self._responses or Responses(self._connect, self._host)
-            unit = None if key is None else self._repeat_with_key(key, lambda: self._agent.find_unit(key))
+            unit = None if key is None else self._repeat(True, lambda: self._agent.find_unit(key))
             waiting = responses.add(message, Future() if response is None else response, timeout=timeout, unit=unit)
             try:
-                published = self._repeat_with_key(key, lambda: self._publish_request(responses, waiting, message))
+                published = self._repeat(key is not None, lambda: self._publish_request(responses, waiting, message))
             except BaseException:
                 responses.cancel(waiting)
                 raise
@@ -248,7 +235,7 @@ class Client:
         """Publish these messages, as ``publish_many`` does, for a caller that waits by other means."""
         yield from self._find_pauses(messages)
         with self._open_connection(), delay_garbage_collection():
-            return self._repeat_with_key(key, lambda: self._publish(messages, key))
+            return self._repeat(key is not None, lambda: self._publish(messages, key))
 
     def subscribe(self, name: str, filter: Filter | str, **settings: Unpack[SubscriptionSettings]) -> Subscription:
         """Create the durable subscription ``name``, or continue it with this filter.
@@ -257,7 +244,7 @@ class Client:
         with self._open_connection():
             properties = read_deployed_properties(self._connection) if isinstance(filter, str) else []
         parsed = parse(filter, properties) if isinstance(filter, str) else filter
-        subscription = Subscription(self._connect, self._host, name, parsed, **settings)
+        subscription = Subscription(self._connect, self._host, name, parsed, self._reply, **settings)
         self._subscriptions.add(subscription)
         return subscription
 
@@ -305,7 +292,7 @@ class Client:
         promoted: Values | None = None,
         written: Values | None = None,
         predicates: Values | None = None,
-        **parts: Unpack[_Parts],
+        **parts: Unpack[Parts],
     ) -> Message:
         if isinstance(body, Message):
             if promoted or written or predicates or parts:
@@ -337,14 +324,41 @@ class Client:
         responses.use_queue(self._connection)
         return self._agent.publish_batch(request, partial(responses.build_batch, self._host, request, waiting=waiting))
 
-    def _repeat_with_key(self, key: str | None, publish: Callable[[], T]) -> T:
-        """Call ``publish``, and once again if the connection is lost and there is a key."""
+    def _reply(
+        self,
+        request: Context,
+        complete: Callable[[Connection], None],
+        body: bytes | bytearray | memoryview | Body | Message | None,
+        **content: Unpack[Content],
+    ) -> Published:
+        """Publish the response to a request in the transaction that completes it. It does not wait while programs are
+        throttled. A response whose caller is gone is suspended (RR-05)."""
+        message = self._build_message(body, **content)
+        response = message.with_context(copy_token(request, message.context))
+
+        def work(connection: Connection, outbox: Outbox) -> None:
+            complete(connection)
+            outbox.answer(response)
+
+        def suspend(error: PublishFailed) -> bool:
+            nonlocal response
+            response = replace(response, context=response.context.promote(BTS.SuspendMessageOnRoutingFailure, True))
+            return isinstance(error.results[0].failure, CorrelationFailure)
+
+        with self._open_connection():
+            self._check_properties([response])
+            # It can be repeated: the request is completed once.
+            [published] = self._repeat(True, lambda: self._agent.transaction(work, correct=suspend))
+            return published
+
+    def _repeat(self, is_repeatable: bool, publish: Callable[[], T]) -> T:
+        """Call ``publish``, and once again if the connection is lost and it can be repeated."""
         try:
             return publish()
         except MessageBoxUnavailable as error:
             if not self._connection.closed:
                 raise
-            if key is None:
+            if not is_repeatable:
                 raise Unavailable(
                     "The connection was lost during a publish. The messages may or may not have been published.",
                     why=error.why,

@@ -3,7 +3,7 @@
     with postroom.connect(home="orders-home") as client, client.subscribe("billing", Region == "EU") as subscription:
         for received in subscription:
             handle(received.message)
-            received.complete()
+            received.complete()             # or received.reply(b"..."), if it is a request
 
 The subscription stays when the program ends, and messages wait for it. Each message is received at least once: a
 message that is neither completed nor failed is received again when its lease has expired.
@@ -20,15 +20,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
-from typing import Self, TypedDict
+from typing import Protocol, Self, TypedDict, Unpack
 
 import psycopg
 from psycopg import sql
 
+from postroom.agent.direct.direct_batch import Published
+from postroom.client.content import Content
 from postroom.errors import BadValue, ClaimLost, MessageBoxUnavailable, StateError
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter
-from postroom.message import Message
+from postroom.message import Body, Context, Message
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.connection import Connect, Connection, LazyConnection, transaction
 from postroom.messagebox.coordination.notifications import wake_up_channel
@@ -36,6 +38,7 @@ from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetr
 from postroom.messagebox.storage.stored_messages import build_message
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.processes.backoff import Backoff
+from postroom.system_properties import BTS
 
 _log = logging.getLogger(__name__)
 
@@ -55,8 +58,21 @@ class _Lease:
     deadline: float
 
 
+class Reply(Protocol):
+    """Publishes the response to a request, in the transaction in which ``complete`` is called."""
+
+    def __call__(
+        self,
+        request: Context,
+        complete: Callable[[Connection], None],
+        body: bytes | bytearray | memoryview | Body | Message | None,
+        **content: Unpack[Content],
+    ) -> Published: ...
+
+
 class Received:
-    """A message that a subscription has received. End it with ``complete``, ``retry``, ``fail`` or ``release``."""
+    """A message that a subscription has received. End it with ``complete``, ``reply``, ``retry``, ``fail`` or
+    ``release``."""
 
     def __init__(self, subscription: Subscription, claimed: ClaimedMessage, lease: _Lease, message: Message) -> None:
         self._subscription = subscription
@@ -78,6 +94,24 @@ class Received:
     def complete(self) -> None:
         """Remove the message from the queue. Raise ClaimLost if the lease has expired."""
         self.end(lambda queues, connection, claimed: queues.complete(connection, claimed.claim_id, [claimed.seq]))
+
+    def reply(
+        self, body: bytes | bytearray | memoryview | Body | Message | None = None, **content: Unpack[Content]
+    ) -> Published:
+        """Publish the response to a request and complete the request, in one transaction.
+
+        ``content`` is described at Content. The response goes to the caller that waits. If the caller is gone, it is
+        suspended, and so says the result. Raise StateError if the message is not a request, and ClaimLost if the lease
+        has expired."""
+        context = self.message.context
+        if BTS.EpmRRCorrelationToken not in context or context.get(BTS.RouteDirectToTP) is True:
+            raise StateError(
+                f"Message {self._claimed.message_id} is not a request: nobody waits for a reply.",
+                hint="End it with complete(), and publish further messages with client.publish().",
+            )
+        published = self._subscription.reply(context, self._claimed, body, **content)
+        self._subscription.forget(self._claimed)
+        return published
 
     def retry(self, after: timedelta, reason: str = "") -> None:
         """Receive the message again after this time. Raise ClaimLost if the lease has expired."""
@@ -140,6 +174,7 @@ class Subscription:
         host: Host,
         name: str,
         filter: Filter | None,
+        reply: Reply | None = None,
         *,
         lease: timedelta = timedelta(seconds=30),
         prefetch: int = 20,
@@ -153,6 +188,7 @@ class Subscription:
             raise BadValue(f"A lease of {lease.total_seconds():g} s is too short.", hint="Give it at least a second.")
         self.name = name
         self._host = host
+        self._reply = reply
         self._queues = HostQueues(host.name)
         self._lease = lease
         self._prefetch = prefetch
@@ -257,9 +293,25 @@ class Subscription:
     def call(self, call: Callable[[HostQueues, Connection], int]) -> int:
         """Call a procedure on the connection that ends messages."""
         with self._lock:
-            if self._closed.is_set():
-                raise StateError("The subscription is closed.", hint="End messages before you close it.")
+            self._check_open()
             return call(self._queues, self._ending.get_working())
+
+    def reply(
+        self,
+        request: Context,
+        claimed: ClaimedMessage,
+        body: bytes | bytearray | memoryview | Body | Message | None,
+        **content: Unpack[Content],
+    ) -> Published:
+        """Publish the response to a received request, in the transaction that completes the request."""
+        assert self._reply is not None, "a queue of responses has no requests"
+        self._check_open()
+
+        def complete(connection: Connection) -> None:
+            if self._queues.complete(connection, claimed.claim_id, [claimed.seq]) != 1:
+                raise lease_expired(claimed.message_id)
+
+        return self._reply(request, complete, body, **content)
 
     def forget(self, claimed: ClaimedMessage) -> None:
         """Note that the program has ended a message."""
@@ -282,6 +334,10 @@ class Subscription:
     ) -> list[tuple[int, bytes]]:
         with self._lock:
             return self._queues.read_fragments(self._ending.get_working(), claimed, part_id, start=start, count=count)
+
+    def _check_open(self) -> None:
+        if self._closed.is_set():
+            raise StateError("The subscription is closed.", hint="End messages before you close it.")
 
     # -- claiming ----------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ INTERNAL = {
         "poll",
         "read_fragments",
         "read_parts",
+        "reply",
         "service",
         "set_expiration",
     },
