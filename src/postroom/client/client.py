@@ -29,7 +29,7 @@ from postroom.agent.direct.direct_batch import Published
 from postroom.agent.direct.message_agent import MessageAgent, Outbox
 from postroom.agent.routing.table import RoutingTable
 from postroom.client.content import Content, Parts, Values
-from postroom.client.requests import Responses, WaitingRequest
+from postroom.client.requests import ProgramRequest, ProgramRequests
 from postroom.client.subscription import Subscription, SubscriptionSettings
 from postroom.correlation_tokens import add_token, copy_token
 from postroom.errors import (
@@ -119,7 +119,7 @@ class Client:
         self._lock = threading.Lock()
         self._routing = RoutingTable()
         self._known: Mapping[str, Property] = {}
-        self._responses: Responses | None = None
+        self._requests: ProgramRequests | None = None
         self._connection = self._connect()
         try:
             self._host = get_publishing_host(self._connection, host)
@@ -200,19 +200,21 @@ class Client:
         yield from self._find_pauses([message])
         with self._open_connection():
             self._check_properties([message])
-            responses = self._responses = self._responses or Responses(self._connect, self._host)
+            requests = self._requests = self._requests or ProgramRequests(self._connect, self._host)
             unit = None if key is None else self._repeat(True, lambda: self._agent.find_unit(key))
-            waiting = responses.add(message, Future() if response is None else response, timeout=timeout, unit=unit)
+            request = requests.start(message, Future() if response is None else response, timeout=timeout, unit=unit)
             try:
-                published = self._repeat(key is not None, lambda: self._publish_request(responses, waiting, message))
+                published = self._repeat(key is not None, lambda: self._publish_request(requests, request, message))
             except BaseException:
-                responses.cancel(waiting)
+                requests.stop_waiting(request)
                 raise
             if published.suspended:
-                responses.cancel(waiting)
+                requests.stop_waiting(request)
                 raise NoResponse("The request has no subscriber. It was suspended, as the message requires.")
-            responses.confirm(waiting, is_repeated=published.repeated)
-            return waiting.future
+            if published.repeated:
+                requests.take_over(request)
+            requests.confirm(request, follows=request.has_key)
+            return request.future
 
     def directed_to(self, name: str, context: Context | None = None) -> Context:
         """Return the context with the properties that direct a message to the send port or send port group ``name``."""
@@ -252,9 +254,9 @@ class Client:
         """Close the connection and the embedded server. Requests that wait raise StateError. May be called twice."""
         with self._lock:
             self._closed = True
-            responses, self._responses = self._responses, None
-        if responses is not None:
-            responses.close()
+            requests, self._requests = self._requests, None
+        if requests is not None:
+            requests.close()
         with self._lock:
             self._connection.close()
             if self._server is not None:
@@ -319,10 +321,11 @@ class Client:
         self._check_properties(messages)
         return self._agent.publish(messages, key=key)
 
-    def _publish_request(self, responses: Responses, waiting: WaitingRequest, message: Message) -> Published:
-        request = replace(message, context=add_token(message.context, waiting.token))
-        responses.use_queue(self._connection)
-        return self._agent.publish_batch(request, partial(responses.build_batch, self._host, request, waiting=waiting))
+    def _publish_request(self, requests: ProgramRequests, request: ProgramRequest, message: Message) -> Published:
+        published = replace(message, context=add_token(message.context, request.token))
+        requests.use_queue(self._connection)
+        batch = partial(requests.build_batch, self._host, published, request=request)
+        return self._agent.publish_batch(published, batch)
 
     def _reply(
         self,

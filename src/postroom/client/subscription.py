@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
-from typing import Protocol, Self, TypedDict, Unpack
+from typing import Protocol, Self, TypedDict, TypeVar, Unpack
 
 import psycopg
 from psycopg import sql
@@ -41,6 +41,8 @@ from postroom.processes.backoff import Backoff
 from postroom.system_properties import BTS
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: How long a subscription waits for a wake-up before it looks into the queue. Wake-ups can be lost.
 POLL_SECONDS = 0.5
@@ -290,7 +292,7 @@ class Subscription:
 
     # -- for received messages ---------------------------------------------------------------------------------
 
-    def call(self, call: Callable[[HostQueues, Connection], int]) -> int:
+    def call(self, call: Callable[[HostQueues, Connection], T]) -> T:
         """Call a procedure on the connection that ends messages."""
         with self._lock:
             self._check_open()

@@ -58,10 +58,10 @@ class TwoWayRequests:
 
 
 def _build_response(caller: Caller, answer: Answer) -> Response:
-    headers = _build_headers(caller.interchange_id)
+    headers = _build_headers(caller.unit)
     if answer.missing is not None:
         status, text = _MISSING[answer.missing]
-        can_repeat = caller.digest is not None and answer.missing in _REPEATABLE
+        can_repeat = caller.has_key and answer.missing in _REPEATABLE
         return build_error_response(status, text + _HINT if can_repeat else text, headers)
     if is_header_value(answer.content_type) and answer.content_type:
         headers["Content-Type"] = answer.content_type

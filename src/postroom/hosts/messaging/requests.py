@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import time
-import uuid
-from concurrent.futures import InvalidStateError
-from contextlib import suppress
 from datetime import timedelta
 
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.two_way.requests import Request, RequestPublisher
-from postroom.agent.two_way.tokens import create_token
 from postroom.errors import is_environment_error
 from postroom.hosts.messaging.callers import Caller, Callers
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
@@ -47,9 +43,7 @@ class RequestReceiver:
         now = time.monotonic()
         late = 0.0 if digest is None else LATE_RESPONSE_SECONDS
         caller = Caller(
-            instance_id=uuid.uuid4(),
-            token=create_token(),
-            interchange_id=interchange.interchange_id,
+            unit=interchange.interchange_id,
             location=location,
             deadline=now + timeout,
             kept_until=now + timeout + late,
@@ -70,18 +64,12 @@ class RequestReceiver:
             result = self._publisher.publish(connection, location, request)
             if result.failure is not None:
                 raise result.failure
-            if result.is_repeated:
-                self.callers.follow(caller)
         except BaseException as error:
             if digest is not None and is_environment_error(error):
                 self.callers.publish_again(caller, error)
-            elif (taken := self.callers.take(caller.instance_id)) is not None:
+            else:
                 # After a lost connection the request may have been published anyway.
-                self.callers.forget(caller.instance_id)
-                with suppress(InvalidStateError):
-                    taken.future.set_exception(error)
+                self.callers.end([caller], error)
             raise
-        if not self.callers.is_waiting(caller):
-            # It was cancelled, or its time was over, before the commit: the subscription was not there to be removed.
-            self.callers.forget(caller.instance_id)
+        self.callers.confirm(caller, follows=result.is_repeated)
         return caller

@@ -41,7 +41,7 @@ class ResponseDelivery:
             transaction(
                 connections.get_writing(),
                 lambda connection: self._complete(connection, claimed, caller, answer),
-                has_one_statement=caller.digest is None,
+                has_one_statement=not caller.has_key,
             )
         except ClaimLost:
             return self._return(caller, Disposition.DISCARD)
@@ -50,7 +50,7 @@ class ResponseDelivery:
                 return self._return(caller, Disposition.RELEASE)
             # The response of a two-way receive port that cannot be processed is suspended (RR-12).
             caller.answer(Answer(missing=NoResponse.REFUSED))
-            self._callers.forget(claimed.instance_id)
+            self._callers.forget(caller)
             if not isinstance(error, MessageFailure):
                 _log.error("the response of instance %s failed unexpectedly", claimed.instance_id, exc_info=error)
             return _suspend(error)
@@ -65,10 +65,10 @@ class ResponseDelivery:
     def _complete(self, connection: Connection, claimed: ClaimedMessage, caller: Caller, answer: Answer) -> None:
         completion = self._queues.build_completion(claimed)
         check_claim(self._subscriptions.complete_with_message(connection, claimed.instance_id, completion))
-        if caller.digest is not None:
+        if caller.has_key:
             content_type = answer.content_type if answer.missing is None else None
             chunks = () if answer.body is None else answer.body.chunks()
-            self._stored.store(connection, caller.interchange_id, content_type, chunks)
+            self._stored.store(connection, caller.unit, content_type, chunks)
 
 
 def _read_token(claimed: ClaimedMessage) -> str | None:
