@@ -120,10 +120,18 @@ class ProgramRequests(WaitingRequests[ProgramRequest, Message]):
         """Wait for the response to the first request with the same key."""
 
         def work(connection: Connection) -> None:
+            self.use_queue(connection)
             for response in self._stored.find(connection, [request.unit]):
-                self._take_over(connection, request, response)
+                request.token = response.token or request.token  # before its response can come
+            self._stored.take_over_program(
+                connection,
+                request.unit,
+                instance_id=request.instance_id,
+                queue_id=self._queue.service.service_id,
+                queue_name=self._queue.name,
+            )
 
-        self._call(work)
+        self._call(lambda connection: transaction(connection, work))
 
     def close(self) -> None:
         """End all requests that wait, and remove the queue, unless a request with an idempotency key waits: it can be
@@ -169,16 +177,6 @@ class ProgramRequests(WaitingRequests[ProgramRequest, Message]):
 
     def _read_stored(self, connection: Connection, response: StoredResponse) -> Message | NoResponse:
         return _build_answer(decode_message(self._stored.read_body(connection, response.unit)))
-
-    def _take_over_stored(self, connection: Connection, request: ProgramRequest) -> bool:
-        self.use_queue(connection)
-        return self._stored.take_over_program(
-            connection,
-            request.unit,
-            instance_id=request.instance_id,
-            queue_id=self._queue.service.service_id,
-            queue_name=self._queue.name,
-        )
 
     def _remove(self, connection: Connection, request: ProgramRequest) -> None:
         def work(connection: Connection) -> None:

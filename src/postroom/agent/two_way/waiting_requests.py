@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from postroom.agent.two_way.tokens import create_token
-from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.connection import Connection
 from postroom.messagebox.storage.stored_responses import StoredResponse, StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 
@@ -193,10 +193,6 @@ class WaitingRequests(ABC, Generic[R, A]):
     @abstractmethod
     def _read_stored(self, connection: Connection, response: StoredResponse) -> A | BaseException: ...
 
-    @abstractmethod
-    def _take_over_stored(self, connection: Connection, request: R) -> bool:
-        """Route the response to the first request with the same key to this one."""
-
     def _join(self, request: R) -> R:
         """Return the request that waits for this one. Called under the lock."""
         return request
@@ -220,10 +216,6 @@ class WaitingRequests(ABC, Generic[R, A]):
         self._subscriptions.complete(connection, request.instance_id)
 
     # -- on a connection ---------------------------------------------------------------------------------------
-
-    def _take_over(self, connection: Connection, request: R, response: StoredResponse) -> bool:
-        request.token = response.token or request.token  # before its response can come
-        return transaction(connection, lambda it: self._take_over_stored(it, request))
 
     def _answer_followers(self, connection: Connection) -> None:
         """Answer the requests whose response is stored now, or whose first request waits no longer."""

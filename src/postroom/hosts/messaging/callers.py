@@ -22,7 +22,7 @@ from postroom.agent.two_way.waiting_requests import WaitingRequest, WaitingReque
 from postroom.errors import KeyReused, PostroomError
 from postroom.message import Body
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
-from postroom.messagebox.connection import Connect, Connection, LazyConnection
+from postroom.messagebox.connection import Connect, Connection, LazyConnection, transaction
 from postroom.messagebox.storage.stored_responses import StoredResponse, StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.pipelines.documents.temporary_bodies import spool
@@ -201,7 +201,8 @@ class Callers(WaitingRequests[Caller, Answer]):
             return
         is_here = response.instance_id == caller.instance_id
         if response.is_orphaned:
-            is_here = self._take_over(connection, caller, response)
+            caller.token = response.token or caller.token  # before its response can come
+            is_here = transaction(connection, lambda it: self._take_over(it, caller))
             if not self.is_waiting(caller):
                 self.forget(caller)
         if is_here:
@@ -209,11 +210,11 @@ class Callers(WaitingRequests[Caller, Answer]):
             with self._lock:
                 self._following.discard(caller.instance_id)
 
-    def _take_over_stored(self, connection: Connection, request: Caller) -> bool:
+    def _take_over(self, connection: Connection, caller: Caller) -> bool:
         return self._stored.take_over_caller(
             connection,
-            request.unit,
-            instance_id=request.instance_id,
+            caller.unit,
+            instance_id=caller.instance_id,
             host_instance=self._host_instance,
-            kept_for=timedelta(seconds=max(0.0, request.kept_until - time.monotonic())),
+            kept_for=timedelta(seconds=max(0.0, caller.kept_until - time.monotonic())),
         )

@@ -45,9 +45,6 @@ class Requests(WaitingRequests[Request, str]):
     def _read_stored(self, connection: Connection, response: StoredResponse) -> str:
         return "stored"
 
-    def _take_over_stored(self, connection: Connection, request: Request) -> bool:
-        return True
-
 
 def build_request(*, seconds: float = 600.0, digest: bytes | None = None, unit: uuid.UUID | None = None) -> Request:
     return WaitingRequest(unit=unit or uuid.uuid4(), deadline=time.monotonic() + seconds, digest=digest)
