@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -26,6 +26,8 @@ from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.migrate import create_host, remove_host
 from postroom.messagebox.statements import statement
 from postroom.operations.audit import record_action
+from postroom.operations.instances.listing import count_queues
+from postroom.operations.records import extend, to_row
 from postroom.operations.redaction import read_sensitive_keys
 from postroom.properties import dotted_name, split_key
 
@@ -76,6 +78,24 @@ class HostInstanceListing:
     dead_since: datetime | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class HostDetails(HostListing):
+    """A host with its instances and the number of messages in its queues, by their state."""
+
+    instances: Sequence[HostInstanceListing]
+    queues: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceClassListing:
+    """How hosts dequeue the messages of a service class."""
+
+    name: str
+    polling_interval_seconds: float
+    """How often a host looks into an empty queue."""
+    dequeue_threads: int
+
+
 def list_hosts(connection: Connection) -> list[HostListing]:
     """Return every host, sorted by name."""
     shown = read_application_properties(connection)
@@ -103,6 +123,14 @@ def list_host_instances(connection: Connection, name: str) -> list[HostInstanceL
             " WHERE host_id = %s AND kind = 'host' ORDER BY id",
             (host.host_id,),
         ).fetchall()
+
+
+def get_host_details(connection: Connection, name: str) -> HostDetails:
+    """Return a host. Raise NotFound if there is none with this name."""
+    instances = list_host_instances(connection, name)
+    (host,) = (host for host in list_hosts(connection) if host.name.lower() == name.lower())
+    queues = {count.state.label: count.count for count in count_queues(connection) if count.host == host.name}
+    return extend(host, HostDetails, instances=instances, queues=queues)
 
 
 def add_host(connection: Connection, name: str) -> None:
@@ -192,9 +220,9 @@ def list_handlers(connection: Connection, host_name: str | None = None) -> list[
     ]
 
 
-def list_service_classes(connection: Connection) -> list[Dequeuing]:
+def list_service_classes(connection: Connection) -> list[ServiceClassListing]:
     """Return the service classes that hosts dequeue, with their settings."""
-    return [read_dequeuing(connection, service_class) for service_class in DEQUEUED_CLASSES]
+    return [_describe_dequeuing(read_dequeuing(connection, service_class)) for service_class in DEQUEUED_CLASSES]
 
 
 def set_service_class(
@@ -203,7 +231,7 @@ def set_service_class(
     *,
     polling_interval: timedelta | None = None,
     dequeue_threads: int | None = None,
-) -> Dequeuing:
+) -> ServiceClassListing:
     """Change the settings of a service class for all hosts. Running hosts take the change within a second. None leaves
     a setting as it is."""
     by_name = {service_class.name.lower(): service_class for service_class in DEQUEUED_CLASSES}
@@ -216,29 +244,30 @@ def set_service_class(
     if dequeue_threads is not None and not 1 <= dequeue_threads <= _MAX_DEQUEUE_THREADS:
         raise BadValue(f"A service class has 1 to {_MAX_DEQUEUE_THREADS} dequeue threads.")
 
-    def work(connection: Connection) -> Dequeuing:
+    def work(connection: Connection) -> ServiceClassListing:
         # Routing does not change, but running processes detect configuration changes by its version.
         connection.execute("SELECT change_routing()")
-        before = read_dequeuing(connection, by_name[name])
+        before = _describe_dequeuing(read_dequeuing(connection, by_name[name]))
         connection.execute(
             "UPDATE service_classes SET polling_interval = coalesce(%s, polling_interval),"
             " dequeue_threads = coalesce(%s, dequeue_threads) WHERE id = %s",
             (polling_interval, dequeue_threads, int(by_name[name])),
         )
-        after = read_dequeuing(connection, by_name[name])
-        record_action(
-            connection, "service-class.set", name, before=_describe_dequeuing(before), after=_describe_dequeuing(after)
-        )
+        after = _describe_dequeuing(read_dequeuing(connection, by_name[name]))
+        old, new = to_row(before), to_row(after)
+        del old["name"], new["name"]
+        record_action(connection, "service-class.set", name, before=old, after=new)
         return after
 
     return operator_transaction(connection, work)
 
 
-def _describe_dequeuing(dequeuing: Dequeuing) -> dict[str, float]:
-    return {
-        "polling_interval_seconds": dequeuing.polling_interval.total_seconds(),
-        "dequeue_threads": dequeuing.dequeue_threads,
-    }
+def _describe_dequeuing(dequeuing: Dequeuing) -> ServiceClassListing:
+    return ServiceClassListing(
+        name=dequeuing.service_class.name.lower(),
+        polling_interval_seconds=dequeuing.polling_interval.total_seconds(),
+        dequeue_threads=dequeuing.dequeue_threads,
+    )
 
 
 def get_publishing_host(connection: Connection, name: str | None) -> Host:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +17,8 @@ from postroom.message import Body, Context, Message, Part
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_messages import set_originator
-from postroom.operations.instances.listing import Instance, InstanceQuery, list_instances
+from postroom.operations.instances.listing import Instance, InstanceQuery, InstanceState, list_instances
+from postroom.operations.properties import PropertyListing, RequiredProperty, list_context, list_required
 from postroom.operations.redaction import read_sensitive_keys, redact_context
 from postroom.operations.short_ids import ShortId, find_id
 from postroom.system_properties import BTS, ErrorReport
@@ -64,6 +65,29 @@ class StoredMessage:
     published_by: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReferringInstance:
+    """An instance that refers to a message."""
+
+    instance_id: uuid.UUID
+    state: InstanceState
+    service: str | None
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageDetails:
+    """A message with its properties, without the content of its parts. Values of sensitive properties are hidden."""
+
+    message_id: uuid.UUID
+    published_at: datetime
+    published_by: str
+    context: Sequence[PropertyListing]
+    predicates: Sequence[RequiredProperty]
+    parts: Sequence[StoredPart]
+    instances: Sequence[ReferringInstance]
+
+
 def list_messages(
     connection: Connection, *, message_type: str | None = None, limit: int | None = None
 ) -> list[MessageListing]:
@@ -107,6 +131,29 @@ def get_message(connection: Connection, message_id: uuid.UUID) -> StoredMessage:
         ),
         published_at=published_at,
         published_by=published_by,
+    )
+
+
+def get_message_details(connection: Connection, message_id: uuid.UUID) -> MessageDetails:
+    """Return the message with its properties and instances. Raise NotFound if there is none with this id."""
+    message = get_message(connection, message_id)
+    shown = redact_context(message.context, read_sensitive_keys(connection))
+    return MessageDetails(
+        message_id=message.message_id,
+        published_at=message.published_at,
+        published_by=message.published_by,
+        context=list_context(shown),
+        predicates=list_required(shown.predicates),
+        parts=message.parts,
+        instances=[
+            ReferringInstance(
+                instance_id=instance.instance_id,
+                state=instance.state,
+                service=instance.service,
+                reason=instance.reason,
+            )
+            for instance in list_referring_instances(connection, message_id)
+        ],
     )
 
 

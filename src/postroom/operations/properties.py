@@ -1,16 +1,73 @@
-"""Find deployed properties by name, and parse values that users type for them."""
+"""Find deployed properties by name, parse values that users type for them, and list the properties of messages."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 from postroom.errors import BadValue, DefinitionError, NotFound
+from postroom.filters.authorisation import MessagePredicate
 from postroom.filters.text import to_bare_name
 from postroom.message import Context
 from postroom.messagebox.connection import Connection
-from postroom.properties import Property
-from postroom.values import ValueType, value_from_text
+from postroom.operations.records import extend
+from postroom.properties import Property, dotted_name, split_key
+from postroom.values import Value, ValueType, value_from_text
+
+T = TypeVar("T")
+
+#: The maximum length of a text in a listing.
+MAX_CHARACTERS = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequiredProperty:
+    """A message predicate: a host receives the message only if it has the property with this value."""
+
+    property: str
+    value: Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class PropertyListing:
+    """A property of a message."""
+
+    property: str
+    value: Value
+    promoted: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class TruncatedProperty(PropertyListing):
+    """A property with a text that is cut off, and the length of the whole text."""
+
+    length: int
+
+
+def list_context(context: Context) -> list[PropertyListing]:
+    """Return the properties of a context, promoted properties first. A long text is cut off."""
+    listed = []
+    for prop in context:
+        value = context[prop]
+        row = PropertyListing(property=prop.dotted_name, value=truncate(value), promoted=context.is_promoted(prop))
+        if isinstance(value, str) and len(value) > MAX_CHARACTERS:
+            row = extend(row, TruncatedProperty, length=len(value))
+        listed.append(row)
+    return listed
+
+
+def list_required(predicates: Iterable[MessagePredicate]) -> list[RequiredProperty]:
+    """Return the message predicates, sorted by property."""
+    rows = [RequiredProperty(property=dotted_name(*split_key(key)), value=value) for key, value in predicates]
+    return sorted(rows, key=lambda row: (row.property, str(row.value)))
+
+
+def truncate(value: T) -> T | str:
+    """Return a value, or the start of a long text."""
+    is_long = isinstance(value, str) and len(value) > MAX_CHARACTERS
+    return f"{str(value)[:MAX_CHARACTERS]}…" if is_long else value
 
 
 def read_deployed_properties(connection: Connection) -> list[Property]:

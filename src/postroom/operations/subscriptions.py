@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
@@ -18,6 +18,7 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import SubscriptionState
 from postroom.operations.properties import read_deployed_properties
+from postroom.operations.records import extend
 from postroom.operations.redaction import (
     build_hidden_filter,
     can_read_correlation_values,
@@ -25,6 +26,7 @@ from postroom.operations.redaction import (
     redact_filter,
 )
 from postroom.properties import Property
+from postroom.values import Value
 
 SubscriptionType = Literal["activation", "instance"]
 
@@ -58,6 +60,23 @@ class Subscription:
     valid_from: datetime | None
     group: str | None = None
     """The send port group that the service receives through, or None for its own subscription."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredicateListing:
+    """A predicate of a filter, with the number of its AND-group."""
+
+    group: int
+    property: str
+    operator: str
+    value: Value | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubscriptionDetails(Subscription):
+    """A subscription with the predicates that messages are matched against. Values of an instance are redacted."""
+
+    expression: Sequence[PredicateListing]
 
 
 def list_subscriptions(
@@ -108,6 +127,23 @@ def find_subscription(connection: Connection, id_or_name: str) -> Subscription:
         why="A send port has a subscription while it is enlisted.",
         hint="See 'postroom subscription list'. 'postroom port enlist NAME' creates a subscription.",
     )
+
+
+def get_subscription_details(connection: Connection, id_or_name: str) -> SubscriptionDetails:
+    """Return the subscription that ``find_subscription`` finds, with its predicates."""
+    found = find_subscription(connection, id_or_name)
+    filter = read_redacted_filters(connection, [found])[found.subscription_id]
+    expression = [
+        PredicateListing(
+            group=number,
+            property=predicate.property.dotted_name,
+            operator=predicate.operator.symbol,
+            value=predicate.value,
+        )
+        for number, group in enumerate(filter.groups, 1)
+        for predicate in group
+    ]
+    return extend(found, SubscriptionDetails, expression=expression)
 
 
 def _describe_owner(subscription: Subscription, name: str) -> str:

@@ -53,7 +53,7 @@ def list_throttling(connection: Connection) -> list[ThrottlingListing]:
                 host=host.name,
                 direction="publishing",
                 process="",
-                state=0 if throttle is None else throttle.state,
+                state=0 if throttle is None else int(throttle.state),
                 description=(ThrottleState.NONE if throttle is None else throttle.state).label,
                 severity=0.0 if throttle is None else throttle.severity,
                 delay=0.0 if throttle is None else throttle.delay,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -58,10 +57,9 @@ def show_explanation(explained: MessageExplanation) -> None:
     for subscriber in explained.subscribers:
         click.echo()
         show_subscriber(subscriber)
-    unlisted = count_hidden(explained)
-    if unlisted:
+    if explained.unlisted:
         click.echo()
-    for verdict, count in unlisted.items():
+    for verdict, count in explained.unlisted.items():
         click.echo(f"{count:,} more {_UNLISTED[verdict][count > 1]}.")
     if explained.has_unreadable_instances:
         click.echo("\nInstances may also wait for it. Your login may not read what they wait for.")
@@ -73,14 +71,6 @@ def _list_names(explained: MessageExplanation, verdict: str) -> str:
     count = next((count for counted, count in explained.counts.items() if counted == verdict), 0)
     more = f" and {count - len(names):,} more" if count > len(names) else ""
     return f": {', '.join(names)}{more}" if names else ""
-
-
-def count_hidden(explained: MessageExplanation) -> dict[str, int]:
-    """Count the subscribers that are not listed, by verdict."""
-    listed = Counter(subscriber.verdict for subscriber in explained.subscribers)
-    return {
-        verdict.value: count - listed[verdict] for verdict, count in explained.counts.items() if count > listed[verdict]
-    }
 
 
 def show_subscriber(subscriber: SubscriberExplanation) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,7 +10,7 @@ from postroom.cli.rendering.explanation_text import describe_failed_predicates
 from postroom.cli.rendering.output import Format, show_rows
 
 if TYPE_CHECKING:
-    from postroom.operations.explain.matching_messages import ComparedMessage, MatchingMessages
+    from postroom.operations.explain.matching_messages import MatchingMessages
 
 
 def show_matches(found: MatchingMessages) -> None:
@@ -24,40 +24,16 @@ def show_matches(found: MatchingMessages) -> None:
         click.echo(f"{found.matching:,} of the {found.scanned:,} messages that were compared would match.")
     if found.messages:
         click.echo()
-        rows = [_to_row(message) for message in found.messages]
         columns = ["message_id", "published_at", "message_type"]
         if not all(message.authorised for message in found.messages):
             columns.append("authorised")
-        show_rows(rows, columns, Format.TABLE)
-        if found.matching > len(rows):
-            click.echo(f"\n{found.matching - len(rows):,} more match.")
+        show_rows(found.messages, columns, Format.TABLE)
+        if found.matching > len(found.messages):
+            click.echo(f"\n{found.matching - len(found.messages):,} more match.")
     if found.nearest:
         click.echo("The nearest:")
     for message in found.nearest:
         failed = describe_failed_predicates(message.explanation.nearest)
         click.echo(f"\n{click.style(str(message.message_id), bold=True)}  misses by {failed}")
-        for text in _describe_failures(message):
+        for text in message.failures:
             click.echo(f"    {text}")
-
-
-def matches_to_json(found: MatchingMessages) -> dict[str, Any]:
-    """Return the matches and the nearest misses."""
-    return {
-        "looked_at": found.scanned,
-        "matching": found.matching,
-        "messages": [_to_row(message) for message in found.messages],
-        "nearest": [{**_to_row(message), "fails": _describe_failures(message)} for message in found.nearest],
-    }
-
-
-def _to_row(message: ComparedMessage) -> dict[str, Any]:
-    return {
-        "message_id": message.message_id,
-        "published_at": message.published_at,
-        "message_type": message.message_type,
-        "authorised": message.authorised,
-    }
-
-
-def _describe_failures(message: ComparedMessage) -> list[str]:
-    return [predicate.description for predicate in message.explanation.nearest.predicates if not predicate.holds]

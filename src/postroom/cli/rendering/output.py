@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum, StrEnum
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from postroom.errors import DefinitionRefused, PostroomError, format_count
+from postroom.operations.records import get_label, to_json, to_row
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,21 +47,22 @@ class Format(StrEnum):
 
 
 def show_rows(
-    rows: Sequence[Mapping[str, Any]],
+    records: Sequence[object],
     columns: Sequence[str],
     output: Format,
     *,
     empty: str = "",
     optional: Sequence[str] = (),
 ) -> None:
-    """Write a listing. ``columns`` are the keys that a table shows, in order. JSON has every key of a row. A terminal
-    that is too narrow does not show the ``optional`` columns, the first of them is left out first.
+    """Write a listing of records or mappings. ``columns`` are the fields that a table shows, in order. JSON has every
+    field. A terminal that is too narrow does not show the ``optional`` columns, the first of them is left out first.
 
     >>> show_rows([{"name": "Europe", "state": "started"}], ["name", "state"], options.output, empty="No ports.")
     """
     if output is Format.JSON:
-        click.echo(to_json([dict(row) for row in rows]))
+        click.echo(to_json(records))
         return
+    rows = [to_row(record) for record in records]
     if not rows and empty:
         click.echo(empty)
         return
@@ -104,10 +103,13 @@ def report_truncation(found: int, limit: int, output: Format) -> None:
         click.echo(f"The list is limited to {rows}. Filter it, or use a higher --limit.", err=True)
 
 
-def show_record(record: Mapping[str, Any], output: Format) -> None:
-    """Write one object, a line per field."""
+def show_record(
+    record: object, output: Format, *, tables: Mapping[str, Sequence[str]] | None = None, empty: str = ""
+) -> None:
+    """Write one record or mapping, a line per field. The fields in ``tables`` are lists of records, which follow as
+    tables with the given columns."""
     if output is Format.JSON:
-        click.echo(to_json(dict(record)))
+        click.echo(to_json(record))
         return
     from rich.table import Table
     from rich.text import Text
@@ -115,9 +117,14 @@ def show_record(record: Mapping[str, Any], output: Format) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    for name, value in record.items():
+    row = to_row(record)
+    listed = {name: row.pop(name) for name in tables or {}}
+    for name, value in row.items():
         table.add_row(name.replace("_", " "), Text(to_text(value)))
     _write(table)
+    for name, columns in (tables or {}).items():
+        click.echo()
+        show_rows(listed[name], columns, output, empty=empty)
 
 
 def show_error(error: PostroomError, output: Format) -> None:
@@ -125,7 +132,7 @@ def show_error(error: PostroomError, output: Format) -> None:
     if output is Format.JSON:
         described: dict[str, Any] = {"code": error.code, "what": error.what, "why": error.why, "hint": error.hint}
         if isinstance(error, DefinitionRefused):
-            described["problems"] = [asdict(problem) for problem in error.problems]
+            described["problems"] = error.problems
         click.echo(to_json({"error": described}), err=True)
         return
     click.echo(f"{click.style('Error:', fg='red', bold=True)} {error.what}", err=True)
@@ -145,11 +152,6 @@ def show_usage_error(error: click.UsageError, output: Format) -> None:
     click.echo(to_json({"error": described}), err=True)
 
 
-def to_json(value: Any) -> str:
-    """Return indented JSON."""
-    return json.dumps(value, indent=2, ensure_ascii=False, default=_to_json_value)
-
-
 def to_text(value: Any) -> str:
     """Return a value as text for a table."""
     if value is None:
@@ -160,21 +162,9 @@ def to_text(value: Any) -> str:
         return value.isoformat(sep=" ", timespec="milliseconds")
     if isinstance(value, list | tuple | set | frozenset):
         return ", ".join(map(to_text, value))
-    return str(_to_json_value(value))
-
-
-def format_duration(age: timedelta | None) -> str:
-    """Return a duration with its two largest units: ``2 d 3 h``, ``5 min``, ``0.4 s``."""
-    if age is None:
-        return ""
-    seconds = max(age.total_seconds(), 0.0)
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = int(seconds)
-    days, hours, minutes = whole // 86_400, whole // 3_600 % 24, whole // 60 % 60
-    units = [(days, "d"), (hours, "h"), (minutes, "min"), (whole % 60, "s")]
-    first = next(number for number, (count, _) in enumerate(units) if count)
-    return " ".join(f"{count} {unit}" for count, unit in units[first : first + 2] if count)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {each}" for name, each in value.items())
+    return str(get_label(value) if isinstance(value, Enum) else value)
 
 
 def _choose_columns(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], optional: Sequence[str]) -> list[str]:
@@ -193,21 +183,6 @@ def _choose_columns(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], o
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float | None) and not isinstance(value, bool)
-
-
-def _to_json_value(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    if isinstance(value, set | frozenset):
-        return sorted(value)
-    if isinstance(value, PurePath):
-        return str(value)
-    # Text, also for Decimal: a JSON number would not be exact.
-    return str(value)
 
 
 def _write(table: Table) -> None:

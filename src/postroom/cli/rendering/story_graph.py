@@ -68,11 +68,11 @@ svg {{ font: 13px system-ui, sans-serif }}
 
 
 def draw_story(instance: Instance, story: Story) -> str:
-    """Return the picture as an SVG document. ``story.lines`` must not be None."""
-    lines = story.lines or ()
+    """Return the picture as an SVG document. ``story.story`` must not be None."""
+    lines = story.story or ()
     drawn = lines[-MAX_LINES:]
     remarks = _list_remarks(story, hidden=len(lines) - len(drawn))
-    rows = [*_draw_lines(drawn), *_draw_waits(story.waits)]
+    rows = [*_draw_lines(drawn), *_draw_waits(story.waits_for)]
     if instance.error_description:
         rows.append(_draw_right("failed suspended", f"suspended: {instance.reason}", str(instance.error_code)))
     top = _HEAD + 18 * len(remarks)

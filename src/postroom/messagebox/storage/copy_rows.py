@@ -80,6 +80,10 @@ class Cause(IntEnum):
     ROUTING_FAILURE_REPORT = 3
     OPERATOR = 4
 
+    @property
+    def label(self) -> str:
+        return self.name.lower().replace("_", " ")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspendedRow:

@@ -99,19 +99,20 @@ def _run(connection: Connection, application: str, work: Callable[[Connection], 
 
 
 def _change_states(connection: Connection, application: str, operation: str, target: str) -> list[Change]:
-    ports = [listing.port for listing in send_ports.list_ports(connection, application=application)]
-    deployed = orchestration_states.list_orchestrations(connection, application=application)
     # A group starts after its members. An orchestration starts after the ports that it sends to. Both stop before them.
     ordered = [
-        *(("send port", port.name, port.state, send_ports) for port in ports),
+        *(
+            ("send port", port.name, port.state, send_ports)
+            for port in send_ports.list_ports(connection, application=application)
+        ),
         *(
             ("send port group", group.name, group.state, groups)
             for group in groups.list_groups(connection, application=application)
         ),
         *(
-            ("orchestration", listing.orchestration.name, listing.orchestration.state, orchestration_states)
-            for listing in deployed
-            if listing.orchestration.is_newest
+            ("orchestration", orchestration.name, orchestration.state, orchestration_states)
+            for orchestration in orchestration_states.list_orchestrations(connection, application=application)
+            if orchestration.newest
         ),
     ]
     changes = []

@@ -36,6 +36,7 @@ from postroom.operations.explain.instance_subscribers import find_waiting_instan
 from postroom.operations.explain.subscribers import (
     PossibleSubscriber,
     Startable,
+    find_subscriber,
     is_directed,
     read_subscribers,
     select_groups,
@@ -120,6 +121,12 @@ class MessageExplanation:
     def accepted(self) -> bool:
         """True if a subscriber receives the message or keeps it suspended."""
         return any(self.counts.get(verdict) for verdict in _ACCEPTING)
+
+    @property
+    def unlisted(self) -> dict[Verdict, int]:
+        """The number of subscribers that are not listed, by verdict."""
+        listed = Counter(subscriber.verdict for subscriber in self.subscribers)
+        return {verdict: count - listed[verdict] for verdict, count in self.counts.items() if count > listed[verdict]}
 
 
 def explain_message(
@@ -273,6 +280,17 @@ def _explain_candidates(
         )
         for number, (ranking, candidate) in enumerate(zip(rankings, candidates, strict=True))
     ]
+
+
+def explain_subscription(connection: Connection, id_or_name: str, context: Context) -> SubscriberExplanation:
+    """Explain a message for the subscription with this id or of the service with this name, or for a send port that is
+    not enlisted.
+
+    The properties are the caller's own input. Only the filter of an instance may have values of messages, so only
+    those are hidden."""
+    subscriber = find_subscriber(connection, id_or_name, read_deployed_properties(connection))
+    hidden = read_sensitive_keys(connection) if subscriber.is_instance else frozenset[str]()
+    return explain_subscriber_redacted(subscriber, context, hidden)
 
 
 def explain_subscriber_redacted(

@@ -23,8 +23,9 @@ from postroom.message import Context
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_messages import set_originator
-from postroom.operations.explain.subscribers import is_directed, select_groups
-from postroom.operations.redaction import read_sensitive_keys, redact_explanation
+from postroom.operations.explain.subscribers import find_subscriber, is_directed, select_groups
+from postroom.operations.properties import read_deployed_properties
+from postroom.operations.redaction import read_sensitive_keys, redact_explanation, redact_filter
 from postroom.system_properties import BTS
 from postroom.values import Value
 
@@ -42,15 +43,38 @@ class ComparedMessage:
     authorised: bool
     """True if the subscriber's host may receive it."""
 
+    @property
+    def failures(self) -> list[str]:
+        """The predicates of the nearest group that fail, in words."""
+        return [predicate.description for predicate in self.explanation.nearest.predicates if not predicate.holds]
+
 
 @dataclass(kw_only=True)
 class MatchingMessages:
     """The number of scanned and of matching messages, the latest matches, and the nearest misses if none matches."""
 
+    filter: Filter
+    """Sensitive values in the filter of an instance are hidden."""
     scanned: int = 0
     matching: int = 0
     messages: list[ComparedMessage] = field(default_factory=list)
     nearest: list[ComparedMessage] = field(default_factory=list)
+
+
+def find_messages_of_subscription(
+    connection: Connection, id_or_name: str, *, limit: int = 20, among: int | None = None
+) -> MatchingMessages:
+    """Return what ``find_matching_messages`` finds for the filter and the host of a subscription, or of a send port
+    that is not enlisted."""
+    subscriber = find_subscriber(connection, id_or_name, read_deployed_properties(connection))
+    return find_matching_messages(
+        connection,
+        subscriber.filter,
+        limit=limit,
+        among=among,
+        host_properties=subscriber.host_properties,
+        waiting=subscriber.is_instance,
+    )
 
 
 def find_matching_messages(
@@ -87,7 +111,7 @@ def find_matching_messages(
     index.add(1, filter)
     properties = {each.property.key: each.property for group in filter.groups for each in group}
     sensitive = read_sensitive_keys(connection)
-    found = MatchingMessages()
+    found = MatchingMessages(filter=redact_filter(filter, sensitive) if waiting else filter)
     nearest: list[tuple[float, _Stored]] = []
     for batch in _read_latest(connection, among):
         columns = _to_columns(properties, [message.context.promoted for message in batch])

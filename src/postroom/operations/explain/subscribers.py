@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import NamedTuple
 
 from postroom.agent.routing.table import read_filters
 from postroom.errors import NotFound
@@ -34,7 +33,8 @@ _BATCH_SIZE = 2_000
 _DIRECTING_KEYS = frozenset({BTS.SPTransportID.key, BTS.SPID.key, BTS.SPGroupID.key})
 
 
-class Startable(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Startable:
     """A service that an operator can start: ``Startable("group", "Everyone")``."""
 
     kind: str

@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from postroom.agent.error_messages import FAILURE_CODES
@@ -17,6 +17,7 @@ from postroom.messagebox.instance_states import InstanceState as InstanceState
 from postroom.messagebox.orchestrations import format_name
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask
+from postroom.operations.records import format_duration
 
 #: The fields that instances can be grouped by.
 GroupBy = Literal["host", "port", "error", "reason", "adapter", "uri"]
@@ -61,6 +62,7 @@ class Instance:
     message_id: uuid.UUID
     task: QueueTask
     attempt: int
+    """The number of the attempt that is made next, from 1."""
     priority: int
     seq: int
     enqueued_at: datetime
@@ -85,6 +87,14 @@ class Instance:
     """True if the backup transport of the send port makes the next attempt."""
     version: int | None = None
     """The version of an orchestration."""
+    reason: str = field(init=False)
+    """The first line of the error description. If that is a traceback: the error, which follows the calls."""
+    since: datetime = field(init=False)
+    """When it was suspended or enqueued."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", _find_reason(self.error_description or ""))
+        object.__setattr__(self, "since", self.suspended_at or self.enqueued_at)
 
     @property
     def display_name(self) -> str:
@@ -102,13 +112,12 @@ class Instance:
             return 0
         return self.last_related_instance_id.int - self.related_instance_id.int + 1
 
-    @property
-    def reason(self) -> str:
-        """The first line of the error description. If that is a traceback: the error, which follows the calls."""
-        lines = (self.error_description or "").splitlines() or [""]
-        if not lines[0].startswith("Traceback "):
-            return lines[0]
-        return next((line for line in lines[1:] if not line.startswith(" ")), lines[0])
+
+def _find_reason(description: str) -> str:
+    lines = description.splitlines() or [""]
+    if not lines[0].startswith("Traceback "):
+        return lines[0]
+    return next((line for line in lines[1:] if not line.startswith(" ")), lines[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +177,8 @@ class QueueCount:
     state: InstanceState
     count: int
     oldest: datetime | None
-    age: timedelta | None
+    age: str
+    age_seconds: float | None
 
 
 class Suspended(NamedTuple):
@@ -225,7 +235,14 @@ def count_queues(connection: Connection) -> list[QueueCount]:
     """Count the messages of every host by state. States without messages are included."""
     rows = connection.execute(statement("queries/count_queues"))
     return [
-        QueueCount(host=host, state=InstanceState(state), count=count, oldest=oldest, age=age)
+        QueueCount(
+            host=host,
+            state=InstanceState(state),
+            count=count,
+            oldest=oldest,
+            age=format_duration(age),
+            age_seconds=None if age is None else age.total_seconds(),
+        )
         for host, state, count, oldest, age in rows
     ]
 
@@ -311,5 +328,6 @@ def _to_instance(row: tuple[Any, ...]) -> Instance:
             "service_class": ServiceClass(values["service_class"]),
             "task": QueueTask(values["task"]),
             "cause": None if values["cause"] is None else Cause(values["cause"]),
+            "attempt": values["attempt"] + 1,  # the queues count retries
         }
     )

@@ -6,26 +6,39 @@ versions finish their instances in any state. Every change takes the routing loc
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from postroom.errors import NotFound, suggest_names
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.orchestrations import DeployedOrchestration, read_orchestrations
+from postroom.messagebox.orchestrations import DeployedOrchestration, OrchestrationState, read_orchestrations
 from postroom.messagebox.statements import statement
 from postroom.operations.orchestrations.enlistment import (
     enlist_orchestration,
     unenlist_orchestration,
 )
 from postroom.operations.ports.states import StateOperations
+from postroom.operations.records import extend
 
 
 @dataclass(frozen=True, kw_only=True)
 class OrchestrationListing:
     """A version of an orchestration with the number of its instances and messages."""
 
-    orchestration: DeployedOrchestration
+    name: str
+    version: int
+    newest: bool
+    state: OrchestrationState
     application: str
     host: str
+    filter: str | None
+    convoy: Sequence[str]
+    ordered: bool
+    correlations: Sequence[str]
+    """The properties of each correlation."""
+    priority: int
+    file: str
     instances: int
     """Instances that have not ended."""
     suspended_instances: int
@@ -35,6 +48,15 @@ class OrchestrationListing:
     """Messages that would activate an instance, and messages that an ended instance has not received."""
     problem: str | None
     """Why a host instance does not load the file, so that its instances wait."""
+    service_id: uuid.UUID
+    subscription_id: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrchestrationDetails(OrchestrationListing):
+    """The newest version of an orchestration."""
+
+    older_versions: Sequence[int]
 
 
 def list_orchestrations(connection: Connection, *, application: str | None = None) -> list[OrchestrationListing]:
@@ -43,18 +65,38 @@ def list_orchestrations(connection: Connection, *, application: str | None = Non
     rows = connection.execute(statement("queries/list_orchestrations"), {"application": application})
     return [
         OrchestrationListing(
-            orchestration=deployed[service_id],
+            name=one.name,
+            version=one.version,
+            newest=one.is_newest,
+            state=one.state,
             application=owner,
             host=host,
+            filter=one.filter,
+            convoy=one.convoy,
+            ordered=one.ordered,
+            correlations=[" and ".join(keys) for keys in one.correlations],
+            priority=one.priority,
+            file=one.file,
             instances=instances,
             suspended_instances=suspended_instances,
             waiting=waiting,
             suspended_messages=suspended_messages,
             problem=problem,
+            service_id=service_id,
+            subscription_id=one.subscription_id,
         )
         for service_id, owner, host, instances, suspended_instances, waiting, suspended_messages, problem in rows
-        if service_id in deployed
+        if (one := deployed.get(service_id)) is not None
     ]
+
+
+def get_orchestration_details(connection: Connection, name: str) -> OrchestrationDetails:
+    """Return the newest version of an orchestration. Raise NotFound if there is none with this name."""
+    newest = get_orchestration(connection, name)
+    versions = [version for version in list_orchestrations(connection) if version.name == name]
+    (found,) = (version for version in versions if version.service_id == newest.service_id)
+    older = [version.version for version in versions if version is not found]
+    return extend(found, OrchestrationDetails, older_versions=older)
 
 
 def get_orchestration(connection: Connection, name: str) -> DeployedOrchestration:

@@ -14,6 +14,9 @@ from typing import Any, Literal
 
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
+from postroom.operations.instances.advice import read_advice
+from postroom.operations.instances.listing import Instance, get_instance
+from postroom.operations.records import extend, to_row
 from postroom.operations.subscriptions import list_subscriptions
 from postroom.orchestrations.journal import RecordedCommand
 from postroom.properties import dotted_name, split_key
@@ -51,14 +54,36 @@ class Wait:
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """The story of an instance. ``lines`` is None if the login may not read journals."""
+    """The story of an instance. ``story`` is None if the login may not read journals."""
 
-    lines: tuple[StoryLine, ...] | None
-    waits: tuple[Wait, ...]
+    story: Sequence[StoryLine] | None
+    waits_for: Sequence[Wait]
     journals: int
     """How often the instance has started again with a fresh journal. The story begins with the last one."""
     unreceived: int
     """The messages that were routed to the instance and that it has not received."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceDetails(Instance):
+    """An instance with advice what to do about it, if it is suspended."""
+
+    what_to_do: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrchestrationInstanceDetails(InstanceDetails, Story):
+    """An instance of an orchestration with its story."""
+
+
+def get_instance_details(connection: Connection, instance_id: uuid.UUID) -> InstanceDetails:
+    """Return an instance, with its story if it is one of an orchestration. Raise NotFound if there is none."""
+    instance = get_instance(connection, instance_id)
+    story = read_story(connection, instance_id)
+    advice = read_advice(connection, instance)
+    if story is None:
+        return extend(instance, InstanceDetails, what_to_do=advice)
+    return extend(instance, OrchestrationInstanceDetails, what_to_do=advice, **to_row(story))
 
 
 def read_story(connection: Connection, instance_id: uuid.UUID) -> Story | None:
@@ -80,8 +105,8 @@ def read_story(connection: Connection, instance_id: uuid.UUID) -> Story | None:
         *_list_running_steps(turns),
     ]
     return Story(
-        lines=tuple(_build_lines(turns)) if can_read_journal else None,
-        waits=tuple(waits),
+        story=tuple(_build_lines(turns)) if can_read_journal else None,
+        waits_for=tuple(waits),
         journals=journals,
         unreceived=unreceived,
     )

@@ -7,16 +7,93 @@ not routed to the member while either is unenlisted. The application declares th
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from postroom.errors import NotFound, StateError, suggest_names
-from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
+from postroom.messagebox.configuration.endpoints import PortState
+from postroom.messagebox.configuration.send_port_groups import (
+    MemberDisposition,
+    SendPortGroup,
+    read_send_port_groups,
+)
 from postroom.messagebox.connection import Connection
 from postroom.operations.ports.enlistment import enlist_group, unenlist_group
 from postroom.operations.ports.states import StateOperations
 
 
-def list_groups(connection: Connection, *, application: str | None = None) -> list[SendPortGroup]:
+@dataclass(frozen=True, kw_only=True)
+class _Group:
+    name: str
+    state: PortState
+    application: str
+    filter: str | None
+    description: str
+    group_id: uuid.UUID
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupListing(_Group):
+    """A send port group with the names of its members."""
+
+    members: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemberListing:
+    """A member of a send port group, and what happens to messages that come to it through the group."""
+
+    member: str
+    state: PortState
+    through_the_group: MemberDisposition
+    subscription_id: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupDetails(_Group):
+    """A send port group with the states of its members."""
+
+    members: Sequence[MemberListing]
+
+
+def list_groups(connection: Connection, *, application: str | None = None) -> list[GroupListing]:
     """Return every send port group, or those of one application, sorted by name."""
-    return [group for group in read_send_port_groups(connection) if application in (None, group.application)]
+    return [
+        GroupListing(
+            name=group.name,
+            state=group.state,
+            application=group.application,
+            filter=group.filter,
+            description=group.description,
+            group_id=group.group_id,
+            members=[member.port_name for member in group.members],
+        )
+        for group in read_send_port_groups(connection)
+        if application in (None, group.application)
+    ]
+
+
+def get_group_details(connection: Connection, name: str) -> GroupDetails:
+    """Return a send port group with its members. Raise NotFound if there is none with this name."""
+    group = get_group(connection, name)
+    return GroupDetails(
+        name=group.name,
+        state=group.state,
+        application=group.application,
+        filter=group.filter,
+        description=group.description,
+        group_id=group.group_id,
+        members=[
+            MemberListing(
+                member=member.port_name,
+                state=member.port_state,
+                through_the_group=group.get_disposition(member),
+                subscription_id=member.subscription_id,
+            )
+            for member in group.members
+        ],
+    )
 
 
 def get_group(connection: Connection, name: str) -> SendPortGroup:

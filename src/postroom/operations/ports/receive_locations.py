@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from psycopg.rows import dict_row
 
@@ -43,8 +42,10 @@ class LocationListing:
     pipeline: str
     uri: str
     enabled: bool
-    schedule: Schedule | None
+    schedule: str | None
     """When it receives messages. None means always."""
+    opens: datetime | None
+    """When the schedule opens next. None if it is open now or never opens again."""
     route_failures: bool
     """True if its receive port publishes failures instead of suspending them."""
     two_way: bool
@@ -71,30 +72,26 @@ class LocationListing:
     remaining_unit: str | None
     last_batch_at: datetime | None
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields as values for a listing."""
-        return {**asdict(self), "schedule": None if self.schedule is None else str(self.schedule)}
-
-    def opens_at(self, now: datetime) -> datetime | None:
-        """Return when the schedule opens next. Return None if it is open now or never opens again."""
-        return None if self.schedule is None or self.schedule.is_open(now) else self.schedule.next_opening(now)
-
 
 def list_locations(connection: Connection, *, clock: Clock = system_clock) -> list[LocationListing]:
     """Return every receive location, sorted by name."""
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(statement("queries/list_receive_locations")).fetchall()
-    listed = [LocationListing(**{**row, "schedule": schedule_from_json(row["schedule"])}) for row in rows]
     served = {location.location_id for location in list_served_locations(connection, clock=clock)}
-    return [location if location.location_id in served else _clear_progress(location, clock()) for location in listed]
-
-
-def _clear_progress(listing: LocationListing, now: datetime) -> LocationListing:
-    """Return the listing without the last report of a process that has ended."""
-    state = "not running" if listing.enabled else "disabled"
-    if listing.enabled and listing.schedule is not None and not listing.schedule.is_open(now):
-        state = "outside its schedule"
-    return replace(listing, state=state, since=None, reason=None, published=None, rate=None, remaining=None)
+    now = clock()
+    listed = []
+    for row in rows:
+        schedule = schedule_from_json(row.pop("schedule"))
+        is_open = schedule is None or schedule.is_open(now)
+        opens = None if schedule is None or is_open else schedule.next_opening(now)
+        listing = LocationListing(**row, schedule=None if schedule is None else str(schedule), opens=opens)
+        if listing.location_id not in served:
+            # The last report of a process that has ended is out of date.
+            closed = "not running" if is_open else "outside its schedule"
+            state = closed if listing.enabled else "disabled"
+            listing = replace(listing, state=state, since=None, reason=None, published=None, rate=None, remaining=None)
+        listed.append(listing)
+    return listed
 
 
 def list_served_locations(connection: Connection, *, clock: Clock = system_clock) -> list[ReceiveLocation]:

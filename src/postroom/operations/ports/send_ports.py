@@ -5,14 +5,15 @@ Every change takes the routing lock exclusively, so no concurrent publish can ro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from postroom.errors import NotFound, StateError, suggest_names
-from postroom.messagebox.circuits import OpenCircuit, read_open_circuits
-from postroom.messagebox.configuration.endpoints import SendPort, read_send_ports
+from postroom.errors import DefinitionError, NotFound, StateError, suggest_names
+from postroom.messagebox.circuits import read_open_circuits
+from postroom.messagebox.configuration.endpoints import PortState, SendPort, Transport, read_send_ports
 from postroom.messagebox.configuration.hosts import get_host
 from postroom.messagebox.configuration.send_port_groups import read_send_port_groups
 from postroom.messagebox.connection import Connection, operator_transaction, read_value
@@ -21,16 +22,55 @@ from postroom.messagebox.statements import statement
 from postroom.operations.describe import describe_value
 from postroom.operations.ports.enlistment import enlist_port, unenlist_port
 from postroom.operations.ports.states import StateOperations
+from postroom.operations.records import extend
+from postroom.operations.redaction import redact_adapter
 from postroom.pipelines import Send
 
 
 @dataclass(frozen=True, kw_only=True)
-class PortListing:
-    """A send port with the number of its instances in the queues."""
+class BackupListing:
+    """The backup transport of a send port. Secrets of the adapter are hidden."""
 
-    port: SendPort
+    adapter: Mapping[str, Any]
+    uri: str
+    retry_count: int
+    retry_interval_seconds: float
+    service_window: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortListing:
+    """A send port with the number of its instances in the queues. Secrets of the adapter are hidden."""
+
+    name: str
+    state: PortState
     application: str
     host: str
+    filter: str | None
+    priority: int
+    adapter: Mapping[str, Any]
+    uri: str
+    maps: Sequence[str]
+    """Source type, target type and mapper of each map."""
+    pipeline: Sequence[str]
+    """Each stage that has components."""
+    two_way: bool
+    receive_pipeline: str | None
+    """The pipeline of the responses."""
+    retry_count: int
+    retry_interval_seconds: float
+    service_window: str | None
+    expire_after_seconds: float | None
+    circuit_breaker: str | None
+    paused_since: datetime | None
+    """When the circuit breaker opened, if it is open."""
+    paused_by: str | None
+    paused_because: str | None
+    next_probe_at: datetime | None
+    backup: BackupListing | None
+    route_failures: bool
+    ordered: bool
+    stop_on_failure: bool
     waiting: int
     retrying: int
     """Instances that wait for their next attempt."""
@@ -39,10 +79,20 @@ class PortListing:
     next_attempt_at: datetime | None
     """When the first of the waiting instances is due."""
     suspended: int
-    circuit: OpenCircuit | None = None
-    """The circuit breaker, if it is open."""
-    groups: tuple[str, ...] = ()
+    port_id: uuid.UUID
+    transport_id: uuid.UUID
+    subscription_id: int | None
+    groups: Sequence[str]
     """The send port groups that the port is a member of."""
+    description: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkPortListing(PortListing):
+    """A send port that Spark serves."""
+
+    guarantee: str | None
+    """The delivery guarantee. None if the login may not read the port's configuration."""
 
 
 def list_ports(connection: Connection, *, application: str | None = None) -> list[PortListing]:
@@ -51,36 +101,86 @@ def list_ports(connection: Connection, *, application: str | None = None) -> lis
     groups = read_send_port_groups(connection)
     circuits = read_open_circuits(connection)
     rows = connection.execute(statement("queries/list_send_ports"), {"application": application})
-    return [
-        PortListing(
-            port=ports[port_id],
-            application=owner,
-            host=host,
-            waiting=waiting,
-            retrying=retrying,
-            scheduled=scheduled,
-            next_attempt_at=next_attempt_at,
-            suspended=suspended,
-            circuit=circuits.get(port_id),
-            groups=tuple(group.name for group in groups if port_id in {member.port_id for member in group.members}),
+    listed = []
+    for port_id, owner, host, waiting, retrying, scheduled, next_attempt_at, suspended in rows:
+        if port_id not in ports:
+            continue
+        port, circuit = ports[port_id], circuits.get(port_id)
+        listed.append(
+            PortListing(
+                name=port.name,
+                state=port.state,
+                application=owner,
+                host=host,
+                filter=port.filter,
+                priority=port.priority,
+                adapter=redact_adapter(port.adapter_json),
+                uri=port.uri,
+                maps=[describe_value(map_definition) for map_definition in port.maps_json.get("maps", ())],
+                pipeline=_describe_pipeline(port.pipeline_json),
+                two_way=port.is_two_way,
+                receive_pipeline=describe_value(port.response_json["pipeline"]) if port.response_json else None,
+                retry_count=port.retry_count,
+                retry_interval_seconds=port.retry_interval.total_seconds(),
+                service_window=None if port.service_window is None else str(port.service_window),
+                expire_after_seconds=None if port.expire_after is None else port.expire_after.total_seconds(),
+                circuit_breaker=None if port.circuit_breaker is None else str(port.circuit_breaker),
+                paused_since=None if circuit is None else circuit.opened_at,
+                paused_by=None if circuit is None else circuit.opened_by,
+                paused_because=None if circuit is None else circuit.reason,
+                next_probe_at=None if circuit is None else circuit.next_probe_at,
+                backup=None if port.backup is None else _describe_backup(port.backup),
+                route_failures=port.route_failures,
+                ordered=port.ordered,
+                stop_on_failure=port.stop_on_failure,
+                waiting=waiting,
+                retrying=retrying,
+                scheduled=scheduled,
+                next_attempt_at=next_attempt_at,
+                suspended=suspended,
+                port_id=port_id,
+                transport_id=port.transport_id,
+                subscription_id=port.subscription_id,
+                groups=[group.name for group in groups if port_id in {member.port_id for member in group.members}],
+                description=port.description,
+            )
         )
-        for port_id, owner, host, waiting, retrying, scheduled, next_attempt_at, suspended in rows
-        if port_id in ports
-    ]
+    return listed
 
 
-def describe_maps(stored: Mapping[str, Any]) -> list[str]:
-    """Return a description of each map of a port: source type, target type, and the mapper."""
-    return [describe_value(map_definition) for map_definition in stored.get("maps", ())]
+def get_port_details(connection: Connection, name: str) -> PortListing:
+    """Return a send port. Raise NotFound if there is none with this name."""
+    port = get_send_port(connection, name)
+    (found,) = (listing for listing in list_ports(connection) if listing.port_id == port.port_id)
+    if not port.adapter_type.is_sink:
+        return found
+    return extend(found, SinkPortListing, guarantee=get_guarantee(port))
 
 
-def describe_pipeline(stored: Mapping[str, Any]) -> list[str]:
-    """Return a description of each stage of a send pipeline that has components."""
+def get_guarantee(port: SendPort) -> str | None:
+    """Return the delivery guarantee of a sink, or None if the login may not read its settings."""
+    try:
+        return port.adapter.guarantee
+    except DefinitionError:
+        return None
+
+
+def _describe_pipeline(stored: Mapping[str, Any]) -> list[str]:
     return [
         f"{stage}: {describe_value(components)}"
         for stage, name in Send.list_stages()
         if (components := stored.get(name))
     ]
+
+
+def _describe_backup(backup: Transport) -> BackupListing:
+    return BackupListing(
+        adapter=redact_adapter(backup.adapter_json),
+        uri=backup.uri,
+        retry_count=backup.retry_count,
+        retry_interval_seconds=backup.retry_interval.total_seconds(),
+        service_window=None if backup.service_window is None else str(backup.service_window),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

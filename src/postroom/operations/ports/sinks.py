@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from postroom.errors import DefinitionError
-from postroom.messagebox.configuration.endpoints import PortState, SendPort
+from postroom.messagebox.configuration.endpoints import PortState, read_send_ports
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.streams.sink_progress import SINKS_SERVED_LOCK, SinkState
-from postroom.operations.ports.send_ports import list_ports
+from postroom.operations.ports.send_ports import get_guarantee, list_ports
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +43,6 @@ class SinkListing:
     """The delivery guarantee. None if the login may not read the port's configuration."""
     uri: str
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields as values for a listing."""
-        return asdict(self)
-
 
 def list_sinks(connection: Connection) -> list[SinkListing]:
     """Return every sink, sorted by name."""
@@ -60,21 +54,22 @@ def list_sinks(connection: Connection) -> list[SinkListing]:
             "SELECT port_id, state, since, batches, written, rate, last_batch_at, reason FROM management.running_sinks"
         )
     }
+    sinks = {port.port_id: port for port in read_send_ports(connection) if port.adapter_type.is_sink}
     found = []
     for listed in list_ports(connection):
-        if not listed.port.adapter_type.is_sink:
+        if listed.port_id not in sinks:
             continue
         unknown = [SinkState.WAITING.value, None, 0, 0, 0.0, None, None]
-        state, since, batches, written, rate, last_batch_at, reason = reports.get(listed.port.port_id, unknown)
+        state, since, batches, written, rate, last_batch_at, reason = reports.get(listed.port_id, unknown)
         if listed.host not in served:
             # The last report of a process that has ended is out of date.
             state, since, batches, written, rate, reason = "not running", None, None, None, None, None
-        elif listed.port.state is not PortState.STARTED and state == SinkState.WAITING.value:
-            state = listed.port.state.name.lower()
+        elif listed.state is not PortState.STARTED and state == SinkState.WAITING.value:
+            state = listed.state.name.lower()
         found.append(
             SinkListing(
-                sink=listed.port.name,
-                port_id=listed.port.port_id,
+                sink=listed.name,
+                port_id=listed.port_id,
                 application=listed.application,
                 host=listed.host,
                 state=state,
@@ -87,16 +82,8 @@ def list_sinks(connection: Connection) -> list[SinkListing]:
                 rate=rate,
                 last_batch_at=last_batch_at,
                 reason=reason,
-                guarantee=get_guarantee(listed.port),
-                uri=listed.port.uri,
+                guarantee=get_guarantee(sinks[listed.port_id]),
+                uri=listed.uri,
             )
         )
     return found
-
-
-def get_guarantee(port: SendPort) -> str | None:
-    """Return the delivery guarantee of a sink, or None if the login may not read its settings."""
-    try:
-        return port.adapter.guarantee
-    except DefinitionError:
-        return None

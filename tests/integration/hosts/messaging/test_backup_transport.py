@@ -86,7 +86,7 @@ def test_a_change_of_the_retries_leaves_waiting_messages_on_their_transport(box:
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["retried"] == 4)
     (waiting,) = list_instances(box.connection, InstanceQuery())
-    assert (waiting.attempt, waiting.on_backup) == (4, True)
+    assert (waiting.attempt, waiting.on_backup) == (5, True)
     instance.stop()
     box.connection.execute("UPDATE send_ports SET retry_count = 9")
     box.connection.execute("UPDATE scheduled_queue SET valid_from = now()")

@@ -68,7 +68,7 @@ def test_a_message_is_suspended_with_the_reason_and_can_be_resumed(
             publish(box, 3)
             wait_until(lambda: instance.counts["suspended"] == 3)
             for suspended in list_instances(box.connection, InstanceQuery()):
-                assert (suspended.error_code, suspended.attempt, suspended.uri) == ("DELIVERY", 1, "null://")
+                assert (suspended.error_code, suspended.attempt, suspended.uri) == ("DELIVERY", 2, "null://")
                 assert text in (suspended.error_description or "")
             server.behave = Handler.accept
 

@@ -38,7 +38,7 @@ def test_a_message_that_has_waited_for_too_long_is_suspended_with_the_reason(box
     wait_until(lambda: instance.counts["suspended"] == 1)
     wait_until(lambda: instance.counts["completed"] == 1)
     (expired,) = list_instances(box.connection, InstanceQuery())
-    assert (expired.error_code, expired.attempt) == ("EXPIRED", 0)
+    assert (expired.error_code, expired.attempt) == ("EXPIRED", 1)
     assert expired.reason.startswith("The message has waited for 1:00:01")
     assert "resume" in (get_advice(expired) or "")
     assert len(recorder.attempts) == 1

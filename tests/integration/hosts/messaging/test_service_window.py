@@ -58,7 +58,7 @@ def test_a_message_is_scheduled_until_the_window_opens(
 ) -> None:
     postpone(box, start_host, window)
     (instance,) = list_instances(box.connection, InstanceQuery())
-    assert (instance.state, instance.state.label, instance.attempt) == (InstanceState.SCHEDULED, "scheduled", 0)
+    assert (instance.state, instance.state.label, instance.attempt) == (InstanceState.SCHEDULED, "scheduled", 1)
     assert instance.retry_at == opens
     assert instance.error_code is None
     recorder = RecordingAdapter()
@@ -91,7 +91,7 @@ def test_a_retry_waits_for_the_window_without_losing_an_attempt(box: Box, start_
     outside = start_host(recorder, **at(NOON + timedelta(hours=3)))
     wait_until(lambda: outside.counts["postponed"] == 1)
     (instance,) = list_instances(box.connection, InstanceQuery())
-    assert (instance.state, instance.attempt) == (InstanceState.SCHEDULED, 1)
+    assert (instance.state, instance.attempt) == (InstanceState.SCHEDULED, 2)
     assert instance.retry_at == datetime(2026, 3, 5, 11, tzinfo=UTC)
     outside.stop()
     recorder.behave = lambda message, attempt: None

@@ -88,7 +88,7 @@ def test_an_instance_that_has_suspended_itself_continues_on_another_host_instanc
     start_host(recorder)
     story = read_story(box.connection, instance.instance_id)
     assert story is not None
-    assert [line.what for line in story.lines or ()][-1] == "suspended itself"
+    assert [line.what for line in story.story or ()][-1] == "suspended itself"
     resume(box.connection, instance.instance_id)
     wait_until(lambda: sent(recorder) == [b"after reply", b"before"], what="the message after")
     wait_until(lambda: has_ended(box), what="the end of the instance")
@@ -116,11 +116,11 @@ def test_an_instance_does_not_wait_for_a_step_that_it_has_cancelled(
     wait_until(lambda: box.count("orchestration_instances WHERE journal_length = 1 AND claim_id IS NULL") == 1)
     story = read_story(box.connection, box.one("SELECT instance_id FROM orchestration_instances"))
     assert story is not None
-    assert [line.what for line in story.lines or () if line.kind == "step"] == [
+    assert [line.what for line in story.story or () if line.kind == "step"] == [
         "started step str",
         "cancelled step str",
     ]
-    assert [wait.kind for wait in story.waits] == ["message"]
+    assert [wait.kind for wait in story.waits_for] == ["message"]
 
 
 def test_an_instance_that_terminates_itself_leaves_its_messages_as_zombies(

@@ -45,13 +45,9 @@ States = tuple[list[str], list[str], list[str], list[bool]]
 def read_states(connection: Connection, application: str) -> States:
     """Return the states of the ports, groups, newest versions of orchestrations, and locations."""
     return (
-        [listing.port.state.name for listing in send_ports.list_ports(connection, application=application)],
+        [listing.state.name for listing in send_ports.list_ports(connection, application=application)],
         [group.state.name for group in list_groups(connection, application=application)],
-        [
-            listing.orchestration.state.name
-            for listing in list_orchestrations(connection, application=application)
-            if listing.orchestration.is_newest
-        ],
+        [listing.state.name for listing in list_orchestrations(connection, application=application) if listing.newest],
         [location.enabled for location in list_locations(connection) if location.application == application],
     )
 

@@ -274,4 +274,4 @@ def _read_values(connection: Connection, query: str) -> list[Any]:
 
 
 def _read_states(connection: Connection) -> list[tuple[str, PortState]]:
-    return [(port.port.name, port.port.state) for port in ports.list_ports(connection)]
+    return [(port.name, port.state) for port in ports.list_ports(connection)]

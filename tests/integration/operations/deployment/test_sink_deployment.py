@@ -49,7 +49,7 @@ def test_the_plan_shows_the_guarantee_of_each_sink(connection: Connection) -> No
 def test_a_sink_subscribes_with_its_own_service_class(connection: Connection) -> None:
     deploy(connection, orders(adapters.SparkSink("parquet", "lake")))
     assert [subscription.service_class for subscription in list_subscriptions(connection)] == [ServiceClass.SPARK_SINKS]
-    assert [port.port.name for port in list_ports(connection)] == ["Lake"]
+    assert [port.name for port in list_ports(connection)] == ["Lake"]
 
 
 def test_a_port_cannot_become_a_sink(connection: Connection) -> None:

@@ -155,7 +155,7 @@ def test_a_group_member_names_the_port_or_group_that_is_not_started(box: Box) ->
     box.add_group("Away", members, "Region == 'EU'", state="bound")
     explained = explain_context(box.connection, Context().promote(Region, "EU"), title="")
     found = {
-        subscriber.name: (subscriber.verdict, [" ".join(each) for each in subscriber.not_started])
+        subscriber.name: (subscriber.verdict, [f"{each.kind} {each.name}" for each in subscriber.not_started])
         for subscriber in explained.subscribers
     }
     assert found == {

@@ -6,6 +6,9 @@ import pytest
 
 from postroom.cli.rendering.matching_messages import show_matches
 from postroom.operations.explain.matching_messages import MatchingMessages
+from postroom.properties import Property
+
+Region = Property("Orders.Region", str)
 
 
 @pytest.mark.parametrize(
@@ -20,5 +23,5 @@ from postroom.operations.explain.matching_messages import MatchingMessages
 def test_the_first_line_says_how_many_messages_match(
     scanned: int, matching: int, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show_matches(MatchingMessages(scanned=scanned, matching=matching))
+    show_matches(MatchingMessages(filter=Region == "EU", scanned=scanned, matching=matching))
     assert capsys.readouterr().out == text

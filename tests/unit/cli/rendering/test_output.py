@@ -3,36 +3,14 @@ from __future__ import annotations
 import io
 import sys
 import uuid
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
-from postroom.cli.rendering.output import Format, format_duration, show_record, show_rows
+from postroom.cli.rendering.output import Format, show_record, show_rows
 from postroom.messagebox.streams.location_progress import LocationState
 from postroom.messagebox.streams.sink_progress import SinkState
 from postroom.operations.instances.listing import InstanceState
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (-1, "0.0 s"),
-        (0.42, "0.4 s"),
-        (59, "59 s"),
-        (60, "1 min"),
-        (61, "1 min 1 s"),
-        (3_600, "1 h"),
-        (3_660.9, "1 h 1 min"),
-        (90_061, "1 d 1 h"),
-        (86_460, "1 d"),
-    ],
-)
-def test_a_duration_has_at_most_two_units(seconds: float, words: str) -> None:
-    assert format_duration(timedelta(seconds=seconds)) == words
-
-
-def test_no_duration_is_an_empty_text() -> None:
-    assert format_duration(None) == ""
 
 
 class Terminal(io.StringIO):

@@ -17,7 +17,7 @@ from postroom.operations.orchestrations.story import Story, StoryLine, Wait
 
 TIME = datetime(2026, 3, 5, 23, 59, 59, 500_000, tzinfo=UTC)
 STORY = Story(
-    lines=(
+    story=(
         StoryLine(time=TIME, kind="received", what="activated by a message", message_id=uuid.UUID(int=7)),
         StoryLine(time=TIME, kind="sent", what="sent a message to <Acme & Co>", place="app.py:12"),
         StoryLine(time=TIME, kind="timer", what="started a timer", due=TIME + timedelta(minutes=1)),
@@ -25,7 +25,7 @@ STORY = Story(
             time=TIME + timedelta(seconds=1), kind="step", what="step pay failed: \x00 no\nroute", has_failed=True
         ),
     ),
-    waits=(
+    waits_for=(
         Wait(kind="message", what="messages that match Kind == 'offer'", filter="Kind == 'offer'"),
         Wait(kind="timer", what="its next timer"),
     ),
@@ -43,7 +43,7 @@ INSTANCE = Instance(
     subscription_id=None,
     message_id=uuid.UUID(int=7),
     task=QueueTask.JOIN_INSTANCE,
-    attempt=0,
+    attempt=1,
     priority=5,
     seq=1,
     enqueued_at=TIME,
@@ -103,7 +103,7 @@ def test_a_suspended_instance_ends_with_its_error() -> None:
 
 def test_long_texts_are_shortened_and_complete_in_the_tooltip() -> None:
     line = StoryLine(time=TIME, kind="sent", what="x" * 500)
-    svg = draw_story(INSTANCE, replace(STORY, lines=(line,)))
+    svg = draw_story(INSTANCE, replace(STORY, story=(line,)))
     [shown, _] = find_nodes(svg)[0][1]
     assert shown.endswith("x…")
     assert len(shown) < 100
@@ -112,7 +112,7 @@ def test_long_texts_are_shortened_and_complete_in_the_tooltip() -> None:
 
 def test_a_long_story_is_drawn_from_its_last_lines() -> None:
     lines = tuple(StoryLine(time=TIME, kind="sent", what=str(number)) for number in range(MAX_LINES + 5))
-    svg = draw_story(INSTANCE, replace(STORY, lines=lines, waits=(), journals=2))
+    svg = draw_story(INSTANCE, replace(STORY, story=lines, waits_for=(), journals=2))
     nodes = find_nodes(svg)
     assert len(nodes) == MAX_LINES
     assert nodes[0][1][0] == "5"

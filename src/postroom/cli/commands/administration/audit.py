@@ -9,7 +9,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import CommandOptions, common_options, limit_option, pass_options
-from postroom.cli.rendering.output import Format, report_truncation, show_rows
+from postroom.cli.rendering.output import report_truncation, show_rows
 
 _TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"])
 
@@ -49,7 +49,6 @@ def list_(
       postroom audit list --target Europe
       postroom audit list --action instance --since 2026-01-31 -o json
     """
-    from dataclasses import asdict
     from datetime import UTC
 
     from postroom.operations.audit import list_audit
@@ -64,13 +63,6 @@ def list_(
             until=None if until is None else until.replace(tzinfo=UTC),
             limit=limit + 1,
         )
-    rows = [asdict(entry) for entry in found[:limit]]
-    if options.output is Format.TABLE:
-        rows = [{**row, "before": _format(row["before"]), "after": _format(row["after"])} for row in rows]
     columns = ["recorded_at", "login", "os_user", "action", "target", "before", "after", "reason"]
-    show_rows(rows, columns, options.output, empty="No actions.", optional=["os_user", "reason"])
+    show_rows(found[:limit], columns, options.output, empty="No actions.", optional=["os_user", "reason"])
     report_truncation(len(found), limit, options.output)
-
-
-def _format(values: dict[str, object] | None) -> str:
-    return ", ".join(f"{name}: {value}" for name, value in (values or {}).items())

@@ -33,8 +33,6 @@ def backup(options: CommandOptions, folder: Path, archives: bool, include: tuple
     Example:
       postroom backup /var/backups/orders-2026-11-16 --include app.py
     """
-    from dataclasses import asdict
-
     from postroom.operations.backup import create_backup
 
     # The connection checks that there is a MessageBox of this version.
@@ -47,7 +45,7 @@ def backup(options: CommandOptions, folder: Path, archives: bool, include: tuple
             include=include,
             report=lambda line: click.echo(line, err=True),
         )
-    show_record(asdict(report), options.output)
+    show_record(report, options.output)
 
 
 @click.command()
@@ -67,8 +65,6 @@ def restore(options: CommandOptions, folder: Path, stopped: bool) -> None:
       postroom restore /var/backups/orders-2026-11-16 --home ./orders-home
       postroom restore /var/backups/orders-2026-11-16 --home ./copy --stopped
     """
-    from dataclasses import asdict
-
     from postroom.operations.backup import read_manifest, restore_backup
     from postroom.operations.backup.manifest import verify_backup
     from postroom.operations.running.up import lock_home
@@ -85,6 +81,6 @@ def restore(options: CommandOptions, folder: Path, stopped: bool) -> None:
         verify_backup(folder, manifest)
         with options.messagebox(create=True) as url:
             result = restore_backup(url, home, folder, manifest, stopped=stopped, reason=options.reason, report=report)
-    show_record(asdict(result), options.output)
+    show_record(result, options.output)
     for login in result.missing_logins:
         report(f"The login {login} does not exist on this server. Create it, and grant its roles: postroom role grant.")

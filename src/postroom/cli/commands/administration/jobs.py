@@ -7,7 +7,8 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import CommandOptions, common_options, pass_options, reason_option
-from postroom.cli.rendering.output import Format, show_rows, to_json
+from postroom.cli.rendering.output import Format, show_rows
+from postroom.operations.records import to_json
 
 
 @click.group(cls=CommandGroup)
@@ -32,12 +33,10 @@ def list_(options: CommandOptions) -> None:
     Example:
       postroom jobs list -o json
     """
-    from dataclasses import asdict
-
     from postroom.operations.jobs import list_jobs
 
     with open_messagebox(options) as connection:
-        rows = [asdict(job) for job in list_jobs(connection)]
+        rows = list_jobs(connection)
     show_rows(
         rows, ["name", "interval_seconds", "runs", "finished_at", "rows_last", "rows_total", "error"], options.output
     )
@@ -54,14 +53,12 @@ def run(options: CommandOptions) -> None:
     Example:
       postroom jobs run
     """
-    from dataclasses import asdict
-
     from postroom.errors import PostroomError
     from postroom.operations.jobs import run_jobs
 
     with open_messagebox(options) as connection:
         runs = run_jobs(connection)
-    show_rows([asdict(run) for run in runs], ["name", "rows", "error"], options.output)
+    show_rows(runs, ["name", "rows", "error"], options.output)
     failed = [run for run in runs if run.error]
     if failed:
         raise PostroomError(
@@ -89,19 +86,17 @@ def check(options: CommandOptions, repair: bool) -> None:
     Example:
       postroom check --repair
     """
-    from dataclasses import asdict
-
     from postroom.errors import PostroomError, format_count
     from postroom.operations.jobs import check as find_violations
     from postroom.operations.jobs import find_missing_secrets, repair_messagebox
 
     with open_messagebox(options) as connection:
-        repairs = [asdict(correction) for correction in repair_messagebox(connection)] if repair else []
+        repairs = repair_messagebox(connection) if repair else []
         violations = find_violations(connection)
         missing_secrets = find_missing_secrets(connection)
     for missing in missing_secrets:
         click.echo(f"Warning: {missing}", err=True)
-    rows = [asdict(violation) for violation in violations]
+    rows = violations
     if repair and options.output is Format.JSON:
         click.echo(to_json({"repairs": repairs, "violations": rows}))
     else:

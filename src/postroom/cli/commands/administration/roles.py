@@ -37,12 +37,10 @@ def list_(options: CommandOptions) -> None:
     Example:
       postroom role list -o json
     """
-    from dataclasses import asdict
-
     from postroom.operations.roles import list_roles
 
     with open_messagebox(options) as connection:
-        rows = [asdict(role) for role in list_roles(connection)]
+        rows = list_roles(connection)
     show_rows(rows, ["name", "role_name", "logins"], options.output)
 
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.rendering.output import Format, show_record, show_rows, to_json
+from postroom.cli.rendering.output import show_record, show_rows
 from postroom.cli.state_commands import add_state_commands
-
-if TYPE_CHECKING:
-    from postroom.messagebox.configuration.send_port_groups import SendPortGroup
 
 
 @click.group(cls=CommandGroup)
@@ -45,7 +40,7 @@ def list_(options: CommandOptions, application: str | None) -> None:
 
     with open_messagebox(options) as connection:
         check_application(connection, application)
-        rows = [_to_row(group) for group in list_groups(connection, application=application)]
+        rows = list_groups(connection, application=application)
     columns = ["name", "state", "application", "members", "filter"]
     empty = "No send port groups. Declare one with app.send_port_group(...), and apply the application."
     show_rows(rows, columns, options.output, empty=empty)
@@ -62,26 +57,12 @@ def show(options: CommandOptions, name: str) -> None:
     Example:
       postroom group show Everyone
     """
-    from postroom.operations.ports.groups import get_group
+    from postroom.operations.ports.groups import get_group_details
 
     with open_messagebox(options) as connection:
-        found = get_group(connection, name)
-    members = [
-        {
-            "member": member.port_name,
-            "state": member.port_state.name.lower(),
-            "through_the_group": found.get_disposition(member).value,
-            "subscription_id": member.subscription_id,
-        }
-        for member in found.members
-    ]
-    if options.output is Format.JSON:
-        click.echo(to_json({**_to_row(found), "members": members}))
-        return
-    show_record({key: value for key, value in _to_row(found).items() if key != "members"}, options.output)
-    click.echo()
+        found = get_group_details(connection, name)
     columns = ["member", "state", "through_the_group", "subscription_id"]
-    show_rows(members, columns, options.output, empty="It has no members.")
+    show_record(found, options.output, tables={"members": columns}, empty="It has no members.")
 
 
 add_state_commands(
@@ -94,15 +75,3 @@ add_state_commands(
     "Messages that come through the group are suspended. Members still send what they receive directly.",
     unenlist="Remove the subscriptions of groups. Existing instances stay.",
 )
-
-
-def _to_row(group: SendPortGroup) -> dict[str, Any]:
-    return {
-        "name": group.name,
-        "state": group.state.name.lower(),
-        "application": group.application,
-        "members": [member.port_name for member in group.members],
-        "filter": group.filter,
-        "description": group.description,
-        "group_id": group.group_id,
-    }

@@ -41,16 +41,14 @@ def list_(options: CommandOptions) -> None:
     Example:
       postroom location list -o json
     """
-    from postroom.clock import system_clock
     from postroom.operations.ports.receive_locations import list_locations
 
     with open_messagebox(options) as connection:
         listed = list_locations(connection)
-    rows = [{**location.as_dict(), "opens": location.opens_at(system_clock())} for location in listed]
     columns = ["location", "port", "application", "host", "enabled", "schedule", "opens"]
     columns += ["waiting", "suspended", "pipeline", "uri"]
     show_rows(
-        rows,
+        listed,
         columns,
         options.output,
         empty="No receive locations. Apply an application: postroom apply APP",

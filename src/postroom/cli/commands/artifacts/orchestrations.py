@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import click
 
 from postroom.cli.command_groups import CommandGroup
@@ -11,9 +9,6 @@ from postroom.cli.connection import open_messagebox
 from postroom.cli.options import CommandOptions, common_options, pass_options
 from postroom.cli.rendering.output import show_record, show_rows
 from postroom.cli.state_commands import add_state_commands
-
-if TYPE_CHECKING:
-    from postroom.operations.orchestrations.states import OrchestrationListing
 
 
 @click.group(cls=CommandGroup)
@@ -45,12 +40,12 @@ def list_(options: CommandOptions, application: str | None) -> None:
 
     with open_messagebox(options) as connection:
         check_application(connection, application)
-        rows = [_to_row(listing) for listing in list_orchestrations(connection, application=application)]
+        rows = list_orchestrations(connection, application=application)
     columns = ["name", "version", "state", "application", "host", "instances", "suspended_instances", "waiting"]
     columns += ["suspended_messages", "filter"]
-    if not all(row["newest"] for row in rows):
+    if not all(row.newest for row in rows):
         columns.insert(2, "newest")
-    if any(row["problem"] for row in rows):
+    if any(row.problem for row in rows):
         columns.append("problem")
     show_rows(rows, columns, options.output, empty="No orchestrations. Apply an application: postroom apply APP")
 
@@ -66,14 +61,11 @@ def show(options: CommandOptions, name: str) -> None:
     Example:
       postroom orchestration show procure
     """
-    from postroom.operations.orchestrations.states import get_orchestration, list_orchestrations
+    from postroom.operations.orchestrations.states import get_orchestration_details
 
     with open_messagebox(options) as connection:
-        newest = get_orchestration(connection, name)
-        versions = [found for found in list_orchestrations(connection) if found.orchestration.name == name]
-    (found,) = (found for found in versions if found.orchestration.service_id == newest.service_id)
-    older = [version.orchestration.version for version in versions if version is not found]
-    show_record({**_to_row(found), "older_versions": older}, options.output)
+        found = get_orchestration_details(connection, name)
+    show_record(found, options.output)
 
 
 add_state_commands(
@@ -86,28 +78,3 @@ add_state_commands(
     stop="Stop orchestrations. Messages that would activate an instance are suspended. Instances continue.",
     unenlist="Remove the activation subscriptions of orchestrations. Instances continue.",
 )
-
-
-def _to_row(listing: OrchestrationListing) -> dict[str, Any]:
-    one = listing.orchestration
-    return {
-        "name": one.name,
-        "version": one.version,
-        "newest": one.is_newest,
-        "state": one.state.name.lower(),
-        "application": listing.application,
-        "host": listing.host,
-        "filter": one.filter,
-        "convoy": one.convoy,
-        "ordered": one.ordered,
-        "correlations": [" and ".join(keys) for keys in one.correlations],
-        "priority": one.priority,
-        "file": one.file,
-        "instances": listing.instances,
-        "suspended_instances": listing.suspended_instances,
-        "waiting": listing.waiting,
-        "suspended_messages": listing.suspended_messages,
-        "problem": listing.problem,
-        "service_id": one.service_id,
-        "subscription_id": one.subscription_id,
-    }

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import ID, CommandOptions, common_options, limit_option, pass_options, property_options
-from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows, to_json
+from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows
+from postroom.operations.records import to_json
 
 if TYPE_CHECKING:
     from postroom.operations.short_ids import ShortId
-    from postroom.operations.subscriptions import Subscription
 
 
 @click.group(cls=CommandGroup)
@@ -60,7 +60,7 @@ def list_(
     if any(subscription.instance_id is not None for subscription in found[:limit]):
         columns.insert(4, "instance_id")
     show_rows(
-        [_to_row(subscription) for subscription in found[:limit]],
+        found[:limit],
         columns,
         options.output,
         empty="No subscriptions.",
@@ -80,27 +80,11 @@ def show(options: CommandOptions, subscription: str) -> None:
     Example:
       postroom subscription show Europe
     """
-    from postroom.operations.subscriptions import find_subscription, read_redacted_filters
+    from postroom.operations.subscriptions import get_subscription_details
 
     with open_messagebox(options) as connection:
-        found = find_subscription(connection, subscription)
-        filter = read_redacted_filters(connection, [found])[found.subscription_id]
-    expression = [
-        {
-            "group": number,
-            "property": predicate.property.dotted_name,
-            "operator": predicate.operator.symbol,
-            "value": predicate.value,
-        }
-        for number, group in enumerate(filter.groups, 1)
-        for predicate in group
-    ]
-    if options.output is Format.JSON:
-        click.echo(to_json({**_to_row(found), "expression": expression}))
-        return
-    show_record(_to_row(found), options.output)
-    click.echo()
-    show_rows(expression, ["group", "property", "operator", "value"], options.output)
+        found = get_subscription_details(connection, subscription)
+    show_record(found, options.output, tables={"expression": ["group", "property", "operator", "value"]})
 
 
 _SUBSCRIPTION = click.argument("subscription", required=False)
@@ -132,39 +116,33 @@ def test(
       postroom subscription test --filter "Region == 'EU' and Total >= 10000" -p Region=EU -p Total=12000
     """
     from postroom.cli.exit_codes import ExitCode
-    from postroom.cli.rendering.explanation_json import filter_to_json, subscriber_to_json
     from postroom.cli.rendering.explanation_text import show_filter_result, show_groups, show_subscriber
     from postroom.filters.explain import explain
-    from postroom.filters.text import format_filter, parse
-    from postroom.operations.explain.explanation import explain_subscriber_redacted
-    from postroom.operations.explain.subscribers import find_subscriber
+    from postroom.filters.text import parse
+    from postroom.operations.explain.explanation import explain_subscription
+    from postroom.operations.explain.records import record_filter, record_subscriber
     from postroom.operations.properties import parse_context, read_deployed_properties
-    from postroom.operations.redaction import read_sensitive_keys
 
     _check_arguments(subscription, text)
     with open_messagebox(options) as connection:
         known = read_deployed_properties(connection)
         context = parse_context(promoted, written, known, require)
-        found = None if subscription is None else find_subscriber(connection, subscription, known)
-        # The properties are the caller's own input. Only the filter of an instance may contain values of messages.
-        hidden = read_sensitive_keys(connection) if found is not None and found.is_instance else frozenset()
-    if found is not None:
-        explained = explain_subscriber_redacted(found, context, hidden)
-        explanation = explained.explanation
-        matches = explanation.holds and not explained.unmet
-        result = subscriber_to_json(explained)
+        explained = None if subscription is None else explain_subscription(connection, subscription, context)
+    if explained is not None:
+        matches = explained.explanation.holds and not explained.unmet
+        if options.output is Format.JSON:
+            click.echo(to_json(record_subscriber(explained)))
+        else:
+            show_subscriber(explained)
     else:
         filter = parse(text or "", known)
         explanation = explain(filter, context.promoted, context.written)
         matches = explanation.holds
-        result = {"filter": format_filter(filter), "matches": explanation.holds, **filter_to_json(explanation)}
-    if options.output is Format.JSON:
-        click.echo(to_json(result))
-    elif found is not None:
-        show_subscriber(explained)
-    else:
-        show_filter_result(explanation)
-        show_groups(explanation)
+        if options.output is Format.JSON:
+            click.echo(to_json(record_filter(filter, explanation)))
+        else:
+            show_filter_result(explanation)
+            show_groups(explanation)
     if not matches:
         raise click.exceptions.Exit(ExitCode.FAILED)
 
@@ -187,26 +165,21 @@ def explain(options: CommandOptions, subscription: str | None, text: str | None,
       postroom subscription explain BigOrders
       postroom subscription explain --filter "Region == 'EU' and Total >= 10000" --limit 5
     """
-    from postroom.cli.rendering.matching_messages import matches_to_json, show_matches
-    from postroom.filters.text import format_filter, parse
-    from postroom.operations.explain.matching_messages import find_matching_messages
-    from postroom.operations.explain.subscribers import find_subscriber
+    from postroom.cli.rendering.matching_messages import show_matches
+    from postroom.filters.text import parse
+    from postroom.operations.explain.matching_messages import find_matching_messages, find_messages_of_subscription
+    from postroom.operations.explain.records import record_matches
     from postroom.operations.properties import read_deployed_properties
-    from postroom.operations.redaction import read_sensitive_keys, redact_filter
 
     _check_arguments(subscription, text)
     with open_messagebox(options) as connection:
-        known = read_deployed_properties(connection)
-        subscriber = None if subscription is None else find_subscriber(connection, subscription, known)
-        filter = parse(text or "", known) if subscriber is None else subscriber.filter
-        host_properties = None if subscriber is None else subscriber.host_properties
-        waiting = subscriber is not None and subscriber.is_instance
-        found = find_matching_messages(
-            connection, filter, limit=limit, among=among, host_properties=host_properties, waiting=waiting
-        )
-        redacted = redact_filter(filter, read_sensitive_keys(connection)) if waiting else filter
+        if subscription is None:
+            filter = parse(text or "", read_deployed_properties(connection))
+            found = find_matching_messages(connection, filter, limit=limit, among=among)
+        else:
+            found = find_messages_of_subscription(connection, subscription, limit=limit, among=among)
     if options.output is Format.JSON:
-        click.echo(to_json({"filter": format_filter(redacted), **matches_to_json(found)}))
+        click.echo(to_json(record_matches(found)))
     else:
         show_matches(found)
 
@@ -214,13 +187,3 @@ def explain(options: CommandOptions, subscription: str | None, text: str | None,
 def _check_arguments(subscription: str | None, text: str | None) -> None:
     if (subscription is None) == (text is None):
         raise click.UsageError("Give either a subscription (its id or the name of its service) or --filter.")
-
-
-def _to_row(subscription: Subscription) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return {
-        **asdict(subscription),
-        "service_class": subscription.service_class.name.lower(),
-        "state": subscription.state.name.lower(),
-    }

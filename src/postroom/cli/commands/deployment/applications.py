@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,8 @@ from postroom.cli.command_groups import CommandGroup
 from postroom.cli.confirmation import confirm
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import CommandOptions, backlog_option, common_options, pass_options, reason_option, to_backlog
-from postroom.cli.rendering.output import Format, show_rows, to_json
+from postroom.cli.rendering.output import Format, show_rows
+from postroom.operations.records import to_json
 
 if TYPE_CHECKING:
     from postroom.application.definition import ApplicationDefinition
@@ -114,7 +114,7 @@ def list_(options: CommandOptions) -> None:
     from postroom.operations.deployment.applications import list_applications
 
     with open_messagebox(options) as connection:
-        rows = [asdict(application) for application in list_applications(connection)]
+        rows = list_applications(connection)
     columns = ["name", "receive_ports", "locations", "send_ports", "send_port_groups", "orchestrations", "applied_at"]
     show_rows(rows, columns, options.output, empty="No applications. Apply one: postroom apply APP")
 
@@ -208,7 +208,7 @@ def remove(options: CommandOptions, name: str, backlog: str | None, yes: bool, n
 
 def _show_changes(changes: Sequence[Change], name: str, state: str, output: Format) -> None:
     columns = ["kind", "name", "before", "after", "resumed"]
-    rows = [asdict(change) for change in changes]
+    rows = changes
     show_rows(rows, columns, output, empty=f"Nothing to change: {name} is {state} already.")
 
 
@@ -263,7 +263,7 @@ def _finish(
     settled = settle_backlogs(connection, plan.application)
     steps = _list_steps(plan, everything=everything)
     if output is Format.JSON:
-        backlog = [asdict(each) for each in settled]
+        backlog = settled
         click.echo(to_json({**_to_json(plan, steps, "changed"), "backlog": backlog}))
     else:
         _show_steps([] if are_steps_shown else steps)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.rendering.output import Format, to_json
+from postroom.cli.rendering.output import Format
+from postroom.operations.records import to_json
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.rendering.output import Format, to_json
+from postroom.cli.rendering.output import Format
+from postroom.operations.records import to_json
 
 
 @click.command()

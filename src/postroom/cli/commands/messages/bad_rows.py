@@ -9,7 +9,8 @@ import click
 
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import ID, CommandOptions, common_options, pass_options, reason_option
-from postroom.cli.rendering.output import Format, to_json
+from postroom.cli.rendering.output import Format
+from postroom.operations.records import to_json
 
 if TYPE_CHECKING:
     from postroom.operations.short_ids import ShortId
@@ -29,8 +30,6 @@ def save_rows(options: CommandOptions, instance_id: ShortId, file: Path) -> None
     Example:
       postroom instance save-rows 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000 bad.csv
     """
-    from dataclasses import asdict
-
     from postroom.errors import format_count
     from postroom.operations.bad_rows import save_bad_rows
     from postroom.operations.short_ids import find_id
@@ -38,7 +37,7 @@ def save_rows(options: CommandOptions, instance_id: ShortId, file: Path) -> None
     with open_messagebox(options) as connection:
         saved = save_bad_rows(connection, find_id(connection, instance_id, "instance"), file)
     if options.output is Format.JSON:
-        click.echo(to_json(asdict(saved)))
+        click.echo(to_json(saved))
         return
     click.echo(f"{file} has {format_count(saved.rows, 'bad row')} of {saved.source}.")
     click.echo(f"Correct the lines, but keep their order. Then: postroom instance resume-rows {file}")
@@ -58,15 +57,13 @@ def resume_rows(options: CommandOptions, file: Path) -> None:
     Example:
       postroom instance resume-rows bad.csv
     """
-    from dataclasses import asdict
-
     from postroom.errors import format_count
     from postroom.operations.bad_rows import resume_bad_rows
 
     with open_messagebox(options) as connection:
         resumed = resume_bad_rows(connection, file)
     if options.output is Format.JSON:
-        click.echo(to_json(asdict(resumed)))
+        click.echo(to_json(resumed))
         return
     others = {"unchanged": resumed.unchanged, "not suspended any more": resumed.not_suspended}
     texts = [f"{format_count(resumed.resumed, 'row')} resumed", *(f"{n:,} {text}" for text, n in others.items() if n)]

@@ -9,7 +9,8 @@ import click
 
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import ID, CommandOptions, common_options, limit_option, pass_options, property_options
-from postroom.cli.rendering.output import Format, to_json
+from postroom.cli.rendering.output import Format
+from postroom.operations.records import to_json
 
 if TYPE_CHECKING:
     from postroom.operations.short_ids import ShortId
@@ -56,7 +57,6 @@ def explain(
       postroom explain --file order.json --location drop
       postroom explain --promoted Orders.Region=EU --promoted Orders.Total=12000
     """
-    from postroom.cli.rendering.explanation_json import explanation_to_json
     from postroom.cli.rendering.explanation_text import show_explanation
     from postroom.errors import format_count
     from postroom.operations.explain.explanation import (
@@ -66,6 +66,7 @@ def explain(
         explain_file,
         explain_message,
     )
+    from postroom.operations.explain.records import record_message
     from postroom.operations.messages import resolve_message_id
     from postroom.operations.properties import parse_context, read_deployed_properties
 
@@ -92,7 +93,7 @@ def explain(
     has_more = len(starts) > documents
     explained = explained[: starts[documents]] if has_more else explained
     if options.output is Format.JSON:
-        click.echo(to_json([explanation_to_json(explanation) for explanation in explained]))
+        click.echo(to_json([record_message(explanation) for explanation in explained]))
         return
     if ignored:
         click.echo(ignored, err=True)

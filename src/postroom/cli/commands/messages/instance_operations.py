@@ -7,7 +7,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,8 @@ from postroom.cli.commands.messages.instance_conditions import build_query, cond
 from postroom.cli.confirmation import confirm
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import ID, CommandOptions, common_options, limit_option, pass_options, reason_option
-from postroom.cli.rendering.output import Format, report_truncation, show_rows, to_json
+from postroom.cli.rendering.output import Format, report_truncation, show_rows
+from postroom.operations.records import to_json
 
 if TYPE_CHECKING:
     from postroom.messagebox.connection import Connection
@@ -232,7 +233,7 @@ def operations(options: CommandOptions, limit: int) -> None:
         *("operation_id", "kind", "target", "requested_by", "requested_at", "total", "changed", "remaining", "pending"),
         "finished_at",
     ]
-    rows = [asdict(operation) for operation in found[:limit]]
+    rows = found[:limit]
     show_rows(rows, columns, options.output, empty="No operations.")
     report_truncation(len(found), limit, options.output)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +15,11 @@ from postroom.cli.commands.messages.journals import save_journal
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import ID, CommandOptions, common_options, limit_option, pass_options
 from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows
-from postroom.cli.rendering.story import show_story, to_story_json, write_graph
+from postroom.cli.rendering.story import show_story, write_graph
+from postroom.operations.records import to_row
 
 if TYPE_CHECKING:
-    from postroom.operations.instances.listing import GroupBy, Instance
+    from postroom.operations.instances.listing import GroupBy
     from postroom.operations.short_ids import ShortId
 
 
@@ -62,7 +62,7 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
             counts = [
                 {
                     group_by: count.value,
-                    "state": count.state.label,
+                    "state": count.state,
                     "count": count.count,
                     "oldest": count.oldest,
                     "newest": count.newest,
@@ -80,8 +80,11 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
         columns.insert(5, "timer_at")
     if any(instance.messages > 1 for instance in found):
         columns.insert(4, "messages")
+    rows: list[object] = [*found[:limit]]
+    if options.output is Format.TABLE:
+        rows = [{**to_row(instance), "service": instance.display_name} for instance in found[:limit]]
     show_rows(
-        [_to_row(instance, options.output) for instance in found[:limit]],
+        rows,
         columns,
         options.output,
         empty="No instances.",
@@ -111,43 +114,25 @@ def show(options: CommandOptions, instance_id: ShortId, graph: Path | None) -> N
       postroom instance show 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
       postroom instance show 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000 --graph story.svg
     """
-    from postroom.operations.instances.advice import read_advice
-    from postroom.operations.instances.listing import get_instance
-    from postroom.operations.orchestrations.story import read_story
+    from postroom.operations.orchestrations.story import OrchestrationInstanceDetails, Story, get_instance_details
     from postroom.operations.short_ids import find_id
 
     with open_messagebox(options) as connection:
-        found = get_instance(connection, find_id(connection, instance_id, "instance"))
-        story = read_story(connection, found.instance_id)
-        advice = read_advice(connection, found)
+        found = get_instance_details(connection, find_id(connection, instance_id, "instance"))
     if graph is not None:
-        write_graph(graph, found, story)
-    row = {**_to_row(found, options.output), "what_to_do": advice}
-    if options.output is Format.TABLE:
-        # The reason repeats the first line of the description. Empty fields are left out.
-        row = {name: value for name, value in row.items() if value is not None and name not in ("reason", "since")}
-    if story is not None and options.output is Format.JSON:
-        row |= to_story_json(story)
-    show_record(row, options.output)
-    if story is not None and options.output is Format.TABLE:
-        show_story(story)
+        write_graph(graph, found)
+    if options.output is Format.JSON:
+        show_record(found, options.output)
+        return
+    # The reason repeats the first line of the description. The story follows. Empty fields are left out.
+    hidden = {"reason", "since", *Story.__dataclass_fields__}
+    row = {**to_row(found), "service": found.display_name}
+    show_record(
+        {name: value for name, value in row.items() if value is not None and name not in hidden}, options.output
+    )
+    if isinstance(found, OrchestrationInstanceDetails):
+        show_story(found)
 
 
 for command in (resume, suspend, reroute, skip, terminate, save_rows, resume_rows, save_journal, operations):
     instance.add_command(command)
-
-
-def _to_row(instance: Instance, output: Format) -> dict[str, Any]:
-    """Return the fields of an instance for a table or for -o json."""
-    return {
-        **asdict(instance),
-        "service": instance.display_name if output is Format.TABLE else instance.service,
-        # The queues count retries. Users count attempts.
-        "attempt": instance.attempt + 1,
-        "state": instance.state.label,
-        "service_class": instance.service_class.name.lower(),
-        "task": instance.task.name.lower(),
-        "cause": None if instance.cause is None else instance.cause.name.lower().replace("_", " "),
-        "reason": instance.reason,
-        "since": instance.suspended_at or instance.enqueued_at,
-    }

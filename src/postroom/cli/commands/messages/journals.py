@@ -9,7 +9,8 @@ import click
 
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import ID, CommandOptions, common_options, pass_options
-from postroom.cli.rendering.output import Format, to_json
+from postroom.cli.rendering.output import Format
+from postroom.operations.records import to_json
 
 if TYPE_CHECKING:
     from postroom.operations.short_ids import ShortId

@@ -10,7 +10,8 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import ID, CommandOptions, common_options, limit_option, pass_options
-from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows, to_json
+from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows
+from postroom.operations.records import to_json, to_row
 
 if TYPE_CHECKING:
     from postroom.operations.short_ids import ShortId
@@ -42,12 +43,10 @@ def list_(options: CommandOptions, message_type: str | None, limit: int) -> None
     Example:
       postroom message list --type order --limit 10
     """
-    from dataclasses import asdict
-
     from postroom.operations.messages import list_messages
 
     with open_messagebox(options) as connection:
-        rows = [asdict(message) for message in list_messages(connection, message_type=message_type, limit=limit + 1)]
+        rows = list_messages(connection, message_type=message_type, limit=limit + 1)
     columns = ["message_id", "published_at", "message_type", "failed_at", "parts", "size", "published_by"]
     empty = "The spool is empty." if message_type is None else f"No message in the spool has the type {message_type!r}."
     optional = ["published_by", "parts", "failed_at", "published_at"]
@@ -66,48 +65,25 @@ def show(options: CommandOptions, message_id: ShortId) -> None:
     Example:
       postroom message show 01985c1e-7f0a-8c8e-b5d1-4a2f3c000000
     """
-    from dataclasses import asdict
-
-    from postroom.cli.rendering.explanation_json import context_to_json
-    from postroom.operations.messages import get_message, list_referring_instances, resolve_message_id
-    from postroom.operations.redaction import read_sensitive_keys, redact_context
-    from postroom.properties import dotted_name, split_key
+    from postroom.operations.messages import get_message_details, list_referring_instances, resolve_message_id
     from postroom.values import value_to_text
 
     with open_messagebox(options) as connection:
-        found = get_message(connection, resolve_message_id(connection, message_id))
+        found = get_message_details(connection, resolve_message_id(connection, message_id))
         instances = list_referring_instances(connection, found.message_id)
-        shown = redact_context(found.context, read_sensitive_keys(connection))
-    record = {
-        "message_id": found.message_id,
-        "published_at": found.published_at,
-        "published_by": found.published_by,
-    }
-    context = context_to_json(shown)
-    predicates = [{"property": dotted_name(*split_key(key)), "value": value} for key, value in sorted(shown.predicates)]
-    parts = [asdict(part) for part in found.parts]
-    referring = [
-        {
-            "instance_id": instance.instance_id,
-            "state": instance.state.label,
-            "service": instance.display_name if options.output is Format.TABLE else instance.service,
-            "reason": instance.reason,
-        }
-        for instance in instances
-    ]
     if options.output is Format.JSON:
-        click.echo(
-            to_json({**record, "context": context, "predicates": predicates, "parts": parts, "instances": referring})
-        )
+        click.echo(to_json(found))
         return
-    show_record(record, options.output)
+    names = ("message_id", "published_at", "published_by")
+    show_record({name: getattr(found, name) for name in names}, options.output)
     # Values in the form of filters and of PROPERTY=VALUE on a command line.
-    properties = [{**row, "value": value_to_text(row["value"])} for row in context]
-    required = [{**row, "value": value_to_text(row["value"])} for row in predicates]
+    properties = [{**to_row(row), "value": value_to_text(row.value)} for row in found.context]
+    required = [{**to_row(row), "value": value_to_text(row.value)} for row in found.predicates]
+    referring = [{**to_row(instance), "service": instance.display_name} for instance in instances]
     for title, rows, columns, empty in (
         ("Context", properties, ["property", "value", "promoted"], "It is empty."),
         *([("Required of receiving hosts", required, ["property", "value"], "")] if required else []),
-        ("Parts", parts, ["name", "content_type", "size", "is_body"], "It has no parts."),
+        ("Parts", found.parts, ["name", "content_type", "size", "is_body"], "It has no parts."),
         ("Instances", referring, ["instance_id", "state", "service", "reason"], "No instance refers to it any more."),
     ):
         click.secho(f"\n{title}", bold=True)

@@ -7,7 +7,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.rendering.output import format_duration, show_rows
+from postroom.cli.rendering.output import show_rows
 
 
 @click.group(cls=CommandGroup)
@@ -34,16 +34,5 @@ def list_(options: CommandOptions, everything: bool) -> None:
     from postroom.operations.instances.listing import count_queues
 
     with open_messagebox(options) as connection:
-        rows = [
-            {
-                "host": count.host,
-                "state": count.state.label,
-                "count": count.count,
-                "oldest": count.oldest,
-                "age": format_duration(count.age),
-                "age_seconds": None if count.age is None else count.age.total_seconds(),
-            }
-            for count in count_queues(connection)
-            if count.count or everything
-        ]
+        rows = [count for count in count_queues(connection) if count.count or everything]
     show_rows(rows, ["host", "state", "count", "age"], options.output, empty="All queues are empty.")

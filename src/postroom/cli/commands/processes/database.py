@@ -7,7 +7,8 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import describe_stopped_server
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.rendering.output import Format, to_json
+from postroom.cli.rendering.output import Format
+from postroom.operations.records import to_json
 
 
 @click.group(cls=CommandGroup)

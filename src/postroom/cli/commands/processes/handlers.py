@@ -34,11 +34,9 @@ def list_(options: CommandOptions, host: str | None) -> None:
     Example:
       postroom handler list --host Main
     """
-    from dataclasses import asdict
-
     from postroom.operations.hosts import list_handlers
 
     with open_messagebox(options) as connection:
-        rows = [asdict(each) for each in list_handlers(connection, host)]
+        rows = list_handlers(connection, host)
     columns = ["host", "adapter", "direction", "declared", "used_by", "high_watermark", "low_watermark"]
     show_rows(rows, columns, options.output, empty="No hosts. Apply an application: postroom apply APP")

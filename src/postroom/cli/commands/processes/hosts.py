@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.monitoring_options import MonitoringOptions, monitoring_options
 from postroom.cli.options import CommandOptions, common_options, pass_options, reason_option
-from postroom.cli.rendering.output import Format, show_record, show_rows, to_json
-
-if TYPE_CHECKING:
-    from postroom.operations.hosts import HostListing
+from postroom.cli.rendering.output import Format, show_record, show_rows
 
 
 @click.group(cls=CommandGroup)
@@ -67,7 +62,7 @@ def list_(options: CommandOptions) -> None:
     from postroom.operations.hosts import list_hosts
 
     with open_messagebox(options) as connection:
-        rows = [_to_row(host, options.output) for host in list_hosts(connection)]
+        rows = list_hosts(connection)
     columns = [
         "name",
         "is_default",
@@ -93,22 +88,19 @@ def show(options: CommandOptions, name: str) -> None:
     Example:
       postroom host show Main
     """
-    from dataclasses import asdict
-
-    from postroom.operations.hosts import list_host_instances, list_hosts
-    from postroom.operations.instances.listing import count_queues
+    from postroom.operations.hosts import get_host_details
+    from postroom.operations.records import to_row
 
     with open_messagebox(options) as connection:
-        instances = [asdict(instance) for instance in list_host_instances(connection, name)]
-        (listing,) = (host for host in list_hosts(connection) if host.name.lower() == name.lower())
-        queues = {count.state.label: count.count for count in count_queues(connection) if count.host == listing.name}
-    if options.output is Format.JSON:
-        click.echo(to_json({**_to_row(listing, options.output), "instances": instances, "queues": queues}))
+        found = get_host_details(connection, name)
+    if options.output is Format.TABLE:
+        row = to_row(found)
+        queues = row.pop("queues")
+        columns = ["host_instance_id", "server", "pid", "started_at", "dead_since"]
+        empty = f"Not running. Start it: postroom host run {found.name}"
+        show_record(row | queues, options.output, tables={"instances": columns}, empty=empty)
         return
-    show_record({**_to_row(listing, options.output), **queues}, options.output)
-    click.echo()
-    columns = ["host_instance_id", "server", "pid", "started_at", "dead_since"]
-    show_rows(instances, columns, options.output, empty=f"Not running. Start it: postroom host run {listing.name}")
+    show_record(found, options.output)
 
 
 @host.command()
@@ -187,9 +179,3 @@ def start(options: CommandOptions, name: str) -> None:
     with open_messagebox(options) as connection:
         set_stopped(connection, name, stopped=False)
     show_record({"name": name, "state": "started"}, options.output)
-
-
-def _to_row(listing: HostListing, output: Format) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(listing) | ({"properties": listing.properties} if output is Format.TABLE else {})

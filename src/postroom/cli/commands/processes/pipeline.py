@@ -111,20 +111,22 @@ def show(options: CommandOptions) -> None:
     from postroom.cli.connection import open_messagebox
     from postroom.operations.ports.receive_locations import list_locations
     from postroom.operations.ports.sinks import list_sinks
+    from postroom.operations.records import to_row
 
     with open_messagebox(options) as connection:
         located, sunk = list_locations(connection), list_sinks(connection)
-    locations = [{"kind": "receive location", **row.as_dict()} for row in located]
-    sinks = [{"kind": "sink", **row.as_dict()} for row in sunk]
     if options.output is Format.JSON:
-        show_rows([*locations, *sinks], [], options.output)
+        locations = [{"kind": "receive location", **to_row(row)} for row in located]
+        for row in locations:
+            del row["opens"]
+        show_rows([*locations, *({"kind": "sink", **to_row(row)} for row in sunk)], [], options.output)
         return
     columns = ["location", "host", "state", "waiting", "oldest", "published", "rate", "suspended"]
-    show_rows(locations, columns, options.output, empty="No receive locations.")
+    show_rows(located, columns, options.output, empty="No receive locations.")
     reasons = [(row.location, f"{row.state}: {row.reason}") for row in located if row.reason]
     show_paragraphs(reasons + [(row.location, problem) for row in located for problem in row.problems], options.output)
-    if sinks:
+    if sunk:
         click.echo()
         columns = ["sink", "host", "state", "waiting", "retrying", "last_batch_at", "written", "rate", "suspended"]
-        show_rows(sinks, columns, options.output)
+        show_rows(sunk, columns, options.output)
         show_paragraphs([(row.sink, f"{row.state}: {row.reason}") for row in sunk if row.reason], options.output)

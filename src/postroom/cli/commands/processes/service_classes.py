@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,9 +10,6 @@ from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import CommandOptions, common_options, pass_options, reason_option
 from postroom.cli.rendering.output import show_rows
-
-if TYPE_CHECKING:
-    from postroom.messagebox.configuration.hosts import Dequeuing
 
 _COLUMNS = ["name", "polling_interval_seconds", "dequeue_threads"]
 
@@ -41,7 +37,7 @@ def list_(options: CommandOptions) -> None:
     from postroom.operations.hosts import list_service_classes
 
     with open_messagebox(options) as connection:
-        rows = [_to_row(dequeuing) for dequeuing in list_service_classes(connection)]
+        rows = list_service_classes(connection)
     show_rows(rows, _COLUMNS, options.output)
 
 
@@ -72,12 +68,4 @@ def set_(
     interval = None if polling_interval is None else timedelta(seconds=polling_interval)
     with open_messagebox(options) as connection:
         changed = set_service_class(connection, name, polling_interval=interval, dequeue_threads=threads)
-    show_rows([_to_row(changed)], _COLUMNS, options.output)
-
-
-def _to_row(dequeuing: Dequeuing) -> dict[str, Any]:
-    return {
-        "name": dequeuing.service_class.name.lower(),
-        "polling_interval_seconds": dequeuing.polling_interval.total_seconds(),
-        "dequeue_threads": dequeuing.dequeue_threads,
-    }
+    show_rows([changed], _COLUMNS, options.output)

@@ -35,12 +35,10 @@ def list_(options: CommandOptions) -> None:
     Example:
       postroom throttling list -o json
     """
-    from dataclasses import asdict
-
     from postroom.operations.throttling import list_throttling
 
     with open_messagebox(options) as connection:
-        rows = [asdict(listed) for listed in list_throttling(connection)]
+        rows = list_throttling(connection)
     columns = ["host", "direction", "process", "state", "description", "delay", "override", "reason"]
     show_rows(rows, columns, options.output, empty="No hosts. Apply an application: postroom apply APP")
 

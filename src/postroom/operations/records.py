@@ -1,0 +1,86 @@
+"""Convert the records that operations return to JSON, in the same way for every caller: command line, API or console.
+
+A record is a frozen dataclass without secrets. Its fields are the keys of the JSON object.
+
+    to_json(list_ports(connection))
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import datetime, timedelta
+from enum import Enum, IntEnum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Extended = TypeVar("Extended", bound="DataclassInstance")
+
+
+def to_row(record: object) -> dict[str, Any]:
+    """Return the fields of a record by name, with their values as they are. A mapping is copied."""
+    if isinstance(record, Mapping):
+        return dict(record)
+    assert is_dataclass(record), f"{record!r} is not a record"
+    return {field.name: getattr(record, field.name) for field in fields(record)}
+
+
+def extend(record: DataclassInstance, into: type[Extended], **more: object) -> Extended:
+    """Return the record with more fields, as the subclass that has them.
+
+    >>> extend(listing, OrchestrationDetails, older_versions=[1, 2])
+    """
+    return into(**{field.name: getattr(record, field.name) for field in fields(record) if field.init}, **more)
+
+
+def to_json(value: object) -> str:
+    """Return indented JSON."""
+    return json.dumps(to_json_value(value), indent=2, ensure_ascii=False)
+
+
+def to_json_value(value: object) -> Any:
+    """Return a value or a record as JSON can represent it."""
+    match value:
+        case Enum():
+            return get_label(value)
+        case None | str() | bool() | int() | float():
+            return value
+        case datetime():
+            return value.isoformat()
+        case bytes():
+            return value.decode(errors="replace")
+        case Mapping():
+            return {to_json_value(key): to_json_value(each) for key, each in value.items()}
+        case list() | tuple():
+            return [to_json_value(each) for each in value]
+        case set() | frozenset():
+            return sorted(to_json_value(each) for each in value)
+        case _ if is_dataclass(value):
+            return to_json_value(to_row(value))
+        case _:
+            # Text, also for Decimal: a JSON number would not be exact.
+            return str(value)
+
+
+def get_label(value: Enum) -> Any:
+    """Return the text of an enumeration: its label, the name of a number, or its value."""
+    if isinstance(value, IntEnum):
+        return getattr(value, "label", value.name.lower())
+    return value.value
+
+
+def format_duration(age: timedelta | None) -> str:
+    """Return a duration with its two largest units: ``2 d 3 h``, ``5 min``, ``0.4 s``."""
+    if age is None:
+        return ""
+    seconds = max(age.total_seconds(), 0.0)
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    days, hours, minutes = whole // 86_400, whole // 3_600 % 24, whole // 60 % 60
+    units = [(days, "d"), (hours, "h"), (minutes, "min"), (whole % 60, "s")]
+    first = next(number for number, (count, _) in enumerate(units) if count)
+    return " ".join(f"{count} {unit}" for count, unit in units[first : first + 2] if count)
