@@ -231,8 +231,8 @@ def format_counts(counts: Mapping[InstanceState, int]) -> str:
     return f"{total:,} {'instance' if total == 1 else 'instances'}" + (f" ({states})" if total else "")
 
 
-def count_queues(connection: Connection) -> list[QueueCount]:
-    """Count the messages of every host by state. States without messages are included."""
+def count_queues(connection: Connection, *, everything: bool = True) -> list[QueueCount]:
+    """Count the messages of every host by state. States without messages are included if ``everything`` is True."""
     rows = connection.execute(statement("queries/count_queues"))
     return [
         QueueCount(
@@ -244,6 +244,7 @@ def count_queues(connection: Connection) -> list[QueueCount]:
             age_seconds=None if age is None else age.total_seconds(),
         )
         for host, state, count, oldest, age in rows
+        if count or everything
     ]
 
 

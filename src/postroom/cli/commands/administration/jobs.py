@@ -6,6 +6,7 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
+from postroom.cli.list_commands import add_list_command
 from postroom.cli.options import CommandOptions, common_options, pass_options, reason_option
 from postroom.cli.rendering.output import Format, show_rows
 from postroom.operations.records import to_json
@@ -23,23 +24,13 @@ def jobs() -> None:
     """
 
 
-@jobs.command("list")
-@common_options
-@pass_options
-def list_(options: CommandOptions) -> None:
-    """List the jobs, with the result of the last run of each.
-
-    \b
-    Example:
-      postroom jobs list -o json
-    """
-    from postroom.operations.jobs import list_jobs
-
-    with open_messagebox(options) as connection:
-        rows = list_jobs(connection)
-    show_rows(
-        rows, ["name", "interval_seconds", "runs", "finished_at", "rows_last", "rows_total", "error"], options.output
-    )
+add_list_command(
+    jobs,
+    "postroom.operations.jobs:list_jobs",
+    "name interval_seconds runs finished_at rows_last rows_total error",
+    help="List the jobs, with the result of the last run of each.",
+    example="Example:\n  postroom jobs list -o json",
+)
 
 
 @jobs.command()

@@ -6,8 +6,8 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
+from postroom.cli.list_commands import add_list_command
 from postroom.cli.options import CommandOptions, common_options, pass_options, reason_option
-from postroom.cli.rendering.output import show_rows
 
 _ROLE = click.argument("role", metavar="ROLE")
 _LOGIN = click.argument("login", metavar="LOGIN")
@@ -27,21 +27,13 @@ def role() -> None:
     """
 
 
-@role.command("list")
-@common_options
-@pass_options
-def list_(options: CommandOptions) -> None:
-    """List the roles and their logins.
-
-    \b
-    Example:
-      postroom role list -o json
-    """
-    from postroom.operations.roles import list_roles
-
-    with open_messagebox(options) as connection:
-        rows = list_roles(connection)
-    show_rows(rows, ["name", "role_name", "logins"], options.output)
+add_list_command(
+    role,
+    "postroom.operations.roles:list_roles",
+    "name role_name logins",
+    help="List the roles and their logins.",
+    example="Example:\n  postroom role list -o json",
+)
 
 
 @role.command()

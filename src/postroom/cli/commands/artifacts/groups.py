@@ -6,8 +6,9 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
+from postroom.cli.list_commands import add_list_command
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.rendering.output import show_record, show_rows
+from postroom.cli.rendering.output import show_record
 from postroom.cli.state_commands import add_state_commands
 
 
@@ -24,26 +25,15 @@ def group() -> None:
     """
 
 
-@group.command("list")
-@click.option("--application", metavar="NAME", help="Only groups of this application.")
-@common_options
-@pass_options
-def list_(options: CommandOptions, application: str | None) -> None:
-    """List the send port groups.
-
-    \b
-    Example:
-      postroom group list --application orders
-    """
-    from postroom.operations.deployment.applications import check_application
-    from postroom.operations.ports.groups import list_groups
-
-    with open_messagebox(options) as connection:
-        check_application(connection, application)
-        rows = list_groups(connection, application=application)
-    columns = ["name", "state", "application", "members", "filter"]
-    empty = "No send port groups. Declare one with app.send_port_group(...), and apply the application."
-    show_rows(rows, columns, options.output, empty=empty)
+add_list_command(
+    group,
+    "postroom.operations.ports.groups:list_groups",
+    "name state application members filter",
+    help="List the send port groups.",
+    example="Example:\n  postroom group list --application orders",
+    options=[click.option("--application", metavar="NAME", help="Only groups of this application.")],
+    empty="No send port groups. Declare one with app.send_port_group(...), and apply the application.",
+)
 
 
 @group.command()

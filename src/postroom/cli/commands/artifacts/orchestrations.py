@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from operator import not_
+
 import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
+from postroom.cli.list_commands import add_list_command
 from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.rendering.output import show_record, show_rows
+from postroom.cli.rendering.output import show_record
 from postroom.cli.state_commands import add_state_commands
 
 
@@ -24,30 +27,17 @@ def orchestration() -> None:
     """
 
 
-@orchestration.command("list")
-@click.option("--application", metavar="NAME", help="Only orchestrations of this application.")
-@common_options
-@pass_options
-def list_(options: CommandOptions, application: str | None) -> None:
-    """List the orchestrations in all versions, with the number of their instances.
-
-    \b
-    Example:
-      postroom orchestration list --application procurement
-    """
-    from postroom.operations.deployment.applications import check_application
-    from postroom.operations.orchestrations.states import list_orchestrations
-
-    with open_messagebox(options) as connection:
-        check_application(connection, application)
-        rows = list_orchestrations(connection, application=application)
-    columns = ["name", "version", "state", "application", "host", "instances", "suspended_instances", "waiting"]
-    columns += ["suspended_messages", "filter"]
-    if not all(row.newest for row in rows):
-        columns.insert(2, "newest")
-    if any(row.problem for row in rows):
-        columns.append("problem")
-    show_rows(rows, columns, options.output, empty="No orchestrations. Apply an application: postroom apply APP")
+add_list_command(
+    orchestration,
+    "postroom.operations.orchestrations.states:list_orchestrations",
+    "name version newest state application host instances suspended_instances waiting suspended_messages filter"
+    " problem",
+    help="List the orchestrations in all versions, with the number of their instances.",
+    example="Example:\n  postroom orchestration list --application procurement",
+    options=[click.option("--application", metavar="NAME", help="Only orchestrations of this application.")],
+    empty="No orchestrations. Apply an application: postroom apply APP",
+    shown_if={"newest": not_, "problem": bool},
+)
 
 
 @orchestration.command()

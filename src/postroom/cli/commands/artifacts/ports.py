@@ -6,6 +6,7 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
+from postroom.cli.list_commands import add_list_command
 from postroom.cli.options import CommandOptions, common_options, names_argument, pass_options, reason_option
 from postroom.cli.rendering.output import Format, show_record, show_rows
 from postroom.cli.state_commands import add_state_commands
@@ -21,33 +22,17 @@ def port() -> None:
     """
 
 
-@port.command("list")
-@click.option("--application", metavar="NAME", help="Only ports of this application.")
-@common_options
-@pass_options
-def list_(options: CommandOptions, application: str | None) -> None:
-    """List the send ports, with the number of messages in their queues.
-
-    \b
-    Example:
-      postroom port list --application orders
-    """
-    from postroom.operations.deployment.applications import check_application
-    from postroom.operations.ports.send_ports import list_ports
-
-    with open_messagebox(options) as connection:
-        check_application(connection, application)
-        rows = list_ports(connection, application=application)
-    columns = ["name", "state", "application", "host", "waiting", "retrying", "scheduled", "suspended", "filter", "uri"]
-    if any(row.paused_since for row in rows):
-        columns[2:2] = ["paused_since", "paused_because"]
-    show_rows(
-        rows,
-        columns,
-        options.output,
-        empty="No send ports. Apply an application: postroom apply APP",
-        optional=["uri", "application", "paused_since", "scheduled", "retrying", "host"],
-    )
+add_list_command(
+    port,
+    "postroom.operations.ports.send_ports:list_ports",
+    "name state paused_since paused_because application host waiting retrying scheduled suspended filter uri",
+    help="List the send ports, with the number of messages in their queues.",
+    example="Example:\n  postroom port list --application orders",
+    options=[click.option("--application", metavar="NAME", help="Only ports of this application.")],
+    empty="No send ports. Apply an application: postroom apply APP",
+    optional="uri application paused_since scheduled retrying host",
+    shown_if={"paused_since": bool, "paused_because": bool},
+)
 
 
 @port.command()

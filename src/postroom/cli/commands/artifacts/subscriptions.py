@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
+from postroom.cli.list_commands import add_list_command
 from postroom.cli.options import ID, CommandOptions, common_options, limit_option, pass_options, property_options
-from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows
+from postroom.cli.rendering.output import Format, show_record
 from postroom.operations.records import to_json
 
 if TYPE_CHECKING:
+    from postroom.messagebox.connection import Connection
     from postroom.operations.short_ids import ShortId
+    from postroom.operations.subscriptions import Subscription
 
 
 @click.group(cls=CommandGroup)
@@ -26,47 +29,39 @@ def subscription() -> None:
     """
 
 
-@subscription.command("list")
-@click.option("--type", "type_", type=click.Choice(["activation", "instance"]), help="Only subscriptions of this type.")
-@click.option(
-    "--service", metavar="NAME", help="Only subscriptions of this service (such as a send port) or through this group."
-)
-@click.option("--instance", type=ID, help="Only subscriptions of this service instance.")
-@limit_option(default=200)
-@common_options
-@pass_options
-def list_(
-    options: CommandOptions,
-    type_: Literal["activation", "instance"] | None,
-    service: str | None,
-    instance: ShortId | None,
-    limit: int,
-) -> None:
-    """List the subscriptions.
-
-    \b
-    Example:
-      postroom subscription list --service Europe -o json
-    """
+def _list_subscriptions(connection: Connection, instance: ShortId | None, **conditions: Any) -> list[Subscription]:
     from postroom.operations.short_ids import find_id
     from postroom.operations.subscriptions import list_subscriptions
 
-    with open_messagebox(options) as connection:
-        instance_id = None if instance is None else find_id(connection, instance, "subscriber")
-        found = list_subscriptions(
-            connection, subscription_type=type_, service=service, instance_id=instance_id, limit=limit + 1
-        )
-    columns = ["subscription_id", "service_name", "group", "type", "state", "host", "priority", "filter"]
-    if any(subscription.instance_id is not None for subscription in found[:limit]):
-        columns.insert(4, "instance_id")
-    show_rows(
-        found[:limit],
-        columns,
-        options.output,
-        empty="No subscriptions.",
-        optional=["priority", "group", "host", "type"],
-    )
-    report_truncation(len(found), limit, options.output)
+    instance_id = None if instance is None else find_id(connection, instance, "subscriber")
+    return list_subscriptions(connection, instance_id=instance_id, **conditions)
+
+
+add_list_command(
+    subscription,
+    _list_subscriptions,
+    "subscription_id service_name group type instance_id state host priority filter",
+    help="List the subscriptions.",
+    example="Example:\n  postroom subscription list --service Europe -o json",
+    options=[
+        click.option(
+            "--type",
+            "subscription_type",
+            type=click.Choice(["activation", "instance"]),
+            help="Only subscriptions of this type.",
+        ),
+        click.option(
+            "--service",
+            metavar="NAME",
+            help="Only subscriptions of this service (such as a send port) or through this group.",
+        ),
+        click.option("--instance", type=ID, help="Only subscriptions of this service instance."),
+    ],
+    limit=200,
+    empty="No subscriptions.",
+    optional="priority group host type",
+    shown_if={"instance_id": bool},
+)
 
 
 @subscription.command()

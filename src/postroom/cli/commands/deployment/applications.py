@@ -12,6 +12,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.confirmation import confirm
 from postroom.cli.connection import open_messagebox
+from postroom.cli.list_commands import add_list_command
 from postroom.cli.options import CommandOptions, backlog_option, common_options, pass_options, reason_option, to_backlog
 from postroom.cli.rendering.output import Format, show_rows
 from postroom.operations.records import to_json
@@ -101,22 +102,14 @@ def application() -> None:
     """
 
 
-@application.command("list")
-@common_options
-@pass_options
-def list_(options: CommandOptions) -> None:
-    """List the applications.
-
-    \b
-    Example:
-      postroom application list -o json
-    """
-    from postroom.operations.deployment.applications import list_applications
-
-    with open_messagebox(options) as connection:
-        rows = list_applications(connection)
-    columns = ["name", "receive_ports", "locations", "send_ports", "send_port_groups", "orchestrations", "applied_at"]
-    show_rows(rows, columns, options.output, empty="No applications. Apply one: postroom apply APP")
+add_list_command(
+    application,
+    "postroom.operations.deployment.applications:list_applications",
+    "name receive_ports locations send_ports send_port_groups orchestrations applied_at",
+    help="List the applications.",
+    example="Example:\n  postroom application list -o json",
+    empty="No applications. Apply one: postroom apply APP",
+)
 
 
 @application.command()

@@ -17,8 +17,8 @@ import click
 from postroom.cli.commands.messages.instance_conditions import build_query, condition_options
 from postroom.cli.confirmation import confirm
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import ID, CommandOptions, common_options, limit_option, pass_options, reason_option
-from postroom.cli.rendering.output import Format, report_truncation, show_rows
+from postroom.cli.options import ID, CommandOptions, common_options, pass_options, reason_option
+from postroom.cli.rendering.output import Format
 from postroom.operations.records import to_json
 
 if TYPE_CHECKING:
@@ -210,32 +210,6 @@ def skip(options: CommandOptions, ids: tuple[ShortId, ...]) -> None:
         return
     for instance_id in skipped:
         click.echo(f"The message is now instance {instance_id}, which is suspended.")
-
-
-@click.command()
-@limit_option(default=20)
-@common_options
-@pass_options
-def operations(options: CommandOptions, limit: int) -> None:
-    """List the operations on many instances with their progress, the latest first.
-
-    The hosts continue an operation whose command was interrupted.
-
-    \b
-    Example:
-      postroom instance operations
-    """
-    from postroom.operations.instances.bulk_operations import list_operations
-
-    with open_messagebox(options) as connection:
-        found = list_operations(connection, limit=limit + 1)
-    columns = [
-        *("operation_id", "kind", "target", "requested_by", "requested_at", "total", "changed", "remaining", "pending"),
-        "finished_at",
-    ]
-    rows = found[:limit]
-    show_rows(rows, columns, options.output, empty="No operations.")
-    report_truncation(len(found), limit, options.output)
 
 
 def _run_and_report(

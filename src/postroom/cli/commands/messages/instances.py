@@ -10,9 +10,10 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.commands.messages.bad_rows import resume_rows, save_rows
 from postroom.cli.commands.messages.instance_conditions import build_query, condition_options
-from postroom.cli.commands.messages.instance_operations import operations, reroute, resume, skip, suspend, terminate
+from postroom.cli.commands.messages.instance_operations import reroute, resume, skip, suspend, terminate
 from postroom.cli.commands.messages.journals import save_journal
 from postroom.cli.connection import open_messagebox
+from postroom.cli.list_commands import add_list_command
 from postroom.cli.options import ID, CommandOptions, common_options, limit_option, pass_options
 from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows
 from postroom.cli.rendering.story import show_story, write_graph
@@ -134,5 +135,17 @@ def show(options: CommandOptions, instance_id: ShortId, graph: Path | None) -> N
         show_story(found)
 
 
-for command in (resume, suspend, reroute, skip, terminate, save_rows, resume_rows, save_journal, operations):
+for command in (resume, suspend, reroute, skip, terminate, save_rows, resume_rows, save_journal):
     instance.add_command(command)
+
+add_list_command(
+    instance,
+    "postroom.operations.instances.bulk_operations:list_operations",
+    "operation_id kind target requested_by requested_at total changed remaining pending finished_at",
+    name="operations",
+    help="List the operations on many instances with their progress, the latest first.\n\n"
+    "The hosts continue an operation whose command was interrupted.",
+    example="Example:\n  postroom instance operations",
+    limit=20,
+    empty="No operations.",
+)

@@ -9,8 +9,9 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import ID, CommandOptions, common_options, limit_option, pass_options
-from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows
+from postroom.cli.list_commands import add_list_command
+from postroom.cli.options import ID, CommandOptions, common_options, pass_options
+from postroom.cli.rendering.output import Format, show_record, show_rows
 from postroom.operations.records import to_json, to_row
 
 if TYPE_CHECKING:
@@ -31,27 +32,19 @@ def message() -> None:
     """
 
 
-@message.command("list")
-@click.option("--type", "message_type", metavar="TYPE", help="Only messages with this BTS.MessageType.")
-@limit_option(default=50)
-@common_options
-@pass_options
-def list_(options: CommandOptions, message_type: str | None, limit: int) -> None:
-    """List the messages in the spool, the latest first.
-
-    \b
-    Example:
-      postroom message list --type order --limit 10
-    """
-    from postroom.operations.messages import list_messages
-
-    with open_messagebox(options) as connection:
-        rows = list_messages(connection, message_type=message_type, limit=limit + 1)
-    columns = ["message_id", "published_at", "message_type", "failed_at", "parts", "size", "published_by"]
-    empty = "The spool is empty." if message_type is None else f"No message in the spool has the type {message_type!r}."
-    optional = ["published_by", "parts", "failed_at", "published_at"]
-    show_rows(rows[:limit], columns, options.output, empty=empty, optional=optional)
-    report_truncation(len(rows), limit, options.output)
+add_list_command(
+    message,
+    "postroom.operations.messages:list_messages",
+    "message_id published_at message_type failed_at parts size published_by",
+    help="List the messages in the spool, the latest first.",
+    example="Example:\n  postroom message list --type order --limit 10",
+    options=[click.option("--type", "message_type", metavar="TYPE", help="Only messages with this BTS.MessageType.")],
+    limit=50,
+    empty=lambda message_type, **_: (
+        "The spool is empty." if message_type is None else f"No message in the spool has the type {message_type!r}."
+    ),
+    optional="published_by parts failed_at published_at",
+)
 
 
 @message.command()

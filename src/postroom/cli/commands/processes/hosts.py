@@ -6,9 +6,10 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
+from postroom.cli.list_commands import add_list_command
 from postroom.cli.monitoring_options import MonitoringOptions, monitoring_options
 from postroom.cli.options import CommandOptions, common_options, pass_options, reason_option
-from postroom.cli.rendering.output import Format, show_record, show_rows
+from postroom.cli.rendering.output import Format, show_record
 
 
 @click.group(cls=CommandGroup)
@@ -49,32 +50,14 @@ def run(options: CommandOptions, name: str, monitoring: MonitoringOptions) -> No
         monitoring.report(f"Host {name} has stopped: {counts or 'nothing to do'}.")
 
 
-@host.command("list")
-@common_options
-@pass_options
-def list_(options: CommandOptions) -> None:
-    """List the hosts, with the number of running processes of each.
-
-    \b
-    Example:
-      postroom host list -o json
-    """
-    from postroom.operations.hosts import list_hosts
-
-    with open_messagebox(options) as connection:
-        rows = list_hosts(connection)
-    columns = [
-        "name",
-        "is_default",
-        "trusted",
-        "isolated",
-        "stopped",
-        "running_instances",
-        "locations",
-        "send_ports",
-        "properties",
-    ]
-    show_rows(rows, columns, options.output, empty="No hosts. Apply an application: postroom apply APP")
+add_list_command(
+    host,
+    "postroom.operations.hosts:list_hosts",
+    "name is_default trusted isolated stopped running_instances locations send_ports properties",
+    help="List the hosts, with the number of running processes of each.",
+    example="Example:\n  postroom host list -o json",
+    empty="No hosts. Apply an application: postroom apply APP",
+)
 
 
 @host.command()

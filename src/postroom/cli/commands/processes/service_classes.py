@@ -8,6 +8,7 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
+from postroom.cli.list_commands import add_list_command
 from postroom.cli.options import CommandOptions, common_options, pass_options, reason_option
 from postroom.cli.rendering.output import show_rows
 
@@ -24,21 +25,13 @@ def service_class() -> None:
     """
 
 
-@service_class.command("list")
-@common_options
-@pass_options
-def list_(options: CommandOptions) -> None:
-    """List the service classes with their settings.
-
-    \b
-    Example:
-      postroom service-class list -o json
-    """
-    from postroom.operations.hosts import list_service_classes
-
-    with open_messagebox(options) as connection:
-        rows = list_service_classes(connection)
-    show_rows(rows, _COLUMNS, options.output)
+add_list_command(
+    service_class,
+    "postroom.operations.hosts:list_service_classes",
+    " ".join(_COLUMNS),
+    help="List the service classes with their settings.",
+    example="Example:\n  postroom service-class list -o json",
+)
 
 
 @service_class.command("set")

@@ -6,8 +6,9 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
+from postroom.cli.list_commands import add_list_command
 from postroom.cli.options import CommandOptions, common_options, pass_options, reason_option
-from postroom.cli.rendering.output import show_record, show_rows
+from postroom.cli.rendering.output import show_record
 
 _MODES = click.Choice(["auto", "always", "never"])
 
@@ -22,25 +23,16 @@ def throttling() -> None:
     """
 
 
-@throttling.command("list")
-@common_options
-@pass_options
-def list_(options: CommandOptions) -> None:
-    """List the hosts with their throttling states, delays, reasons and overrides.
-
-    A row without a process is what programs and receive locations see that publish for the host. The other rows are
-    those of its running processes.
-
-    \b
-    Example:
-      postroom throttling list -o json
-    """
-    from postroom.operations.throttling import list_throttling
-
-    with open_messagebox(options) as connection:
-        rows = list_throttling(connection)
-    columns = ["host", "direction", "process", "state", "description", "delay", "override", "reason"]
-    show_rows(rows, columns, options.output, empty="No hosts. Apply an application: postroom apply APP")
+add_list_command(
+    throttling,
+    "postroom.operations.throttling:list_throttling",
+    "host direction process state description delay override reason",
+    help="List the hosts with their throttling states, delays, reasons and overrides.\n\n"
+    "A row without a process is what programs and receive locations see that publish for the host. The other rows are "
+    "those of its running processes.",
+    example="Example:\n  postroom throttling list -o json",
+    empty="No hosts. Apply an application: postroom apply APP",
+)
 
 
 @throttling.command("set")
