@@ -17,6 +17,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import psutil
+from psycopg.types.json import Jsonb
 
 from bench.messagebox import MeasuredBox, Priority, Region, Total
 from bench.ratios import Result, compute_ratio
@@ -51,7 +52,8 @@ def add_ports(box: MeasuredBox, count: int = 1) -> list[uuid.UUID]:
 
 def set_ordered(box: MeasuredBox, ordered: bool) -> None:
     """Make all send ports ordered, or unordered."""
-    box.connection.execute("UPDATE send_ports SET ordered = %s", (ordered,))
+    settings = Jsonb({"ordered": ordered})
+    box.connection.execute("UPDATE send_ports SET settings = settings || %s", (settings,))
 
 
 def set_threads(box: MeasuredBox, count: int) -> None:

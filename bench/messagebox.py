@@ -15,9 +15,15 @@ from psycopg.types.json import Jsonb
 from postroom import Throttling, pipelines
 from postroom.adapters import File
 from postroom.adapters.contract import AdapterDefinition
+from postroom.application import SendPortDefinition
 from postroom.filters.expression import Filter
 from postroom.maps.port_maps import NO_MAPS
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
+from postroom.messagebox.configuration.endpoints import (
+    ReceiveLocation,
+    build_send_port,
+    read_receive_locations,
+    store_send_port,
+)
 from postroom.messagebox.configuration.hosts import Host, ServiceClass, read_hosts
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.embedded import EmbeddedServer
@@ -88,23 +94,25 @@ class MeasuredBox:
     def add_send_port(self, name: str, adapter: AdapterDefinition, filter: Filter | None = None) -> uuid.UUID:
         """Add a started send port, with a subscription if it has a filter."""
         with self.connection.transaction():
-            port = self.one(
-                "INSERT INTO send_ports (application_id, host_id, name, adapter, uri, state)"
-                " SELECT id, %s, %s, %s, %s, 3 FROM applications RETURNING id",
-                *(self.host.host_id, name, Jsonb(adapter.model_dump(mode="json")), adapter.address(self.home)),
-            )
-            assert isinstance(port, uuid.UUID)
+            application_id = self.one("SELECT id FROM applications")
+            assert isinstance(application_id, uuid.UUID)
+            definition = SendPortDefinition(name=name, host=self.host.name, adapter=adapter)
+            port_id = uuid.uuid4()
+            port = build_send_port(definition, port_id=port_id, host_id=self.host.host_id, home=self.home)
+            store_send_port(self.connection, port, application_id)
+            self.connection.execute("UPDATE send_ports SET state = 3 WHERE id = %s", (port_id,))
             if filter is not None:
-                self._subscribe(port, name, filter)
-        return port
+                self._subscribe(port_id, name, filter)
+        return port_id
 
     def make_two_way(self, port: uuid.UUID) -> None:
         """Let the receive location wait for responses, and let this send port publish them."""
         maps = NO_MAPS.model_dump(mode="json")
         sent = {"pipeline": PASS_THRU_TRANSMIT.model_dump(mode="json"), "maps": maps}
-        received = {"pipeline": pipelines.PassThrough().model_dump(mode="json"), "maps": maps}
+        received = {"two_way": True, "receive_pipeline": pipelines.PassThrough().model_dump(mode="json")}
         self.connection.execute("UPDATE receive_locations SET response = %s", (Jsonb(sent),))
-        self.connection.execute("UPDATE send_ports SET response = %s WHERE id = %s", (Jsonb(received), port))
+        update = "UPDATE send_ports SET settings = settings || %s WHERE id = %s"
+        self.connection.execute(update, (Jsonb(received), port))
 
     def subscribe(self, number: int, filter: Filter) -> None:
         """Add a started subscription."""

@@ -22,7 +22,7 @@ from psycopg.types.json import Jsonb
 from bench.messagebox import MeasuredBox, Priority, Region, Total, measured_box
 from bench.plain_spark import PlainSpark, plain_spark
 from bench.ratios import Result, compute_ratio, measure_alternately, seconds
-from postroom.adapters import AnySink, SparkSink, SparkTable
+from postroom.adapters import AnySink, Null, SparkSink, SparkTable
 from postroom.message import Message
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.maintenance.jobs import build_jobs, run_all_jobs_once, run_due_jobs
@@ -63,13 +63,7 @@ class MeasuredSinks:
     def __init__(self, box: MeasuredBox, sinks: Sinks) -> None:
         self._box = box
         self._sinks = sinks
-        port = box.one(
-            "INSERT INTO send_ports (application_id, host_id, name, adapter, uri, state)"
-            " SELECT id, %s, 'Lake', '{}', 'sink', 3 FROM applications RETURNING id",
-            box.host.host_id,
-        )
-        assert isinstance(port, uuid.UUID)
-        self._port_id = port
+        self._port_id = box.add_send_port("Lake", Null())
 
     def write(self, sink: AnySink) -> float:
         """Return rows/s, from the first batch until the last message is deleted."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from psycopg.types.json import Jsonb
@@ -16,9 +19,14 @@ from postroom.agent.receiving.document_batch import ReceiveResult
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
-from postroom.application import CircuitBreaker, Schedule
+from postroom.application import BackupTransport, CircuitBreaker, Retry, Schedule, SendPortDefinition
 from postroom.message import Bytes, Context
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations, schedule_to_json
+from postroom.messagebox.configuration.endpoints import (
+    ReceiveLocation,
+    build_send_port,
+    read_receive_locations,
+    store_send_port,
+)
 from postroom.messagebox.configuration.hosts import Host, read_hosts
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.migrate import create_host
@@ -32,8 +40,6 @@ from postroom.system_properties import BTS, SYSTEM_PROPERTIES
 Region = Property("Orders.Region", str)
 Total = Property("Orders.Total", Decimal)
 Priority = Property("Orders.Priority", int)
-#: A backup transport as it is stored.
-BACKUP = {"kind": "null", "uri": "null://backup", "retry_count": 0, "retry_interval": 0, "service_window": None}
 PROMOTE = {Region: "region", Total: "total", Priority: "priority"}
 
 
@@ -97,32 +103,48 @@ class Box:
         priority: int = 5,
         route_failures: bool = False,
         service_window: Schedule | None = None,
-        backup: dict[str, Any] | None = None,
+        backup: BackupTransport | None = None,
         expire_seconds: float | None = None,
         circuit_breaker: CircuitBreaker | None = None,
         ordered: bool = False,
         stop_on_failure: bool = False,
     ) -> None:
-        """Add a send port. ``backup`` has the settings of a backup transport that differ from BACKUP."""
-        self.connection.execute(
-            "INSERT INTO send_ports (application_id, host_id, name, adapter, uri, filter, retry_count, retry_interval,"
-            " priority, route_failures, service_window, expire_after, circuit_breaker, backup, backup_adapter, ordered,"
-            " stop_on_failure)"
-            " VALUES (%s, %s, %s, %s, 'null://', %s, %s, %s * interval '1 second', %s, %s, %s,"
-            " %s * interval '1 second', %s, %s, %s, %s, %s)",
-            (
-                *(self._application, self.host(host).host_id, name, Jsonb(adapter or {"kind": "null"}), filter),
-                *(retry_count, retry_seconds, priority, route_failures),
-                *(schedule_to_json(service_window), expire_seconds),
-                None if circuit_breaker is None else Jsonb(circuit_breaker.model_dump(mode="json")),
-                *((None, None) if backup is None else (Jsonb({**BACKUP, **backup}), Jsonb({"kind": "null"}))),
-                *(ordered, stop_on_failure),
-            ),
+        """Add a send port. Its ``adapter`` is stored as it is, and need not be valid. A ``backup`` transport discards
+        messages."""
+        definition = SendPortDefinition(
+            name=name,
+            host=host,
+            adapter=adapters.Null(),
+            retry=Retry(count=retry_count, interval=retry_seconds),
+            priority=priority,
+            route_failures=route_failures,
+            service_window=service_window,
+            backup=backup,
+            expire_after=None if expire_seconds is None else timedelta(seconds=expire_seconds),
+            circuit_breaker=circuit_breaker,
+            ordered=ordered,
+            stop_on_failure=stop_on_failure,
         )
+        host_id = self.host(host).host_id
+        port = build_send_port(definition, port_id=uuid.uuid4(), host_id=host_id, home=Path())
+        stored = replace(
+            port,
+            filter=filter,
+            uri="null://",
+            adapter_json=adapter or port.adapter_json,
+            backup=None if port.backup is None else replace(port.backup, uri="null://backup"),
+        )
+        store_send_port(self.connection, stored, self._application)
         if state == "started":
             ports.start(self.connection, name)
         elif state == "stopped":
             ports.enlist(self.connection, name)
+
+    def change_ports(self, name: str | None = None, **settings: Any) -> None:
+        """Change stored settings of one send port or of all."""
+        self.connection.execute(
+            "UPDATE send_ports SET settings = settings || %s WHERE name = coalesce(%s, name)", (Jsonb(settings), name)
+        )
 
     def add_group(
         self, name: str, members: Sequence[str], filter: str | None = None, *, state: str = "started"

@@ -43,8 +43,7 @@ class AnsweringAdapter(RecordingAdapter):
 def make_two_way(box: Box, port: str, pipeline: ReceivePipeline | None = None) -> None:
     """Make a send port a solicit-response port."""
     definition = pipeline or pipelines.PassThrough()
-    response = {"pipeline": definition.model_dump(mode="json"), "maps": NO_RESPONSE_MAPS}
-    box.connection.execute("UPDATE send_ports SET response = %s WHERE name = %s", (Jsonb(response), port))
+    box.change_ports(port, two_way=True, receive_pipeline=definition.model_dump(mode="json"))
 
 
 def make_location_two_way(box: Box, location: ReceiveLocation) -> ReceiveLocation:

@@ -1,4 +1,4 @@
-"""The backup transport of a send port, as a user declares it."""
+"""The transports of a send port: the settings of both, and the backup transport, as a user declares it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,23 @@ from postroom.errors import DefinitionError
 from postroom.stored_definitions import wrong_fields
 
 
-class BackupTransport(BaseModel):
+class TransportSettings(BaseModel):
+    """The settings of a transport, apart from its adapter."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    retry: Retry = Retry()
+    service_window: Schedule | None = None
+    """When the transport sends. None: at any time."""
+
+
+class BackupTransport(TransportSettings):
     """Sends what the port's own adapter could not send: ``BackupTransport(adapters.File("out/late"))`` (SND-06).
 
     It is used when the retries of the port are used up, and has its own retries and service window.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     adapter: StoredAdapter
-    retry: Retry = Retry()
-    service_window: Schedule | None = None
 
     def __init__(
         self,
@@ -32,7 +38,7 @@ class BackupTransport(BaseModel):
         service_window: Schedule | None = None,
     ) -> None:
         try:
-            super().__init__(adapter=adapter, retry=retry, service_window=service_window)
+            BaseModel.__init__(self, adapter=adapter, retry=retry, service_window=service_window)
         except ValidationError as error:
             raise DefinitionError(
                 f"BackupTransport cannot be created from these arguments: {wrong_fields(error)}."

@@ -20,10 +20,9 @@ from pydantic import (
 
 from postroom.adapters.file.definition import File
 from postroom.adapters.kinds import StoredAdapter, get_watched_folder
-from postroom.application.backup_transport import BackupTransport
+from postroom.application.backup_transport import BackupTransport, TransportSettings
 from postroom.application.circuit_breaker import CircuitBreaker
 from postroom.application.handler import Handler
-from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
 from postroom.application.source_position import SourcePosition
 from postroom.application.throttling import Throttling
@@ -125,30 +124,37 @@ class ReceivePortDefinition(_Positioned):
     locations: tuple[ReceiveLocationDefinition, ...] = ()
 
 
-class SendPortDefinition(_Positioned):
-    name: str
-    adapter: StoredAdapter
-    filter: InstanceOf[Filter] | None = None
-    retry: Retry = Retry()
+class SendPortSettings(TransportSettings):
+    """The settings of a send port that are plain values. Whoever may see the port may read them, and they can be read
+    where its adapter, its pipelines and its maps are not installed."""
+
     priority: int = 5
-    host: str
-    state: SendPortState = "started"
-    route_failures: bool = False
-    description: str = ""
-    maps: PortMaps = NO_MAPS
-    pipeline: Send = PASS_THRU_TRANSMIT
-    service_window: Schedule | None = None
-    """When the port sends. None: at any time."""
-    backup: BackupTransport | None = None
     circuit_breaker: CircuitBreaker | None = None
     """Pauses the port while its receiver is dead. None: failed messages are suspended."""
     expire_after: timedelta | None = None
     """Messages that have waited for longer are not sent. None: messages wait without a limit."""
+    route_failures: bool = False
+    """True if failures are published instead of suspended."""
+    description: str = ""
     two_way: bool = False
-    receive_pipeline: StoredPipeline | None = None
-    response_maps: PortMaps = NO_MAPS
     ordered: bool = False
+    """True if messages are delivered in the order in which they are published."""
     stop_on_failure: bool = False
+    """Of an ordered port: True if a failed message holds back the others until an operator resumes it."""
+
+
+class SendPortDefinition(SendPortSettings, _Positioned):
+    name: str
+    adapter: StoredAdapter
+    filter: InstanceOf[Filter] | None = None
+    host: str
+    state: SendPortState = "started"
+    maps: PortMaps = NO_MAPS
+    pipeline: Send = PASS_THRU_TRANSMIT
+    backup: BackupTransport | None = None
+    receive_pipeline: StoredPipeline | None = None
+    """The pipeline of responses. None if the port is one-way."""
+    response_maps: PortMaps = NO_MAPS
     renamed_from: str | None = None
 
     @field_serializer("filter")

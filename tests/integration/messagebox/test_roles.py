@@ -84,7 +84,7 @@ PRIVILEGES: list[tuple[str, tuple[str, ...]]] = [
     ("UPDATE applications SET name = name", (ADMINISTRATOR,)),
     ("UPDATE send_ports SET adapter = adapter", (ADMINISTRATOR,)),
     ("UPDATE send_ports SET uri = uri", (ADMINISTRATOR,)),
-    ("UPDATE send_ports SET filter = filter", (ADMINISTRATOR,)),
+    ("UPDATE send_ports SET settings = settings", (ADMINISTRATOR,)),
     ("UPDATE send_ports SET subscription_id = subscription_id", (ADMINISTRATOR,)),
     ("UPDATE receive_locations SET pipeline = pipeline", (ADMINISTRATOR,)),
     ("DELETE FROM send_ports WHERE false", (ADMINISTRATOR,)),

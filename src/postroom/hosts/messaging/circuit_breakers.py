@@ -71,7 +71,7 @@ class CircuitBreakers:
         Return True if the breaker was open: the attempt was a probe, and is not counted for the message. Failures that
         the message caused say nothing about the receiver.
         """
-        assert port.circuit_breaker is not None
+        assert port.settings.circuit_breaker is not None
         if not is_environment_error(error) or isinstance(error, MessageBoxUnavailable):
             return False
         service, now = port.port_id.bytes, time.monotonic()
@@ -83,7 +83,7 @@ class CircuitBreakers:
         if is_open:
             circuits.record_failed_probe(connect(), port.port_id, self._host_id, str(error))
             return True
-        if not _is_exceeded(port.circuit_breaker, count + 1, now - since):
+        if not _is_exceeded(port.settings.circuit_breaker, count + 1, now - since):
             return False
         circuits.open_circuit(
             connect(),
@@ -91,7 +91,7 @@ class CircuitBreakers:
             self._host_id,
             opened_by=f"{platform.node()}, process {os.getpid()}",
             reason=str(error),
-            probe_interval=timedelta(seconds=port.circuit_breaker.probe_interval),
+            probe_interval=timedelta(seconds=port.settings.circuit_breaker.probe_interval),
         )
         with self._lock:
             self._failures.pop(service, None)

@@ -151,7 +151,7 @@ class EndpointManager:
             return self._failures.suspend_unsendable(claimed, connections, waiting, describe_sent(port.port, claimed))
         if waiting is not None:
             return waiting
-        if port.port.circuit_breaker is not None and self._circuits.is_paused(claimed):
+        if port.port.settings.circuit_breaker is not None and self._circuits.is_paused(claimed):
             return wait_for_receiver(port.port, claimed, now)
         message = build_message(claimed, connections, transport.get_context_values(claimed))
         attempt = Attempt(
@@ -177,7 +177,7 @@ class EndpointManager:
             return Disposition.DISCARD
         if isinstance(error, ReadInterrupted):
             return Disposition.RELEASE
-        if port.port.circuit_breaker is not None:
+        if port.port.settings.circuit_breaker is not None:
             try:
                 is_probe = self._circuits.record_failure(port.port, connections.get_writing, error)
             except Unavailable as unavailable:
@@ -189,7 +189,7 @@ class EndpointManager:
 
     def _record_success(self, port: OpenSendPort, connections: ThreadConnections) -> None:
         """Tell the circuit breaker of the port. Never fail: the message is sent already."""
-        if port.port.circuit_breaker is None:
+        if port.port.settings.circuit_breaker is None:
             return
         try:
             self._circuits.record_success(port.port, connections.get_writing)

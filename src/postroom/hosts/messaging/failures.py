@@ -54,7 +54,7 @@ class MessagingFailures:
         if not isinstance(outcome, Suspension):
             return outcome
         failure = None
-        if port.route_failures:
+        if port.settings.route_failures:
             failure = Failure(
                 code=outcome.code,
                 description=outcome.description.removesuffix(f"\n{OUT_OF_ORDER}"),
@@ -190,7 +190,7 @@ def _retry_or_suspend(port: SendPort, claimed: ClaimedMessage, error: Exception,
     properties = _get_updated_properties(error)
     if not isinstance(error, PostroomError) or error.can_retry:
         if count_remaining_retries(transport, claimed):
-            delay = limit_to_expiration(transport.retry_interval, port, claimed, now)
+            delay = limit_to_expiration(timedelta(seconds=transport.settings.retry.interval), port, claimed, now)
             return ScheduledRetry(delay=delay, code=code, description=description, properties=properties)
         if port.backup is not None and transport is not port.backup:
             return ScheduledRetry(
@@ -205,7 +205,7 @@ def _retry_or_suspend(port: SendPort, claimed: ClaimedMessage, error: Exception,
         resumable=_is_resumable(claimed),
         properties=properties,
     )
-    if claimed.task == QueueTask.DELIVER_IN_ORDER and not port.stop_on_failure:
+    if claimed.task == QueueTask.DELIVER_IN_ORDER and not port.settings.stop_on_failure:
         # The messages after it are delivered, so it would be out of order later (SND-12).
         description = f"{suspension.description}\n{OUT_OF_ORDER}"
         return replace(suspension, description=description, resumable=False, instance_id=claimed.delivery_id)

@@ -58,7 +58,7 @@ class OpenTransport:
         self._values: dict[str, str | int] = {
             BTS.SPName.key: port.name,
             BTS.SPID.key: str(port.port_id),
-            BTS.RetryInterval.key: int(settings.retry_interval.total_seconds() // 60),
+            BTS.RetryInterval.key: int(settings.settings.retry.interval // 60),
         }
         if settings.adapter_type.is_dynamic:
             self._values[BTS.IsDynamicSend.key] = True
@@ -154,7 +154,9 @@ class OpenSendPorts:
     def find_guarded(self, services: Iterable[bytes]) -> list[bytes]:
         """Return those ports that have a circuit breaker."""
         ports = ((service, self._ports.get(service)) for service in services)
-        return [service for service, port in ports if port is not None and port.port.circuit_breaker is not None]
+        return [
+            service for service, port in ports if port is not None and port.port.settings.circuit_breaker is not None
+        ]
 
     def borrow(self, service: bytes | None) -> OpenSendPort | None:
         """Return the port with these id bytes, or None if it does not exist. The caller has to ``release`` it."""

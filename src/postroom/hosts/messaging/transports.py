@@ -29,15 +29,15 @@ def choose_transport(port: SendPort, claimed: ClaimedMessage) -> Transport:
 
 def count_remaining_retries(transport: Transport, claimed: ClaimedMessage) -> int:
     """Return how often the transport may try again after the next attempt."""
-    return max(0, transport.retry_count - (claimed.attempt - (claimed.primary_attempts or 0)))
+    return max(0, transport.settings.retry.count - (claimed.attempt - (claimed.primary_attempts or 0)))
 
 
 def check_expiration(port: SendPort, claimed: ClaimedMessage, now: datetime) -> None:
     """Raise MessageExpired if the message has waited for too long, or its own expiration time has passed."""
-    if port.expire_after is not None and claimed.age >= port.expire_after.total_seconds():
+    if port.settings.expire_after is not None and claimed.age >= port.settings.expire_after.total_seconds():
         raise MessageExpired(
             f"The message has waited for {timedelta(seconds=int(claimed.age))}, and send port {port.name} sends no "
-            f"message after {port.expire_after}.",
+            f"message after {port.settings.expire_after}.",
             hint="Resume the instance to send it anyway, or terminate it.",
         )
     expires = _get_expiration_time(claimed)
@@ -58,8 +58,8 @@ def _get_expiration_time(claimed: ClaimedMessage) -> datetime | None:
 def _get_time_to_expiration(port: SendPort, claimed: ClaimedMessage, now: datetime) -> timedelta | None:
     """Return the time until the message expires in the send port or by itself. Return None if it does not expire."""
     left = []
-    if port.expire_after is not None:
-        left.append(port.expire_after - timedelta(seconds=claimed.age))
+    if port.settings.expire_after is not None:
+        left.append(port.settings.expire_after - timedelta(seconds=claimed.age))
     if (expires := _get_expiration_time(claimed)) is not None:
         left.append(expires - now)
     return max(timedelta(0), min(left)) if left else None
@@ -79,7 +79,7 @@ def wait_for_receiver(port: SendPort, claimed: ClaimedMessage, now: datetime) ->
 def wait_for_service_window(port: SendPort, claimed: ClaimedMessage, now: datetime) -> Postponement | Suspension | None:
     """Return None inside the service window. Outside, return a postponement until it opens, or a suspension if it never
     does."""
-    window = choose_transport(port, claimed).service_window
+    window = choose_transport(port, claimed).settings.service_window
     if window is None or window.is_open(now):
         return None
     opens = window.next_opening(now)

@@ -1,29 +1,35 @@
-"""Reads the deployed receive locations and send ports, and finds those of their secrets that are missing here."""
+"""Stores send ports, reads receive locations and send ports, and finds those of their secrets that are missing here."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import IntEnum
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from psycopg.types.json import Jsonb
 
 from postroom.adapters import AdapterDefinition, File, HttpReceive
 from postroom.adapters.kinds import get_adapter_type, get_watched_folder, load_port_adapter, load_receive_adapter
-from postroom.application import CircuitBreaker, Schedule
+from postroom.application import Schedule, SendPortDefinition
+from postroom.application.backup_transport import TransportSettings
+from postroom.application.definition import SendPortSettings
 from postroom.errors import DefinitionError
-from postroom.maps.port_maps import PortMaps, load_maps
+from postroom.maps.port_maps import NO_MAPS, PortMaps, load_maps
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.pipelines import ReceivePipeline, Send, load_pipeline
 from postroom.pipelines.send.definition import load_send_pipeline
 from postroom.secrets.references import find_unavailable
 
+_NO_MAPS = NO_MAPS.model_dump(mode="json")
+
 _T = TypeVar("_T")
+_Settings = TypeVar("_Settings", bound=TransportSettings)
 
 
 class PortState(IntEnum):
@@ -148,10 +154,7 @@ class Transport(_Endpoint):
     what: ClassVar[str] = "send port"
 
     uri: str
-    retry_count: int
-    retry_interval: timedelta
-    service_window: Schedule | None = None
-    """When the transport sends. None: at any time."""
+    settings: TransportSettings
 
     @cached_property
     def adapter(self) -> AdapterDefinition:
@@ -165,24 +168,14 @@ class SendPort(Transport):
     port_id: uuid.UUID
     host_id: int
     transport_id: uuid.UUID
-    filter: str | None
-    priority: int
-    state: PortState
-    subscription_id: int | None
-    route_failures: bool = False
-    """True if failures are published instead of suspended."""
-    ordered: bool = False
-    """True if messages are delivered in the order in which they are published."""
-    stop_on_failure: bool = False
-    """Of an ordered port: True if a failed message holds back the others until an operator resumes it."""
-    description: str = ""
+    settings: SendPortSettings
+    filter: str | None = None
     pipeline_json: dict[str, Any] = field(default_factory=dict)
-    circuit_breaker: CircuitBreaker | None = None
-    """Pauses the port while its receiver is dead. None: failed messages are suspended."""
-    expire_after: timedelta | None = None
-    """Messages that have waited for longer are not sent. None: messages wait without a limit."""
     backup: Transport | None = None
     """Sends what the primary transport could not send."""
+    state: PortState = PortState.BOUND
+    subscription_id: int | None = None
+    """The subscription of its own filter. None if the port is not enlisted."""
 
     @cached_property
     def transports(self) -> tuple[Transport, ...]:
@@ -231,10 +224,65 @@ def _with_adapter(connection: Connection, table: str) -> str:
     row = connection.execute(
         "SELECT has_column_privilege(%s::text, 'adapter', 'select')", (f"management.{table}",)
     ).fetchone()
-    adapter, backup = "jsonb_build_object('kind', adapter_kind)", "jsonb_build_object('kind', backup ->> 'kind')"
+    adapter, backup = "jsonb_build_object('kind', adapter_kind)", "jsonb_build_object('kind', backup_kind)"
     if row is not None and row[0]:
         adapter, backup = "adapter", "backup_adapter"
     return statement(f"queries/read_{table}").replace("__ADAPTER__", adapter).replace("__BACKUP_ADAPTER__", backup)
+
+
+def build_send_port(definition: SendPortDefinition, *, port_id: uuid.UUID, host_id: int, home: Path) -> SendPort:
+    """Return a send port as a host reads it after its deployment. It is bound. Relative paths are relative to
+    ``home``."""
+    stored = definition.model_dump(mode="json")
+    backup = definition.backup
+    return SendPort(
+        port_id=port_id,
+        name=definition.name,
+        host_id=host_id,
+        transport_id=uuid.uuid5(port_id, "primary transport"),
+        adapter_json=stored["adapter"],
+        uri=definition.adapter.address(home),
+        backup=None
+        if backup is None
+        else Transport(
+            name=definition.name,
+            adapter_json=stored["backup"]["adapter"],
+            uri=backup.adapter.address(home),
+            settings=_select(TransportSettings, stored["backup"]),
+        ),
+        **_read_settings(stored),
+    )
+
+
+def store_send_port(connection: Connection, port: SendPort, application_id: uuid.UUID) -> SendPort:
+    """Store a send port and return it as it is now. An existing port keeps its ids, its state and its subscription."""
+    settings = {
+        **port.settings.model_dump(mode="json"),
+        "filter": port.filter,
+        "maps": port.maps_json,
+        "pipeline": port.pipeline_json,
+        "receive_pipeline": None if port.response_json is None else port.response_json["pipeline"],
+        "response_maps": _NO_MAPS if port.response_json is None else port.response_json["maps"],
+        "backup": None if port.backup is None else port.backup.settings.model_dump(mode="json"),
+    }
+    row = connection.execute(
+        statement("queries/store_send_port"),
+        {
+            "id": port.port_id,
+            "application_id": application_id,
+            "host_id": port.host_id,
+            "name": port.name,
+            "transport_id": port.transport_id,
+            "settings": Jsonb(settings),
+            "adapter": Jsonb(port.adapter_json),
+            "uri": port.uri,
+            "backup_adapter": None if port.backup is None else Jsonb(port.backup.adapter_json),
+            "backup_uri": None if port.backup is None else port.backup.uri,
+        },
+    ).fetchone()
+    assert row is not None
+    (stored,) = read_send_ports(connection, ids=[row[0]])
+    return stored
 
 
 def read_send_ports(
@@ -245,39 +293,58 @@ def read_send_ports(
     Adapters have only their kind for logins that may not read the settings.
     """
     rows = connection.execute(_with_adapter(connection, "send_ports"), {"host_id": host_id, "ids": ids})
-    names = (
-        *("port_id", "name", "host_id", "transport_id", "adapter_json", "uri", "filter", "priority", "retry_count"),
-        *("retry_interval", "state", "subscription_id", "route_failures", "description", "maps_json", "pipeline_json"),
-        *("response_json", "service_window", "backup", "backup_adapter_json", "expire_after"),
-        *("circuit_breaker", "ordered", "stop_on_failure"),
-    )
-    return [_to_send_port(dict(zip(names, row, strict=True))) for row in rows]
+    return [
+        SendPort(
+            port_id=port_id,
+            name=name,
+            host_id=host,
+            transport_id=transport_id,
+            adapter_json=adapter,
+            uri=uri,
+            backup=None
+            if backup_uri is None
+            else Transport(
+                name=name,
+                adapter_json=backup_adapter,
+                uri=backup_uri,
+                settings=_select(TransportSettings, settings["backup"]),
+            ),
+            state=PortState(state),
+            subscription_id=subscription_id,
+            **_read_settings(settings),
+        )
+        for (
+            port_id,
+            name,
+            host,
+            transport_id,
+            adapter,
+            uri,
+            backup_adapter,
+            backup_uri,
+            settings,
+            state,
+            subscription_id,
+        ) in rows
+    ]
 
 
-def _to_send_port(stored: dict[str, Any]) -> SendPort:
-    backup, adapter_json = stored.pop("backup"), stored.pop("backup_adapter_json")
-    return SendPort(
-        **{
-            **stored,
-            "state": PortState(stored["state"]),
-            "service_window": schedule_from_json(stored["service_window"]),
-            "circuit_breaker": None
-            if stored["circuit_breaker"] is None
-            else CircuitBreaker(**stored["circuit_breaker"]),
-            "backup": None if backup is None else _to_backup(stored["name"], backup, adapter_json),
-        }
-    )
+def _read_settings(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a send port that a stored definition contains. Only the plain settings are parsed."""
+    return {
+        "settings": _select(SendPortSettings, stored),
+        "filter": stored["filter"],
+        "maps_json": stored["maps"],
+        "pipeline_json": stored["pipeline"],
+        "response_json": {"pipeline": stored["receive_pipeline"], "maps": stored["response_maps"]}
+        if stored["two_way"]
+        else None,
+    }
 
 
-def _to_backup(name: str, stored: dict[str, Any], adapter_json: dict[str, Any]) -> Transport:
-    return Transport(
-        name=name,
-        adapter_json=adapter_json,
-        uri=stored["uri"],
-        retry_count=stored["retry_count"],
-        retry_interval=timedelta(seconds=stored["retry_interval"]),
-        service_window=schedule_from_json(stored["service_window"]),
-    )
+def _select(settings: type[_Settings], stored: Mapping[str, Any]) -> _Settings:
+    """Parse the settings of this type that a stored definition contains."""
+    return settings.model_validate({name: stored[name] for name in settings.model_fields})
 
 
 def find_missing_secrets(

@@ -7,7 +7,7 @@ RETURNS TABLE (
     name text, is_group boolean, id uuid, transport_id uuid, is_dynamic boolean, is_enlisted boolean,
     members_enlisted boolean, is_two_way boolean)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
-    SELECT p.name, false, p.id, p.transport_id, p.adapter_kind = 'dynamic', p.state <> 1, true, p.response IS NOT NULL
+    SELECT p.name, false, p.id, p.transport_id, p.adapter_kind = 'dynamic', p.state <> 1, true, p.two_way
       FROM send_ports p
     UNION ALL
     SELECT g.name, true, g.id, NULL, false, g.state <> 1,

@@ -152,36 +152,22 @@ CREATE TABLE management.send_ports (
     application_id   uuid NOT NULL REFERENCES management.applications,
     host_id          smallint NOT NULL REFERENCES management.hosts,
     name             text NOT NULL UNIQUE,
-    description      text NOT NULL DEFAULT '' CHECK (length(description) <= 256),
     transport_id     uuid NOT NULL DEFAULT gen_random_uuid(),       -- BTS.SPTransportID
-    adapter          jsonb NOT NULL,
+    -- Its definition, except what the other columns contain.
+    settings         jsonb NOT NULL,
+    two_way          boolean NOT NULL GENERATED ALWAYS AS ((settings ->> 'two_way')::boolean) STORED,
+    adapter          jsonb NOT NULL,                                -- may contain secrets
     adapter_kind     text GENERATED ALWAYS AS (adapter ->> 'kind') STORED,   -- for those who may not read the adapter
     uri              text NOT NULL,                                 -- BTS.OutboundTransportLocation
-    filter           text,
-    maps             jsonb NOT NULL DEFAULT '{"maps": [], "files": {}}',     -- with the files they need
-    pipeline         jsonb NOT NULL DEFAULT '{"kind": "send"}',     -- with the files that its components need
-    -- Null: one-way. The pipeline and the maps of responses.
-    response         jsonb,
-    priority         smallint NOT NULL DEFAULT 5 CHECK (priority BETWEEN 1 AND 10),
-    retry_count      integer NOT NULL DEFAULT 3 CHECK (retry_count BETWEEN 0 AND 1000),
-    retry_interval   interval NOT NULL DEFAULT '5 min' CHECK (retry_interval >= '0'),
-    -- Messages that wait longer are not sent; null: never.
-    expire_after     interval CHECK (expire_after > '0'),
-    circuit_breaker  jsonb,                                         -- when a dead receiver pauses the port; null: never
-    -- The schedule of the primary transport; null: always.
-    service_window   jsonb,
-    -- The backup transport without its adapter; null: none.
-    backup           jsonb,
-    backup_adapter   jsonb,                                         -- its adapter, which may contain secrets
-    -- Publish an error message instead of suspending (FMR-01).
-    route_failures   boolean NOT NULL DEFAULT false,
-    ordered          boolean NOT NULL DEFAULT false,                -- deliver in the order of publishing (SND-11)
-    -- Ordered: a failed message holds back the others (SND-13).
-    stop_on_failure  boolean NOT NULL DEFAULT false,
+    -- The adapter of the backup transport; null: none.
+    backup_adapter   jsonb,
+    backup_kind      text GENERATED ALWAYS AS (backup_adapter ->> 'kind') STORED,
+    backup_uri       text,
     state            smallint NOT NULL DEFAULT 1 CHECK (state BETWEEN 1 AND 3),   -- 1 bound, 2 stopped, 3 started
     subscription_id  bigint,                                        -- of its own filter; null unless it is enlisted
     -- Hosts it was moved away from that still have messages of it.
-    former_host_ids  smallint[] NOT NULL DEFAULT '{}'
+    former_host_ids  smallint[] NOT NULL DEFAULT '{}',
+    CHECK ((backup_adapter IS NULL) = (backup_uri IS NULL))
 );
 
 -- The open circuit breakers of send ports: their receiver is dead, and their messages wait in the scheduled queue

@@ -164,7 +164,10 @@ def _move_uris(connection: Connection, home: Path) -> None:
     for port in read_send_ports(connection):
         with suppress(DefinitionError):
             uri = port.adapter.address(home)
-            connection.execute("UPDATE send_ports SET uri = %s WHERE id = %s", (uri, port.port_id))
+            backup_uri = None if port.backup is None else port.backup.adapter.address(home)
+            connection.execute(
+                "UPDATE send_ports SET uri = %s, backup_uri = %s WHERE id = %s", (uri, backup_uri, port.port_id)
+            )
 
 
 def _rename_existing_streams(files: Sequence[SavedFile], home: Path) -> None:

@@ -15,6 +15,7 @@ from postroom.application import (
 from postroom.application.checks.shared_endpoints import shared_endpoint_problems
 from postroom.errors import Problem
 from postroom.filters.text import format_filter
+from postroom.messagebox.configuration.endpoints import build_send_port
 from postroom.operations.deployment.backlog import Backlog, describe_backlog, describe_restored
 from postroom.operations.deployment.compare_groups import find_group_problems, plan_groups
 from postroom.operations.deployment.compare_hosts import find_host_problems, plan_hosts
@@ -29,7 +30,6 @@ from postroom.operations.deployment.declared_fields import (
     ORDERED,
     ROUTE_FAILURES,
     deployed_location_fields,
-    deployed_send_port_fields,
     location_fields,
     receive_port_fields,
     send_port_fields,
@@ -285,8 +285,9 @@ def _plan_send_ports(
             note = "; ".join(filter(None, new))
             yield PlanStep(kind=ChangeKind.SEND_PORT, name=port.name, action=Action.CREATE, note=note)
             continue
+        declared_port = build_send_port(port, port_id=known.port_id, host_id=known.host_id, home=home)
         differences = _describe_rename(port.name, deployed.port_renames) + find_differences(
-            send_port_fields(port, home), deployed_send_port_fields(known, deployed.host_name(known.host_id))
+            send_port_fields(declared_port, port.host), send_port_fields(known, deployed.host_name(known.host_id))
         )
         state = known.state.name.lower()
         notes = [_RENAMED] if port.name in deployed.port_renames.old_names else []

@@ -9,8 +9,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from postroom.application import BackupTransport, ReceiveLocationDefinition, ReceivePortDefinition, SendPortDefinition
-from postroom.filters.text import format_filter
+from postroom.application import ReceiveLocationDefinition, ReceivePortDefinition
+from postroom.application.backup_transport import TransportSettings
+from postroom.application.retry import Retry
 from postroom.maps.port_maps import NO_MAPS
 from postroom.messagebox.configuration.endpoints import ReceiveLocation, SendPort, Transport
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
@@ -18,15 +19,14 @@ from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
 ROUTE_FAILURES = "route failures"
 AUTHENTICATION = "authentication"
 MAPS = "maps"
-SERVICE_WINDOW = "service window"
 CIRCUIT_BREAKER = "circuit breaker"
-BACKUP_ADAPTER = "backup adapter"
-BACKUP = ("backup uri", "backup retry count", "backup retry interval", "backup service window")
 ORDERED = "ordered"
 TWO_WAY = "two-way"
 RECEIVE_PIPELINE, SEND_PIPELINE = "receive pipeline", "send pipeline"
 RESPONSE_MAPS = "response maps"
 
+#: The names of settings that plans do not show as they are written in Python.
+_NAMES = {"two_way": TWO_WAY}
 _NO_MAPS = NO_MAPS.model_dump(mode="json")
 _PASS_THRU = PASS_THRU_TRANSMIT.model_dump(mode="json")
 
@@ -69,76 +69,48 @@ def deployed_location_fields(location: ReceiveLocation, host: str) -> dict[str, 
     }
 
 
-def send_port_fields(port: SendPortDefinition, home: Path) -> dict[str, Any]:
-    """Return the fields of a declared send port."""
-    return {
-        "host": port.host,
-        "adapter": port.adapter.model_dump(mode="json"),
-        "uri": port.adapter.address(home),
-        "filter": None if port.filter is None else format_filter(port.filter),
-        "priority": port.priority,
-        "retry count": port.retry.count,
-        "retry interval": timedelta(seconds=port.retry.interval),
-        SERVICE_WINDOW: port.service_window,
-        CIRCUIT_BREAKER: port.circuit_breaker,
-        "expire after": port.expire_after,
-        **_backup_fields(port.backup, home),
-        ROUTE_FAILURES: port.route_failures,
-        "description": port.description,
-        MAPS: port.maps.model_dump(mode="json"),
-        "pipeline": port.pipeline.model_dump(mode="json"),
-        TWO_WAY: port.two_way,
-        RECEIVE_PIPELINE: {} if port.receive_pipeline is None else port.receive_pipeline.model_dump(mode="json"),
-        RESPONSE_MAPS: port.response_maps.model_dump(mode="json"),
-        ORDERED: port.ordered,
-        "stop on failure": port.stop_on_failure,
-    }
-
-
 def response_fields(fields: dict[str, Any]) -> dict[str, Any] | None:
-    """Return how responses are processed, from the fields of a location or a send port. None if it is one-way."""
-    if not fields[TWO_WAY]:
-        return None
-    pipeline = fields[RECEIVE_PIPELINE if RECEIVE_PIPELINE in fields else SEND_PIPELINE]
-    return {"pipeline": pipeline, "maps": fields[RESPONSE_MAPS]}
+    """Return how responses are processed, from the fields of a location. None if it is one-way."""
+    return {"pipeline": fields[SEND_PIPELINE], "maps": fields[RESPONSE_MAPS]} if fields[TWO_WAY] else None
 
 
-def deployed_send_port_fields(port: SendPort, host: str) -> dict[str, Any]:
-    """Return the fields of a deployed send port."""
+def send_port_fields(port: SendPort, host: str) -> dict[str, Any]:
+    """Return the fields of a send port, declared or deployed."""
+    response, backup = port.response_json or {}, port.backup
     return {
         "host": host,
         "adapter": port.adapter_json,
         "uri": port.uri,
         "filter": port.filter,
-        "priority": port.priority,
-        "retry count": port.retry_count,
-        "retry interval": port.retry_interval,
-        SERVICE_WINDOW: port.service_window,
-        CIRCUIT_BREAKER: port.circuit_breaker,
-        "expire after": port.expire_after,
-        **_deployed_backup_fields(port.backup),
-        ROUTE_FAILURES: port.route_failures,
-        "description": port.description,
+        **_setting_fields(port.settings),
+        **(_NO_BACKUP if backup is None else _backup_fields(backup)),
         MAPS: port.maps_json,
         "pipeline": port.pipeline_json,
-        TWO_WAY: port.is_two_way,
-        RECEIVE_PIPELINE: (port.response_json or {}).get("pipeline", {}),
-        RESPONSE_MAPS: (port.response_json or {}).get("maps", _NO_MAPS),
-        ORDERED: port.ordered,
-        "stop on failure": port.stop_on_failure,
+        RECEIVE_PIPELINE: response.get("pipeline", {}),
+        RESPONSE_MAPS: response.get("maps", _NO_MAPS),
     }
 
 
-def _backup_fields(backup: BackupTransport | None, home: Path) -> dict[str, Any]:
-    if backup is None:
-        return {BACKUP_ADAPTER: {}, **dict.fromkeys(BACKUP)}
-    interval = timedelta(seconds=backup.retry.interval)
-    values = (backup.adapter.address(home), backup.retry.count, interval, backup.service_window)
-    return {BACKUP_ADAPTER: backup.adapter.model_dump(mode="json"), **dict(zip(BACKUP, values, strict=True))}
+def _backup_fields(backup: Transport) -> dict[str, Any]:
+    settings = _setting_fields(backup.settings, "backup ")
+    return {"backup adapter": backup.adapter_json, "backup uri": backup.uri, **settings}
 
 
-def _deployed_backup_fields(backup: Transport | None) -> dict[str, Any]:
-    if backup is None:
-        return {BACKUP_ADAPTER: {}, **dict.fromkeys(BACKUP)}
-    values = (backup.uri, backup.retry_count, backup.retry_interval, backup.service_window)
-    return {BACKUP_ADAPTER: backup.adapter_json, **dict(zip(BACKUP, values, strict=True))}
+def _setting_fields(settings: TransportSettings, prefix: str = "") -> dict[str, Any]:
+    """Return the plain settings under the names that plans show."""
+    found: dict[str, Any] = {}
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, Retry):
+            found[f"{prefix}retry count"] = value.count
+            found[f"{prefix}retry interval"] = timedelta(seconds=value.interval)
+        else:
+            found[prefix + (_NAMES.get(name) or name.replace("_", " "))] = value
+    return found
+
+
+_NO_BACKUP: dict[str, Any] = {
+    "backup adapter": {},
+    "backup uri": None,
+    **dict.fromkeys(_setting_fields(TransportSettings(), "backup ")),
+}

@@ -8,8 +8,14 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from postroom.application import ApplicationDefinition, BackupTransport, SendPortDefinition
-from postroom.messagebox.configuration.endpoints import PortState, SendPort, read_send_ports, schedule_to_json
+from postroom.application import ApplicationDefinition, SendPortDefinition
+from postroom.messagebox.configuration.endpoints import (
+    PortState,
+    SendPort,
+    build_send_port,
+    schedule_to_json,
+    store_send_port,
+)
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import format_name
@@ -18,13 +24,11 @@ from postroom.messagebox.subscriptions import deploy_property
 from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.compare_orchestrations import is_newest
 from postroom.operations.deployment.declared_fields import (
-    BACKUP_ADAPTER,
     CIRCUIT_BREAKER,
     ORDERED,
     TWO_WAY,
     location_fields,
     response_fields,
-    send_port_fields,
 )
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.execute_groups import remove_groups_and_members, store_group
@@ -187,7 +191,13 @@ class Deployment:
         for port in self._definition.send_ports:
             if port.name not in changed:
                 continue
-            stored = self._store_send_port(port, self._choose_id(changed[port.name]))
+            declared = build_send_port(
+                port,
+                port_id=self._choose_id(changed[port.name]),
+                host_id=self._host_ids[port.host.lower()],
+                home=self._home,
+            )
+            stored = store_send_port(self._connection, declared, self._application_id)
             fields = {difference.field for difference in changed[port.name].differences}
             if changed[port.name].action is Action.CREATE:
                 self._set_initial_state(stored, port)
@@ -197,42 +207,6 @@ class Deployment:
                 self._connection.execute("DELETE FROM open_circuits WHERE port_id = %s", (stored.port_id,))
             if _WINDOW_FIELDS & fields:
                 self._connection.execute("SELECT release_postponed(%s)", (stored.port_id,))
-
-    def _store_send_port(self, port: SendPortDefinition, port_id: uuid.UUID) -> SendPort:
-        fields = send_port_fields(port, self._home)
-        row = self._connection.execute(
-            statement("queries/store_send_port"),
-            {
-                "id": port_id,
-                "application_id": self._application_id,
-                "host_id": self._host_ids[port.host.lower()],
-                "name": port.name,
-                "transport_id": uuid.uuid5(port_id, "primary transport"),
-                "adapter": Jsonb(fields["adapter"]),
-                "uri": fields["uri"],
-                "filter": fields["filter"],
-                "priority": fields["priority"],
-                "retry_count": fields["retry count"],
-                "retry_interval": fields["retry interval"],
-                "route_failures": port.route_failures,
-                "description": fields["description"],
-                "maps": Jsonb(fields["maps"]),
-                "pipeline": Jsonb(fields["pipeline"]),
-                "expire_after": port.expire_after,
-                "circuit_breaker": None
-                if port.circuit_breaker is None
-                else Jsonb(port.circuit_breaker.model_dump(mode="json")),
-                "service_window": schedule_to_json(port.service_window),
-                "backup": None if port.backup is None else Jsonb(_backup_to_json(port.backup, self._home)),
-                "backup_adapter": Jsonb(fields[BACKUP_ADAPTER]) if port.backup else None,
-                "response": _to_json(response_fields(fields)),
-                "ordered": port.ordered,
-                "stop_on_failure": port.stop_on_failure,
-            },
-        ).fetchone()
-        assert row is not None
-        (stored,) = read_send_ports(self._connection, ids=[row[0]])
-        return stored
 
     def _set_initial_state(self, stored: SendPort, declared: SendPortDefinition) -> None:
         """Bring a new port, which is bound, to the declared state."""
@@ -293,17 +267,6 @@ class Deployment:
         # A renamed object keeps the id that was derived from its old name.
         used = self._connection.execute(statement("queries/is_id_used"), {"id": derived}).fetchone()
         return uuid.uuid4() if used == (True,) else derived
-
-
-def _backup_to_json(backup: BackupTransport, home: Path) -> dict[str, Any]:
-    """Return a backup transport as it is stored, without its adapter, which operators may not read."""
-    return {
-        "kind": backup.adapter.kind,
-        "uri": backup.adapter.address(home),
-        "retry_count": backup.retry.count,
-        "retry_interval": backup.retry.interval,
-        "service_window": None if backup.service_window is None else backup.service_window.model_dump(mode="json"),
-    }
 
 
 def _to_json(fields: dict[str, Any] | None) -> Jsonb | None:

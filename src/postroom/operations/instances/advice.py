@@ -25,7 +25,7 @@ def read_advice(connection: Connection, instance: Instance) -> str | None:
     if not is_failed or instance.task not in DELIVERIES:
         return advice
     # Operators may not read the message, which shows whether there was a caller.
-    query = "SELECT 1 FROM send_ports WHERE id = %s AND response IS NOT NULL"
+    query = "SELECT 1 FROM send_ports WHERE id = %s AND two_way"
     if connection.execute(query, (instance.service_id,)).fetchone() is None:
         return advice
     return (

@@ -213,9 +213,9 @@ def _subscribe(connection: Connection, port: SendPort, filter: Filter, *, group:
         service_id=port.port_id,
         service_name=port.name,
         filter=filter,
-        priority=port.priority,
+        priority=port.settings.priority,
         request_response=port.is_two_way,
-        ordered=port.ordered,
+        ordered=port.settings.ordered,
         group=group,
     )
 

@@ -113,26 +113,28 @@ def list_ports(connection: Connection, *, application: str | None = None) -> lis
                 application=owner,
                 host=host,
                 filter=port.filter,
-                priority=port.priority,
+                priority=port.settings.priority,
                 adapter=redact_adapter(port.adapter_json),
                 uri=port.uri,
                 maps=[describe_value(map_definition) for map_definition in port.maps_json.get("maps", ())],
                 pipeline=_describe_pipeline(port.pipeline_json),
                 two_way=port.is_two_way,
                 receive_pipeline=describe_value(port.response_json["pipeline"]) if port.response_json else None,
-                retry_count=port.retry_count,
-                retry_interval_seconds=port.retry_interval.total_seconds(),
-                service_window=None if port.service_window is None else str(port.service_window),
-                expire_after_seconds=None if port.expire_after is None else port.expire_after.total_seconds(),
-                circuit_breaker=None if port.circuit_breaker is None else str(port.circuit_breaker),
+                retry_count=port.settings.retry.count,
+                retry_interval_seconds=port.settings.retry.interval,
+                service_window=None if port.settings.service_window is None else str(port.settings.service_window),
+                expire_after_seconds=None
+                if port.settings.expire_after is None
+                else port.settings.expire_after.total_seconds(),
+                circuit_breaker=None if port.settings.circuit_breaker is None else str(port.settings.circuit_breaker),
                 paused_since=None if circuit is None else circuit.opened_at,
                 paused_by=None if circuit is None else circuit.opened_by,
                 paused_because=None if circuit is None else circuit.reason,
                 next_probe_at=None if circuit is None else circuit.next_probe_at,
                 backup=None if port.backup is None else _describe_backup(port.backup),
-                route_failures=port.route_failures,
-                ordered=port.ordered,
-                stop_on_failure=port.stop_on_failure,
+                route_failures=port.settings.route_failures,
+                ordered=port.settings.ordered,
+                stop_on_failure=port.settings.stop_on_failure,
                 waiting=waiting,
                 retrying=retrying,
                 scheduled=scheduled,
@@ -142,7 +144,7 @@ def list_ports(connection: Connection, *, application: str | None = None) -> lis
                 transport_id=port.transport_id,
                 subscription_id=port.subscription_id,
                 groups=[group.name for group in groups if port_id in {member.port_id for member in group.members}],
-                description=port.description,
+                description=port.settings.description,
             )
         )
     return listed
@@ -177,9 +179,9 @@ def _describe_backup(backup: Transport) -> BackupListing:
     return BackupListing(
         adapter=redact_adapter(backup.adapter_json),
         uri=backup.uri,
-        retry_count=backup.retry_count,
-        retry_interval_seconds=backup.retry_interval.total_seconds(),
-        service_window=None if backup.service_window is None else str(backup.service_window),
+        retry_count=backup.settings.retry.count,
+        retry_interval_seconds=backup.settings.retry.interval,
+        service_window=None if backup.settings.service_window is None else str(backup.settings.service_window),
     )
 
 

@@ -17,6 +17,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
@@ -222,7 +223,7 @@ class Drain:
                     name=port.name if port else "",
                     kind=sink.kind,
                     uri=sink.address(self._home),
-                    route_failures=port is not None and port.route_failures,
+                    route_failures=port is not None and port.settings.route_failures,
                     maps=port.maps if port else NO_MAPS,
                     pipeline=port.pipeline if port else PASS_THRU_TRANSMIT,
                 ),
@@ -253,10 +254,12 @@ class Drain:
         retries: dict[int, ScheduledRetry] = {}
         if port is not None and failure.can_retry:
             retry = ScheduledRetry(
-                delay=port.retry_interval, code=failure.code, description=_describe(failure, _RETRY_HINT)
+                delay=timedelta(seconds=port.settings.retry.interval),
+                code=failure.code,
+                description=_describe(failure, _RETRY_HINT),
             )
             tries = zip(batch.seqs, batch.tries, strict=True)
-            retries = dict.fromkeys([seq for seq, tried in tries if tried < port.retry_count], retry)
+            retries = dict.fromkeys([seq for seq, tried in tries if tried < port.settings.retry.count], retry)
         suspension = Suspension(
             code=failure.code,
             description=_describe(failure, _SUSPENSION_HINT),

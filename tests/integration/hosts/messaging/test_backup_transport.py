@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from postroom import BackupTransport, Retry, adapters
 from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure, DeliveryRefused
 from postroom.message import Message
@@ -25,8 +26,14 @@ def order(body: bytes = b"an order") -> Message:
     return Message.of(body, promoted={Region: "EU"})
 
 
+def backup(count: int = 0, interval: float = 0) -> BackupTransport:
+    return BackupTransport(adapters.Null(), retry=Retry(count=count, interval=interval))
+
+
 def add_port(box: Box, **settings: Any) -> None:
-    box.add_port("Europe", "Orders.Region == 'EU'", **{"retry_seconds": 0, "retry_count": 1, "backup": {}, **settings})
+    box.add_port(
+        "Europe", "Orders.Region == 'EU'", **{"retry_seconds": 0, "retry_count": 1, "backup": backup(), **settings}
+    )
 
 
 def get_address(sent: RecordedSend) -> str:
@@ -50,19 +57,19 @@ def test_the_backup_transport_is_used_after_the_retries_of_the_primary(box: Box,
     assert check(box.connection) == []
 
 
-@pytest.mark.parametrize(("primary", "backup"), [(0, 0), (3, 0), (1, 2)])
+@pytest.mark.parametrize(("primary", "retries"), [(0, 0), (3, 0), (1, 2)])
 def test_a_message_is_suspended_after_the_retries_of_both_transports(
-    box: Box, start_host: StartHost, primary: int, backup: int
+    box: Box, start_host: StartHost, primary: int, retries: int
 ) -> None:
-    add_port(box, retry_count=primary, backup={"retry_count": backup})
+    add_port(box, retry_count=primary, backup=backup(retries))
     recorder = RecordingAdapter(fail_always)
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert [get_address(attempt) for attempt in recorder.attempts] == [PRIMARY] * (1 + primary) + [BACKUP] * (
-        1 + backup
+        1 + retries
     )
-    remaining = [*range(primary, -1, -1), *range(backup, -1, -1)]
+    remaining = [*range(primary, -1, -1), *range(retries, -1, -1)]
     assert [attempt.message.context[BTS.RetryCount] for attempt in recorder.attempts] == remaining
     row = box.connection.execute("SELECT error_code, adapter, uri, resumable, cause FROM suspended_queue").fetchone()
     assert row == ("DELIVERY", "null", BACKUP, True, 2)
@@ -80,7 +87,7 @@ def test_a_resumed_message_starts_with_the_primary_transport(box: Box, start_hos
 
 
 def test_a_change_of_the_retries_leaves_waiting_messages_on_their_transport(box: Box, start_host: StartHost) -> None:
-    add_port(box, retry_count=2, backup={"retry_count": 1, "retry_interval": 3600})
+    add_port(box, retry_count=2, backup=backup(1, 3600))
     recorder = RecordingAdapter(fail_always)
     instance = start_host(recorder)
     box.agent().publish([order()])
@@ -88,7 +95,7 @@ def test_a_change_of_the_retries_leaves_waiting_messages_on_their_transport(box:
     (waiting,) = list_instances(box.connection, InstanceQuery())
     assert (waiting.attempt, waiting.on_backup) == (5, True)
     instance.stop()
-    box.connection.execute("UPDATE send_ports SET retry_count = 9")
+    box.change_ports(retry={"count": 9, "interval": 0})
     box.connection.execute("UPDATE scheduled_queue SET valid_from = now()")
     again = start_host(recorder)
     wait_until(lambda: again.counts["suspended"] == 1)
@@ -97,13 +104,13 @@ def test_a_change_of_the_retries_leaves_waiting_messages_on_their_transport(box:
 
 
 def test_the_primary_transport_sends_if_the_backup_was_removed(box: Box, start_host: StartHost) -> None:
-    add_port(box, retry_count=0, backup={"retry_count": 5, "retry_interval": 3600})
+    add_port(box, retry_count=0, backup=backup(5, 3600))
     recorder = RecordingAdapter(fail_always)
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["retried"] == 2)
     instance.stop()
-    box.connection.execute("UPDATE send_ports SET backup = NULL, backup_adapter = NULL")
+    box.connection.execute("UPDATE send_ports SET backup_adapter = NULL, backup_uri = NULL")
     box.connection.execute("UPDATE scheduled_queue SET valid_from = now()")
     again = start_host(recorder)
     wait_until(lambda: again.counts["suspended"] == 1)

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from psycopg.types.json import Jsonb
 
-from postroom import Client, NoResponse, adapters
+from postroom import BackupTransport, Client, NoResponse, Retry, adapters
 from postroom.hosts import HostInstance
 from postroom.message import Message
 from postroom.messagebox.maintenance.check import check
@@ -89,9 +88,8 @@ def test_the_backup_transport_delivers_while_the_receiver_hangs(box: Box, tmp_pa
     with http_receiver() as server:
         server.behave = hang
         definition = adapters.Http(server.url, timeout=0.5).model_dump(mode="json")
-        box.add_port("Europe", "Orders.Region == 'EU'", adapter=definition, retry_count=0, backup={"kind": "file"})
-        late = adapters.File("late").model_dump(mode="json")
-        box.connection.execute("UPDATE send_ports SET backup_adapter = %s", (Jsonb(late),))
+        backup = BackupTransport(adapters.File("late"), retry=Retry(count=0))
+        box.add_port("Europe", "Orders.Region == 'EU'", adapter=definition, retry_count=0, backup=backup)
         with HostInstance(box.url, "Default", tmp_path, as_role=True, settings=SETTINGS) as instance:
             publish(box, 10)
             wait_until(lambda: instance.counts["completed"] == 10)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom import Schedule, adapters
+from postroom import BackupTransport, Retry, Schedule, adapters
 from postroom.adapters import Attempt
 from postroom.adapters.contract import Outgoing
 from postroom.errors import DeliveryFailure
@@ -117,7 +117,13 @@ def test_a_batch_outside_the_service_window_is_scheduled(box: Box, start_host: S
 
 
 def test_the_messages_of_a_batch_go_to_the_backup_transport(box: Box, start_host: StartHost) -> None:
-    box.add_port("Europe", "Orders.Region == 'EU'", adapter=FILE, retry_count=0, backup={})
+    box.add_port(
+        "Europe",
+        "Orders.Region == 'EU'",
+        adapter=FILE,
+        retry_count=0,
+        backup=BackupTransport(adapters.Null(), retry=Retry(count=0)),
+    )
     publish(box, 40)
 
     def fail_first(message: Message, attempt: Attempt) -> None:

@@ -224,7 +224,7 @@ def test_a_removed_breaker_releases_what_it_paused(box: Box, start_host: StartHo
     paused = box.count("scheduled_queue")
     receiver.is_down = False
     with box.connection.transaction():
-        box.connection.execute("UPDATE send_ports SET circuit_breaker = NULL")
+        box.change_ports(circuit_breaker=None)
         box.connection.execute("DELETE FROM open_circuits")
         box.connection.execute("SELECT release_postponed(id) FROM send_ports")
     wait_until(lambda: instance.counts["completed"] == paused)

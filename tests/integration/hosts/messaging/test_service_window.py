@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from postroom import Schedule
+from postroom import BackupTransport, Retry, Schedule, adapters
 from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure
 from postroom.hosts import HostInstance
@@ -101,7 +101,7 @@ def test_a_retry_waits_for_the_window_without_losing_an_attempt(box: Box, start_
 
 
 def test_the_backup_transport_has_its_own_window(box: Box, start_host: StartHost) -> None:
-    backup = {"service_window": Schedule(window=("18:00", "20:00")).model_dump(mode="json")}
+    backup = BackupTransport(adapters.Null(), retry=Retry(count=0), service_window=Schedule(window=("18:00", "20:00")))
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=0, backup=backup)
 
     def fail_on_primary(message: Message, attempt: Attempt) -> None:

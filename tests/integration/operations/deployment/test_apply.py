@@ -104,7 +104,7 @@ def test_a_first_apply_creates_everything_and_routes_messages(connection: Connec
     (location,) = read_receive_locations(connection)
     assert (location.port_name, location.uri, location.enabled) == ("OrdersIn", "file:///srv/orders/in", True)
     (port,) = read_send_ports(connection)
-    assert (port.state, port.uri, port.retry_count) == (PortState.STARTED, "file:///srv/orders/out", 3)
+    assert (port.state, port.uri, port.settings.retry.count) == (PortState.STARTED, "file:///srv/orders/out", 3)
     assert read_value(connection, "SELECT count(*) FROM properties") == len(SYSTEM_PROPERTIES) + 2
     assert publish(connection, "EU") == ("Europe",)
     assert publish(connection, "US") == ()
@@ -213,7 +213,7 @@ def test_a_changed_adapter_or_retry_policy_keeps_the_subscription(connection: Co
     }
     after = read_send_ports(connection)[0]
     assert after.subscription_id == before.subscription_id
-    assert (after.retry_count, after.retry_interval.total_seconds()) == (9, 1.5)
+    assert after.settings.retry == Retry(count=9, interval=1.5)
     assert read_value(connection, "SELECT version FROM routing_version") > version, "hosts must detect the change"
 
 
@@ -422,7 +422,7 @@ def test_routing_of_failures_follows_the_declaration(connection: Connection) -> 
 
     deploy(connection, app(route_failures=False))
     assert not read_receive_locations(connection)[0].route_failures
-    assert not read_send_ports(connection)[0].route_failures
+    assert not read_send_ports(connection)[0].settings.route_failures
     subscription = read_send_ports(connection)[0].subscription_id
     done = deploy(connection, app(route_failures=True))
     assert list_changes(done) == {
@@ -433,6 +433,6 @@ def test_routing_of_failures_follows_the_declaration(connection: Connection) -> 
     [difference] = next(step.differences for step in done.select(ChangeKind.RECEIVE_PORT, Action.CHANGE))
     assert (difference.field, difference.before, difference.after) == ("route failures", "False", "True")
     assert read_receive_locations(connection)[0].route_failures
-    assert read_send_ports(connection)[0].route_failures
+    assert read_send_ports(connection)[0].settings.route_failures
     assert read_send_ports(connection)[0].subscription_id == subscription, "the subscription is unchanged"
     assert deploy(connection, app(route_failures=True)).changes == ()

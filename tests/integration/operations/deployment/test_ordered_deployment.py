@@ -47,7 +47,7 @@ def test_a_port_with_a_backlog_delivers_it_once_after_a_change_of_its_order(
     done = deploy(connection, orders(ordered=not ordered))
     (step,) = (step for step in done.changes if step.name == "Europe")
     assert "queued messages keep the way in which they were queued" in step.note
-    assert [port.ordered for port in read_send_ports(connection)] == [not ordered]
+    assert [port.settings.ordered for port in read_send_ports(connection)] == [not ordered]
     publish(connection, range(20, 30))
     send_ports.start(connection, "Europe")
     publish(connection, range(30, 40))

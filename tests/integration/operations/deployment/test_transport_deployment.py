@@ -47,11 +47,11 @@ def test_transports_are_stored_and_an_unchanged_port_is_no_change(connection: Co
     )
     deploy(connection, orders(service_window=EVENING, backup=backup, expire_after=3600))
     (port,) = read_send_ports(connection)
-    assert (port.service_window, port.expire_after) == (EVENING, timedelta(hours=1))
+    assert (port.settings.service_window, port.settings.expire_after) == (EVENING, timedelta(hours=1))
     assert port.backup is not None
     assert port.backup.adapter == backup.adapter
-    assert (port.backup.retry_count, port.backup.retry_interval.total_seconds()) == (1, 60)
-    assert port.backup.service_window == backup.service_window
+    assert port.backup.settings.retry == backup.retry
+    assert port.backup.settings.service_window == backup.service_window
     assert port.backup.uri == "file:///srv/orders/out/late"
     assert deploy(connection, orders(service_window=EVENING, backup=backup, expire_after=3600)).changes == ()
 
@@ -86,7 +86,7 @@ def test_a_changed_window_makes_the_messages_due_that_wait_for_the_old_one(conne
 def test_a_changed_circuit_breaker_closes_and_releases_what_it_paused(connection: Connection) -> None:
     deploy(connection, orders(circuit_breaker=CircuitBreaker()))
     (port,) = read_send_ports(connection)
-    assert port.circuit_breaker == CircuitBreaker()
+    assert port.settings.circuit_breaker == CircuitBreaker()
     open_circuit(connection, port.port_id, port.host_id, opened_by="m", reason="r", probe_interval=timedelta(hours=1))
     postpone_message(connection)
     connection.execute("UPDATE scheduled_queue SET valid_from = 'infinity', paused = true")

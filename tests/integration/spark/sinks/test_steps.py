@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from psycopg.types.json import Jsonb
 
 from postroom.adapters import AnySink, SparkSink, SparkTable
 from postroom.errors import ClaimLost, Unavailable
@@ -284,7 +283,7 @@ def add_map(box: Box, home: Path) -> None:
         '<xsl:value-of select="/order"/></invoice>'
     )
     maps = PortMaps.pack([Xslt("map.xslt", source="order", target="invoice")], home)
-    box.connection.execute("UPDATE send_ports SET maps = %s", (Jsonb(maps.model_dump(mode="json")),))
+    box.change_ports(maps=maps.model_dump(mode="json"))
 
 
 def test_rows_are_made_from_the_output_of_the_port_maps(box: Box, tmp_path: Path) -> None:
@@ -304,7 +303,7 @@ def test_rows_are_made_from_the_output_of_the_send_pipeline(box: Box, tmp_path: 
     SND-03)."""
     add_sink(box, SparkSink("parquet", "lake", body="text"))
     pipeline = Send(assemble=components.JsonAssembler(demote={Region: "region"}), encode=[consume_empty])
-    box.connection.execute("UPDATE send_ports SET pipeline = %s", (Jsonb(pipeline.model_dump(mode="json")),))
+    box.change_ports(pipeline=pipeline.model_dump(mode="json"))
     good, _, _ = publish(box, b'{"n": 1}', b"{}", b"no JSON")
     assert drain_batch(make_drain(box, tmp_path), box) == 2
     rows = read_lake(tmp_path / "lake")

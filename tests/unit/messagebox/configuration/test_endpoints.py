@@ -5,15 +5,15 @@ from __future__ import annotations
 import pickle
 import uuid
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from postroom import adapters, pipelines
+from postroom.application.definition import SendPortSettings
 from postroom.errors import DefinitionError
 from postroom.maps.port_maps import NO_MAPS
-from postroom.messagebox.configuration.endpoints import PortState, ReceiveLocation, SendPort
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, SendPort
 
 FILE = adapters.File("in", order="name")
 JSON = pipelines.Json(split="orders")
@@ -36,12 +36,7 @@ PORT = SendPort(
     transport_id=uuid.uuid4(),
     adapter_json=adapters.Null().model_dump(mode="json"),
     uri="null:",
-    filter=None,
-    priority=5,
-    retry_count=3,
-    retry_interval=timedelta(minutes=5),
-    state=PortState.STARTED,
-    subscription_id=None,
+    settings=SendPortSettings(),
 )
 
 
