@@ -14,11 +14,9 @@ from postroom.application.backup_transport import BackupTransport
 from postroom.application.circuit_breaker import CircuitBreaker
 from postroom.application.declarations import (
     Declarations,
-    DeclaredHost,
+    Declared,
     DeclaredOrchestration,
     DeclaredProperty,
-    DeclaredSendPort,
-    DeclaredSendPortGroup,
     ReceivePort,
 )
 from postroom.application.define import define
@@ -77,14 +75,16 @@ class Application(Declarations):
         may be set by another application that declares the host.
         """
         self.hosts.append(
-            DeclaredHost(
+            Declared(
                 name=name,
-                properties=properties,
-                trusted=trusted,
-                isolated=isolated,
-                handlers=handlers,
-                throttling=throttling,
                 position=get_caller_position(),
+                settings={
+                    "properties": properties,
+                    "trusted": trusted,
+                    "isolated": isolated,
+                    "handlers": handlers,
+                    "throttling": throttling,
+                },
             )
         )
 
@@ -137,12 +137,14 @@ class Application(Declarations):
         port = ReceivePort(
             name=name,
             position=get_caller_position(),
-            route_failures=route_failures,
-            authentication=authentication,
-            maps=maps,
-            two_way=two_way,
-            send_pipeline=send_pipeline,
-            response_maps=response_maps,
+            settings={
+                "route_failures": route_failures,
+                "authentication": authentication,
+                "maps": maps,
+                "two_way": two_way,
+                "send_pipeline": send_pipeline,
+                "response_maps": response_maps,
+            },
         )
         self.receive_ports.append(port)
         return port
@@ -171,7 +173,7 @@ class Application(Declarations):
         ordered: bool = False,
         stop_on_failure: bool = False,
         renamed_from: str | None = None,
-    ) -> DeclaredSendPort:
+    ) -> Declared:
         """Declare a send port. It receives every message that matches ``filter`` (a Python expression or text) and
         every message that is directed to it.
 
@@ -187,29 +189,31 @@ class Application(Declarations):
 
         A ``two_way`` port is a solicit-response port: the response of the receiver goes through ``receive_pipeline``
         and ``response_maps``, and is published. It goes to the caller of the request, and to every other subscriber."""
-        port = DeclaredSendPort(
+        port = Declared(
             name=name,
-            adapter=adapter,
-            filter=filter,
-            retry=retry,
-            priority=priority,
-            host=host,
-            state=state,
-            route_failures=route_failures,
-            description=description,
-            maps=maps,
-            pipeline=pipeline,
-            service_window=service_window,
-            backup=backup,
-            circuit_breaker=circuit_breaker,
-            expire_after=expire_after,
-            two_way=two_way,
-            receive_pipeline=receive_pipeline,
-            response_maps=response_maps,
-            ordered=ordered,
-            stop_on_failure=stop_on_failure,
-            renamed_from=renamed_from,
             position=get_caller_position(),
+            settings={
+                "adapter": adapter,
+                "filter": filter,
+                "retry": retry,
+                "priority": priority,
+                "host": host,
+                "state": state,
+                "route_failures": route_failures,
+                "description": description,
+                "maps": maps,
+                "pipeline": pipeline,
+                "service_window": service_window,
+                "backup": backup,
+                "circuit_breaker": circuit_breaker,
+                "expire_after": expire_after,
+                "two_way": two_way,
+                "receive_pipeline": receive_pipeline,
+                "response_maps": response_maps,
+                "ordered": ordered,
+                "stop_on_failure": stop_on_failure,
+                "renamed_from": renamed_from,
+            },
         )
         self.send_ports.append(port)
         return port
@@ -235,7 +239,7 @@ class Application(Declarations):
         ordered: bool = False,
         stop_on_failure: bool = False,
         renamed_from: str | None = None,
-    ) -> DeclaredSendPort:
+    ) -> Declared:
         """Declare a dynamic send port: the address is in each message, in BTS.OutboundTransportLocation.
 
         Files are allowed under ``folders`` (by default the home folder), HTTP requests to URLs that start with one of
@@ -265,12 +269,12 @@ class Application(Declarations):
     def send_port_group(
         self,
         name: str,
-        members: Sequence[DeclaredSendPort | str],
+        members: Sequence[Declared | str],
         *,
         filter: Filter | str | None = None,
         state: SendPortState = "started",
         description: str = "",
-    ) -> DeclaredSendPortGroup:
+    ) -> Declared:
         """Declare a send port group. Every member receives a copy of each message that matches ``filter`` or is
         directed to the group, in addition to its own messages.
 
@@ -278,13 +282,10 @@ class Application(Declarations):
         """
         # An argument that is not a list becomes the only member, so that it is reported with the other problems.
         given = tuple(members) if isinstance(members, list | tuple | set | frozenset) else (members,)
-        group = DeclaredSendPortGroup(
+        group = Declared(
             name=name,
-            members=given,
-            filter=filter,
-            state=state,
-            description=description,
             position=get_caller_position(),
+            settings={"members": given, "filter": filter, "state": state, "description": description},
         )
         self.send_port_groups.append(group)
         return group

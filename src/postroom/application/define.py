@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, TypeVar
 
 from postroom.adapters import SparkReader
 from postroom.application.checks.orchestration_code import find_bound_ports
 from postroom.application.checks.problems import as_values, find_declaration_problems
 from postroom.application.checks.properties import list_known_properties, list_own_properties
 from postroom.application.checks.transports import to_timedelta
-from postroom.application.declarations import (
-    Declarations,
-    DeclaredHost,
-    DeclaredLocation,
-    DeclaredOrchestration,
-    DeclaredSendPort,
-    DeclaredSendPortGroup,
-)
+from postroom.application.declarations import Declarations, Declared, DeclaredOrchestration, ReceivePort
 from postroom.application.definition import (
     DEFAULT_HOST,
     ApplicationDefinition,
@@ -39,6 +33,15 @@ from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
 from postroom.pipelines.shipping.imported_files import digest_code
 from postroom.properties import Property
 
+_Definition = TypeVar(
+    "_Definition",
+    HostDefinition,
+    ReceivePortDefinition,
+    ReceiveLocationDefinition,
+    SendPortDefinition,
+    SendPortGroupDefinition,
+)
+
 
 def define(application: Declarations) -> ApplicationDefinition:
     """Return the definition of an application. Raise DefinitionRefused with every problem if it has any."""
@@ -47,20 +50,7 @@ def define(application: Declarations) -> ApplicationDefinition:
         raise DefinitionRefused(f"The application {application.name!r}", problems)
     known = list_known_properties(application)
     spelling = {DEFAULT_HOST.lower(): DEFAULT_HOST} | {host.name.lower(): host.name for host in application.hosts}
-    receive_ports = tuple(
-        ReceivePortDefinition(
-            name=port.name,
-            position=port.position,
-            route_failures=port.route_failures,
-            authentication=port.authentication,
-            maps=PortMaps.pack(port.maps, port.position.folder),
-            two_way=port.two_way,
-            send_pipeline=(port.send_pipeline or PASS_THRU_TRANSMIT).pack(port.position.folder),
-            response_maps=PortMaps.pack(port.response_maps, port.position.folder),
-            locations=tuple(_location_definition(location, spelling) for location in port.locations),
-        )
-        for port in application.receive_ports
-    )
+    receive_ports = tuple(_receive_port_definition(port, spelling) for port in application.receive_ports)
     send_ports = tuple(_send_port_definition(port, spelling, known) for port in application.send_ports)
     declared = {host.name: host for host in application.hosts}
     orchestrations = tuple(_orchestration_definition(one, spelling) for one in application.orchestrations)
@@ -83,7 +73,12 @@ def define(application: Declarations) -> ApplicationDefinition:
     )
 
 
-def _host_definition(host: DeclaredHost) -> HostDefinition:
+def _define(kind: type[_Definition], declared: Declared, **completed: Any) -> _Definition:
+    """Return a definition with the arguments of the user, except those that are ``completed``."""
+    return kind(**{**declared.settings, **completed, "name": declared.name, "position": declared.position})
+
+
+def _host_definition(host: Declared) -> HostDefinition:
     properties = None
     if host.properties is not None:
         values = {
@@ -92,39 +87,35 @@ def _host_definition(host: DeclaredHost) -> HostDefinition:
             for checked in map(prop.check, as_values(given))
         }
         properties = tuple(values[key] for key in sorted(values))
-    return HostDefinition(
-        name=host.name,
-        properties=properties,
-        trusted=host.trusted,
-        isolated=host.isolated,
-        handlers=None if host.handlers is None else tuple(sorted(host.handlers, key=lambda each: each.key)),
-        throttling=host.throttling,
-        position=host.position,
+    handlers = None if host.handlers is None else tuple(sorted(host.handlers, key=lambda each: each.key))
+    return _define(HostDefinition, host, properties=properties, handlers=handlers)
+
+
+def _receive_port_definition(port: ReceivePort, spelling: dict[str, str]) -> ReceivePortDefinition:
+    folder = port.position.folder
+    return _define(
+        ReceivePortDefinition,
+        port,
+        maps=PortMaps.pack(port.maps, folder),
+        send_pipeline=(port.send_pipeline or PASS_THRU_TRANSMIT).pack(folder),
+        response_maps=PortMaps.pack(port.response_maps, folder),
+        locations=tuple(_location_definition(location, spelling) for location in port.locations),
     )
 
 
-def _location_definition(location: DeclaredLocation, spelling: dict[str, str]) -> ReceiveLocationDefinition:
-    return ReceiveLocationDefinition(
-        name=location.name,
-        adapter=location.adapter,
-        pipeline=_pipeline(location),
-        host=spelling[location.host.lower()],
-        enabled=location.enabled,
-        schedule=location.schedule,
-        renamed_from=location.renamed_from,
-        position=location.position,
-    )
+def _location_definition(location: Declared, spelling: dict[str, str]) -> ReceiveLocationDefinition:
+    host = spelling[location.host.lower()]
+    return _define(ReceiveLocationDefinition, location, host=host, pipeline=_pipeline(location))
 
 
-def _pipeline(location: DeclaredLocation) -> ReceivePipeline:
+def _pipeline(location: Declared) -> ReceivePipeline:
     """Return the pipeline with everything that it needs where it runs: files of the application's folder, and the
     columns of its reader."""
     if isinstance(location.adapter, SparkReader):
         rows = location.pipeline or Rows()
         assert isinstance(rows, Rows)
         return complete_rows(rows, location.adapter)
-    pipeline = location.pipeline or PassThrough()
-    return pipeline.pack(location.position.folder) if isinstance(pipeline, Receive) else pipeline
+    return _pack(location.pipeline or PassThrough(), location.position.folder)
 
 
 def complete_rows(rows: Rows, reader: SparkReader) -> Rows:
@@ -134,52 +125,29 @@ def complete_rows(rows: Rows, reader: SparkReader) -> Rows:
     return rows.with_columns(tuple(column.name for column in columns), reader.body_column, source)
 
 
-def _send_port_definition(
-    port: DeclaredSendPort, spelling: dict[str, str], known: list[Property]
-) -> SendPortDefinition:
-    return SendPortDefinition(
-        name=port.name,
-        adapter=port.adapter,
-        filter=_filter(port.filter, known),
-        retry=port.retry,
-        priority=port.priority,
+def _send_port_definition(port: Declared, spelling: dict[str, str], known: list[Property]) -> SendPortDefinition:
+    folder = port.position.folder
+    return _define(
+        SendPortDefinition,
+        port,
         host=spelling[port.host.lower()],
-        state=port.state,
-        route_failures=port.route_failures,
-        description=port.description,
-        maps=PortMaps.pack(port.maps, port.position.folder),
-        pipeline=(port.pipeline or PASS_THRU_TRANSMIT).pack(port.position.folder),
-        service_window=port.service_window,
-        backup=port.backup,
-        circuit_breaker=port.circuit_breaker,
+        filter=_filter(port.filter, known),
+        maps=PortMaps.pack(port.maps, folder),
+        pipeline=(port.pipeline or PASS_THRU_TRANSMIT).pack(folder),
         expire_after=None if port.expire_after is None else to_timedelta(port.expire_after),
-        two_way=port.two_way,
-        receive_pipeline=_receive_pipeline(port),
-        response_maps=PortMaps.pack(port.response_maps, port.position.folder),
-        ordered=port.ordered,
-        stop_on_failure=port.stop_on_failure,
-        renamed_from=port.renamed_from,
-        position=port.position,
+        receive_pipeline=_pack(port.receive_pipeline or PassThrough(), folder) if port.two_way else None,
+        response_maps=PortMaps.pack(port.response_maps, folder),
     )
 
 
-def _receive_pipeline(port: DeclaredSendPort) -> ReceivePipeline | None:
-    if not port.two_way:
-        return None
-    pipeline = port.receive_pipeline or PassThrough()
-    return pipeline.pack(port.position.folder) if isinstance(pipeline, Receive) else pipeline
+def _pack(pipeline: ReceivePipeline, folder: Path) -> ReceivePipeline:
+    return pipeline.pack(folder) if isinstance(pipeline, Receive) else pipeline
 
 
-def _group_definition(group: DeclaredSendPortGroup, known: list[Property]) -> SendPortGroupDefinition:
-    return SendPortGroupDefinition(
-        name=group.name,
-        # The order has no meaning, and a different order is not a change.
-        members=tuple(sorted(member if isinstance(member, str) else member.name for member in group.members)),
-        filter=_filter(group.filter, known),
-        state=group.state,
-        description=group.description,
-        position=group.position,
-    )
+def _group_definition(group: Declared, known: list[Property]) -> SendPortGroupDefinition:
+    # The order has no meaning, and a different order is not a change.
+    members = tuple(sorted(member if isinstance(member, str) else member.name for member in group.members))
+    return _define(SendPortGroupDefinition, group, members=members, filter=_filter(group.filter, known))
 
 
 def _orchestration_definition(declared: DeclaredOrchestration, spelling: dict[str, str]) -> OrchestrationDefinition:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from postroom.application.checks.fields import description_problems, filter_problems, name_problems, state_problems
-from postroom.application.declarations import Declarations, DeclaredSendPort, DeclaredSendPortGroup
+from postroom.application.declarations import Declarations, Declared
 from postroom.errors import Problem
 from postroom.properties import Property
 
@@ -29,14 +29,14 @@ def group_problems(application: Declarations, known: list[Property]) -> Iterator
         yield from map(group.position.problem, texts)
 
 
-def _problems(group: DeclaredSendPortGroup, ports: dict[str, DeclaredSendPort], known: list[Property]) -> Iterator[str]:
+def _problems(group: Declared, ports: dict[str, Declared], known: list[Property]) -> Iterator[str]:
     yield from _member_problems(group.members, ports)
     yield from filter_problems(group.filter, known)
     yield from state_problems(group.state)
     yield from description_problems(group.description)
 
 
-def _member_problems(members: Sequence[object], ports: dict[str, DeclaredSendPort]) -> Iterator[str]:
+def _member_problems(members: Sequence[object], ports: dict[str, Declared]) -> Iterator[str]:
     names = []
     for member in members:
         name = getattr(member, "name", member)

@@ -21,7 +21,7 @@ from postroom.application.checks.orchestrations import orchestration_problems
 from postroom.application.checks.properties import list_known_properties, property_problems
 from postroom.application.checks.transports import schedule_problems, transport_problems
 from postroom.application.checks.two_way import two_way_receive_problems, two_way_send_problems
-from postroom.application.declarations import Declarations, DeclaredHost, DeclaredLocation, DeclaredSendPort
+from postroom.application.declarations import Declarations, Declared
 from postroom.application.definition import DEFAULT_HOST, Authentication
 from postroom.application.handler import Handler
 from postroom.application.source_position import SourcePosition
@@ -94,7 +94,7 @@ def as_values(given: object) -> Sequence[object]:
     return given if isinstance(given, list | tuple) else (given,)
 
 
-def _host_statement_problems(host: DeclaredHost) -> Iterator[str]:
+def _host_statement_problems(host: Declared) -> Iterator[str]:
     if host.trusted not in (None, True, False):
         yield f"trusted is {host.trusted!r}, but must be True or False."
     if host.isolated not in (None, True, False):
@@ -140,21 +140,19 @@ def _handler_problems(handlers: object) -> Iterator[str]:
         yield from (f"handler {handler}: {text}" for text in handler.problems())
 
 
-class _Declared(Protocol):
+class _Named(Protocol):
     @property
     def name(self) -> str: ...
     @property
     def position(self) -> SourcePosition: ...
 
 
-def _label(what: str, declared: _Declared) -> str:
+def _label(what: str, declared: _Named) -> str:
     return f"{what} {declared.name!r}"
 
 
-def _duplicate_names(
-    what: str, declared: Iterable[_Declared], advice: str, *, lower: bool = False
-) -> Iterator[Problem]:
-    first: dict[Hashable, _Declared] = {}
+def _duplicate_names(what: str, declared: Iterable[_Named], advice: str, *, lower: bool = False) -> Iterator[Problem]:
+    first: dict[Hashable, _Named] = {}
     for each in declared:
         if not isinstance(each.name, str):
             continue
@@ -164,9 +162,9 @@ def _duplicate_names(
             yield each.position.problem(f"there are two {what} named {each.name!r}; the other is in {where}. {advice}")
 
 
-def _renaming_problems(what: str, declared: Iterable[DeclaredLocation | DeclaredSendPort]) -> Iterator[Problem]:
+def _renaming_problems(what: str, declared: Iterable[Declared]) -> Iterator[Problem]:
     """Yield old names that are no names, that are the new name, or that two objects claim."""
-    first: dict[str, DeclaredLocation | DeclaredSendPort] = {}
+    first: dict[str, Declared] = {}
     for each in declared:
         old = each.renamed_from
         if old is None:
@@ -182,7 +180,7 @@ def _renaming_problems(what: str, declared: Iterable[DeclaredLocation | Declared
             )
 
 
-def _location_problems(location: DeclaredLocation, hosts: Collection[str]) -> Iterator[str]:
+def _location_problems(location: Declared, hosts: Collection[str]) -> Iterator[str]:
     yield from adapter_problems(location.adapter, "receive")
     if location.pipeline is not None:
         if isinstance(location.pipeline, ReceivePipeline):
@@ -199,7 +197,7 @@ def _location_problems(location: DeclaredLocation, hosts: Collection[str]) -> It
     yield from schedule_problems("schedule", location.schedule)
 
 
-def _send_port_problems(port: DeclaredSendPort, hosts: Collection[str], known: list[Property]) -> Iterator[str]:
+def _send_port_problems(port: Declared, hosts: Collection[str], known: list[Property]) -> Iterator[str]:
     yield from adapter_problems(port.adapter, "send")
     yield from filter_problems(port.filter, known)
     yield from transport_problems(port)

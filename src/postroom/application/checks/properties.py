@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from postroom.adapters import AnySink
-from postroom.application.declarations import Declarations, DeclaredSendPort, DeclaredSendPortGroup
+from postroom.application.declarations import Declarations
 from postroom.application.source_position import SourcePosition
 from postroom.errors import Problem
 from postroom.filters.expression import Filter
@@ -57,8 +57,7 @@ def find_uses(application: Declarations) -> Iterator[Use]:
         for prop in port.pipeline.demotes if isinstance(port.pipeline, Send) else ():
             if not isinstance(prop, DistinguishedField):
                 yield Use(property=prop, position=port.position, makes_known=False)
-    filters: list[DeclaredSendPort | DeclaredSendPortGroup] = [*application.send_ports, *application.send_port_groups]
-    for filtered in filters:
+    for filtered in (*application.send_ports, *application.send_port_groups):
         if isinstance(filtered.filter, Filter):
             for prop in list_compared_properties(filtered.filter):
                 yield Use(property=prop, position=filtered.position, makes_known=False)

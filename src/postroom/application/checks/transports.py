@@ -10,14 +10,14 @@ from postroom.adapters import AdapterDefinition
 from postroom.application.backup_transport import BackupTransport
 from postroom.application.checks.fields import adapter_problems
 from postroom.application.circuit_breaker import CircuitBreaker
-from postroom.application.declarations import DeclaredSendPort
+from postroom.application.declarations import Declared
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
 
 _LONGEST_WAIT = timedelta(days=3650)
 
 
-def transport_problems(port: DeclaredSendPort) -> Iterator[str]:
+def transport_problems(port: Declared) -> Iterator[str]:
     """Yield the problems of the transports of a send port."""
     yield from _retry_problems(port.retry)
     yield from schedule_problems("service_window", port.service_window)
@@ -44,7 +44,7 @@ def transport_problems(port: DeclaredSendPort) -> Iterator[str]:
     yield from (f"backup: {text}" for text in _backup_problems(port.backup))
 
 
-def _circuit_breaker_problems(port: DeclaredSendPort) -> Iterator[str]:
+def _circuit_breaker_problems(port: Declared) -> Iterator[str]:
     if port.circuit_breaker is None:
         return
     if not isinstance(port.circuit_breaker, CircuitBreaker):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from postroom.adapters import AdapterDefinition
 from postroom.application.backup_transport import BackupTransport
-from postroom.application.declarations import DeclaredSendPort, ReceivePort
+from postroom.application.declarations import Declared, ReceivePort
 from postroom.maps.port_maps import map_problems
 from postroom.pipelines import Receive, ReceivePipeline, Send
 
@@ -36,7 +36,7 @@ def two_way_receive_problems(port: ReceivePort) -> Iterator[str]:
     yield from _response_map_problems(port.response_maps, port.position.folder)
 
 
-def two_way_send_problems(port: DeclaredSendPort) -> Iterator[str]:
+def two_way_send_problems(port: Declared) -> Iterator[str]:
     """Yield the problems of a solicit-response send port, or of response settings without one."""
     if not isinstance(port.two_way, bool):
         yield f"two_way is {port.two_way!r}, but must be True or False."

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from postroom.application.application import Application
 from postroom.application.checks.problems import find_declaration_problems
-from postroom.application.declarations import Declarations, DeclaredLocation, DeclaredSendPort
+from postroom.application.declarations import Declarations, Declared
 from postroom.application.definition import ApplicationDefinition
 from postroom.application.loading.run_file import run_file
 from postroom.application.loading.valid_subset import find_valid_subset
@@ -74,7 +74,7 @@ def _list_other_names(application: Declarations, subset: ApplicationDefinition) 
     valid_names = {port.name for port in subset.send_ports} | {
         location.name for port in subset.receive_ports for location in port.locations
     }
-    declared: list[DeclaredSendPort | DeclaredLocation] = [
+    declared: list[Declared] = [
         *application.send_ports,
         *(location for port in application.receive_ports for location in port.locations),
     ]
