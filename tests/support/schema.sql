@@ -8,14 +8,15 @@ WITH own AS (
 ), line AS (
     SELECT 1 AS chapter, r.name AS thing, '' AS detail,
            concat_ws(' ', CASE r.relkind WHEN 'r' THEN 'table' WHEN 'p' THEN 'partitioned table' WHEN 'v' THEN 'view'
-                                         WHEN 'S' THEN 'sequence' WHEN 'm' THEN 'materialized view' END,
+                                         WHEN 'S' THEN 'sequence' WHEN 'm' THEN 'materialized view'
+                                         WHEN 'c' THEN 'type' END,
                      r.name, CASE r.relpersistence WHEN 'u' THEN 'unlogged' END,
                      CASE WHEN r.relispartition
                           THEN 'partition of ' || (SELECT i.inhparent::regclass::text FROM pg_inherits i
                                                     WHERE i.inhrelid = r.oid) END,
                      pg_get_expr(r.relpartbound, r.oid), pg_get_partkeydef(r.oid),
                      array_to_string(r.reloptions, ', ')) AS text
-      FROM relation r WHERE r.relkind IN ('r', 'p', 'v', 'm', 'S')
+      FROM relation r WHERE r.relkind IN ('r', 'p', 'v', 'm', 'S', 'c')
     UNION ALL
     SELECT 1, r.name, 'column ' || a.attname,
            concat_ws(' ', '    column', a.attname, format_type(a.atttypid, a.atttypmod),
@@ -31,7 +32,7 @@ WITH own AS (
       JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
       JOIN pg_type t ON t.oid = a.atttypid
       LEFT JOIN pg_attrdef d ON d.adrelid = r.oid AND d.adnum = a.attnum
-     WHERE r.relkind IN ('r', 'p', 'v', 'm')
+     WHERE r.relkind IN ('r', 'p', 'v', 'm', 'c')
     UNION ALL
     SELECT 1, r.name, 'constraint ' || c.conname, '    constraint ' || c.conname || ' ' || pg_get_constraintdef(c.oid)
       FROM relation r JOIN pg_constraint c ON c.conrelid = r.oid WHERE c.contype <> 'n'

@@ -33,6 +33,9 @@ FORBIDDEN = [
     "SELECT * FROM read_parts_default(gen_random_uuid(), 1, gen_random_uuid())",
     "SELECT * FROM read_fragments_default(gen_random_uuid(), 1, gen_random_uuid(), gen_random_uuid(), 0, 1)",
     "SELECT release_due_default(10)",
+    "SELECT int_take_claimed_other(gen_random_uuid(), '{1}')",
+    "SELECT int_enqueue('{}')",
+    "SELECT int_finish('{}')",
     "SELECT insert_error_message_default(gen_random_uuid(), 1, gen_random_uuid(), '{}')",
     (
         "SELECT int_create_subscription(1::smallint, 4::smallint, gen_random_uuid(), 'x', '', 5::smallint, null, false,"

@@ -7,9 +7,9 @@
 CREATE OR REPLACE FUNCTION messagebox.resume_stopped(p_service_id uuid, p_limit integer DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE
-    resumed_count bigint;
+    resumed queue_row[];
 BEGIN
-    WITH resumed AS (
+    WITH done AS (
         DELETE FROM suspended_queue d
          WHERE d.service_id = p_service_id AND d.cause = 1 AND d.seq IN (
             SELECT q.seq FROM suspended_queue q
@@ -18,13 +18,8 @@ BEGIN
                                 WHERE s.id = q.subscription_id AND s.removed_at IS NULL AND s.state <> 1)
                AND NOT EXISTS (SELECT 1 FROM send_port_groups g WHERE g.id = q.group_id AND g.state <> 3)
              ORDER BY q.seq LIMIT p_limit)
-        RETURNING d.*
+        RETURNING int_row(d) AS row
     )
-    INSERT INTO work_queue (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
-                            priority, task, attempt, enqueued_at, counted_in)
-    SELECT seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task, attempt,
-           enqueued_at, counted_in
-      FROM resumed ORDER BY seq;
-    GET DIAGNOSTICS resumed_count = ROW_COUNT;
-    RETURN resumed_count;
+    SELECT array_agg(d.row) INTO resumed FROM done d;
+    RETURN int_enqueue(resumed);
 END $$;

@@ -4,22 +4,20 @@
 -- Index: suspended_queue_stopped_group.
 CREATE OR REPLACE FUNCTION messagebox.resume_stopped_group(p_group_id uuid, p_limit integer DEFAULT NULL)
 RETURNS TABLE (host_id smallint, resumed_count bigint)
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
-    WITH resumed AS (
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
+DECLARE
+    resumed queue_row[];
+BEGIN
+    WITH done AS (
         DELETE FROM suspended_queue d
          WHERE d.group_id = p_group_id AND d.cause = 1 AND d.seq IN (
             SELECT q.seq FROM suspended_queue q
              WHERE q.group_id = p_group_id AND q.cause = 1
                AND EXISTS (SELECT 1 FROM send_ports p WHERE p.id = q.service_id AND p.state = 3)
              ORDER BY q.seq LIMIT p_limit)
-        RETURNING d.*
-    ), queued AS (
-        INSERT INTO work_queue AS w (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
-                                     priority, task, attempt, enqueued_at, counted_in)
-        SELECT seq, r.host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task,
-               attempt, enqueued_at, counted_in
-          FROM resumed r ORDER BY seq
-        RETURNING w.host_id
+        RETURNING int_row(d) AS row
     )
-    SELECT q.host_id, count(*) FROM queued q GROUP BY q.host_id;
-$$;
+    SELECT array_agg(d.row) INTO resumed FROM done d;
+    PERFORM int_enqueue(resumed);
+    RETURN QUERY SELECT r.host_id, count(*) FROM unnest(resumed) r GROUP BY r.host_id;
+END $$;

@@ -1,43 +1,27 @@
 -- Suspend instances that are ready to run or wait for a retry or a service window, with all their messages, on behalf
 -- of an operator. Returns the suspended instances. Instances that do not exist or are active are skipped. A scheduled
 -- instance keeps the start of its service window, for resume_instances.
--- Indexes: scheduled_queue (instance_id); the work queue is read whole, with plans as in terminate_instances.
--- Locks: the instances' rows in the work queue, first, so that a claim that is just being made is seen once it is
--- committed.
+-- Indexes and locks: as int_lock_idle_instances and int_take_instances.
 CREATE OR REPLACE FUNCTION messagebox.suspend_instances(p_instance_ids uuid[], p_now timestamptz DEFAULT now())
 RETURNS SETOF uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET plan_cache_mode = force_custom_plan AS $$
+DECLARE
+    idle CONSTANT uuid[] := int_lock_idle_instances(p_instance_ids);
+    taken queue_row;
+    suspended queue_row[];
 BEGIN
-    PERFORM FROM work_queue WHERE instance_id = ANY (p_instance_ids) ORDER BY host_id, seq FOR UPDATE;
-    PERFORM FROM orchestration_instances WHERE instance_id = ANY (p_instance_ids) ORDER BY instance_id FOR UPDATE;
-    RETURN QUERY WITH active AS MATERIALIZED (
-        SELECT instance_id FROM work_queue WHERE instance_id = ANY (p_instance_ids) AND claim_id IS NOT NULL
-        UNION ALL
-        SELECT instance_id FROM orchestration_instances
-         WHERE instance_id = ANY (p_instance_ids) AND claim_id IS NOT NULL
-    ), orchestrated AS (
-        UPDATE orchestration_instances
-           SET suspended_at = p_now, error_code = 'OPERATOR', error_description = 'Suspended by an operator.'
-         WHERE instance_id = ANY (p_instance_ids) AND claim_id IS NULL AND suspended_at IS NULL
-        RETURNING instance_id
-    ), waiting AS (
-        DELETE FROM scheduled_queue WHERE instance_id = ANY (p_instance_ids) AND instance_id NOT IN (TABLE active)
-        RETURNING seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task,
-                  attempt, properties, enqueued_at, counted_in, CASE WHEN state = 256 AND NOT paused THEN valid_from END
-                  AS valid_from
-    ), ready AS (
-        DELETE FROM work_queue
-         WHERE instance_id = ANY (p_instance_ids) AND claim_id IS NULL AND instance_id NOT IN (TABLE active)
-        RETURNING seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task,
-                  attempt, properties, enqueued_at, counted_in, NULL::timestamptz AS valid_from
-    ), suspended AS (
-        INSERT INTO suspended_queue (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
-                                     priority, task, attempt, properties, enqueued_at, counted_in, valid_from,
-                                     suspended_at, cause, error_code, error_description)
-        SELECT t.*, p_now, 4, 'OPERATOR', 'Suspended by an operator.'
-          FROM (TABLE waiting UNION ALL TABLE ready) t
-        RETURNING instance_id
-    )
-    TABLE suspended UNION TABLE orchestrated;
+    RETURN QUERY
+    UPDATE orchestration_instances
+       SET suspended_at = p_now, error_code = 'OPERATOR', error_description = 'Suspended by an operator.'
+     WHERE instance_id = ANY (idle) AND suspended_at IS NULL
+    RETURNING instance_id;
+    FOREACH taken IN ARRAY coalesce(int_take_instances(idle, p_suspended => false), '{}') LOOP
+        IF taken.state = 1024 OR taken.paused THEN
+            taken.valid_from := NULL;
+        END IF;
+        suspended := suspended || int_fail(taken, p_now, 4, true, 'OPERATOR', 'Suspended by an operator.');
+    END LOOP;
+    PERFORM int_suspend(suspended);
+    RETURN QUERY SELECT DISTINCT s.instance_id FROM unnest(suspended) s;
 END $$;

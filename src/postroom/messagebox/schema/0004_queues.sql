@@ -134,6 +134,39 @@ CREATE INDEX suspended_queue_reports ON messagebox.suspended_queue (related_inst
 -- Counting the rows of each receive location: messages that could not be received or published, and reports.
 CREATE INDEX suspended_queue_received ON messagebox.suspended_queue (service_id) WHERE task IN (2, 3) OR cause = 3;
 
+-- A row of any queue on its way to another queue or out of the queues: the columns that a procedure keeps, and those of
+-- the queue where it was or will be. A procedure takes rows out of a queue as values of this type, changes fields, and
+-- gives them to int_enqueue, int_schedule or int_suspend, which write them, or to int_finish.
+CREATE TYPE messagebox.queue_row AS (
+    seq                       bigint,
+    host_id                   smallint,
+    message_id                uuid,
+    subscription_id           bigint,
+    service_class             smallint,
+    service_id                uuid,
+    instance_id               uuid,
+    priority                  smallint,
+    task                      smallint,
+    attempt                   integer,
+    primary_attempts          integer,
+    properties                jsonb,
+    enqueued_at               timestamptz,
+    counted_in                xid8,
+    -- Of the scheduled queue, and valid_from of the suspended queue, too.
+    valid_from                timestamptz,
+    state                     smallint,
+    paused                    boolean,
+    -- Of the scheduled and the suspended queue.
+    error_code                text,
+    error_description         text,
+    -- Of the suspended queue.
+    suspended_at              timestamptz,
+    resumable                 boolean,
+    cause                     smallint,
+    adapter                   text,
+    uri                       text
+);
+
 -- Operations on many instances: those that an operator chose, or those that wait for the start of a send port or group.
 -- The command and the jobs of the hosts carry them out in pieces (continue_operation).
 CREATE TABLE management.operations (

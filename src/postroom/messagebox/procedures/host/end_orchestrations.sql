@@ -24,6 +24,7 @@ DECLARE
     counts xid8[];
     queued_count integer;
     locked_count integer;
+    zombies queue_row[];
 BEGIN
     WITH deleted AS (
         DELETE FROM orchestration_instances i
@@ -67,14 +68,17 @@ BEGIN
     ), queued AS (
         DELETE FROM __HOST___q WHERE instance_id = ANY (ended) AND task = 4 RETURNING *
     )
-    INSERT INTO suspended_queue (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
-                                 priority, task, enqueued_at, counted_in, suspended_at, resumable, cause, error_code,
-                                 error_description)
-    SELECT u.seq, __HOST_ID__, u.message_id, u.subscription_id, 1, e.service_id, u.instance_id, e.priority, 4,
-           u.enqueued_at, u.counted_in, p_now, false, 2, zombie_code, zombie_text
+    SELECT array_agg(int_fail(
+               ROW(u.seq, __HOST_ID__, u.message_id, u.subscription_id, 1, e.service_id, u.instance_id, e.priority, 4,
+                   0, NULL, NULL, u.enqueued_at, u.counted_in, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                   NULL)::queue_row, p_now, 2, false, zombie_code, zombie_text))
+      INTO zombies
       FROM (SELECT instance_id, seq, message_id, subscription_id, enqueued_at, counted_in FROM delivered
             UNION ALL
             SELECT instance_id, seq, message_id, subscription_id, enqueued_at, counted_in FROM queued) u
       JOIN unnest(ended, services, priorities) AS e (instance_id, service_id, priority) USING (instance_id);
+    IF zombies IS NOT NULL THEN
+        PERFORM int_suspend(zombies);
+    END IF;
     RETURN ended;
 END $$;

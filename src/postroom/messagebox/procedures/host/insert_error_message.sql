@@ -3,19 +3,18 @@
 -- everything except the report in p_context is taken from the original, so that no host can publish on behalf of
 -- another. Returns the ids of the parts, or null if the claim was taken over. A routing failure report about the
 -- instance stays, because the error message refers to it. It records where the message was received.
--- Indexes: work_queue_claimed, spool's primary key, suspended_queue_reports, suspended_queue_instance.
+-- Indexes: as int_take_claimed; spool's primary key, suspended_queue_reports, suspended_queue_instance.
 CREATE OR REPLACE FUNCTION messagebox.insert_error_message___HOST__(
     p_claim_id uuid, p_seq bigint, p_error_id uuid, p_context jsonb, p_now timestamptz DEFAULT now()
 ) RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-    failed record;
+    taken CONSTANT queue_row[] := int_take_claimed___HOST__(p_claim_id, ARRAY[p_seq]);
+    failed CONSTANT queue_row := taken[1];
     shared uuid[];
 BEGIN
-    DELETE FROM __HOST___q WHERE claim_id = p_claim_id AND seq = p_seq
-    RETURNING instance_id, message_id, service_id, counted_in INTO failed;
-    IF NOT FOUND THEN
+    IF taken IS NULL THEN
         RETURN NULL;
     END IF;
     INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context, published_at, published_by,
@@ -29,6 +28,6 @@ BEGIN
            (adapter, uri) = (SELECT l.adapter_kind, l.uri FROM receive_locations l WHERE l.id = failed.service_id)
      WHERE cause = 3 AND instance_id = report_of(failed.instance_id);
     PERFORM int_count_in_logs(ARRAY[failed.message_id]);
-    PERFORM int_release(ARRAY[failed.message_id], ARRAY[failed.counted_in]);
+    PERFORM int_finish(taken);
     RETURN shared;
 END $$;

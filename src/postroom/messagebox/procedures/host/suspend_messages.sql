@@ -1,7 +1,7 @@
 -- Move messages of a claim into the suspended queue, with the reason. p_properties: context properties to update.
 -- Returns how many this claim still had. A message with an id in p_instance_ids leaves the instance of its ordered send
 -- port and becomes that instance, so that the messages after it do not wait.
--- Index: work_queue_claimed.
+-- Index: as int_take_claimed.
 CREATE OR REPLACE FUNCTION messagebox.suspend_messages___HOST__(
     p_claim_id uuid, p_seqs bigint[], p_error_codes text[], p_error_descriptions text[], p_adapters text[],
     p_uris text[], p_resumable boolean[], p_properties jsonb[], p_instance_ids uuid[],
@@ -10,25 +10,30 @@ CREATE OR REPLACE FUNCTION messagebox.suspend_messages___HOST__(
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-    moved integer;
+    suspension record;
+    failed queue_row;
+    suspended queue_row[];
 BEGIN
-    WITH failed AS (
-        DELETE FROM __HOST___q WHERE claim_id = p_claim_id AND seq = ANY (p_seqs) RETURNING *
-    )
-    INSERT INTO __HOST___q_suspended (seq, host_id, message_id, subscription_id, service_class, service_id,
-                                      instance_id, priority, task, attempt, properties, enqueued_at, counted_in,
-                                      suspended_at, resumable, cause, error_code, error_description, adapter, uri)
-    SELECT f.seq, f.host_id, f.message_id, f.subscription_id, f.service_class, f.service_id,
-           coalesce(r.instance_id, f.instance_id), f.priority, CASE WHEN r.instance_id IS NULL THEN f.task ELSE 1 END,
-           f.attempt,
-           CASE WHEN r.properties IS NULL THEN f.properties ELSE coalesce(f.properties, '{}') || r.properties END,
-           f.enqueued_at, f.counted_in, p_now, r.resumable, 2, r.error_code,
-           r.error_description, r.adapter, r.uri
-      FROM failed f
-      JOIN unnest(p_seqs, p_error_codes, p_error_descriptions, p_adapters, p_uris, p_resumable, p_properties,
-                  p_instance_ids)
-           AS r (seq, error_code, error_description, adapter, uri, resumable, properties, instance_id)
-        ON r.seq = f.seq;
-    GET DIAGNOSTICS moved = ROW_COUNT;
-    RETURN moved;
+    FOR suspension IN
+        SELECT t AS taken, r.*
+          FROM unnest(int_take_claimed___HOST__(p_claim_id, p_seqs)) t
+          JOIN unnest(p_seqs, p_error_codes, p_error_descriptions, p_adapters, p_uris, p_resumable, p_properties,
+                      p_instance_ids)
+               AS r (seq, error_code, error_description, adapter, uri, resumable, properties, instance_id)
+            ON r.seq = t.seq
+    LOOP
+        failed := int_fail(suspension.taken, p_now, 2, suspension.resumable, suspension.error_code,
+                           suspension.error_description);
+        failed.adapter := suspension.adapter;
+        failed.uri := suspension.uri;
+        IF suspension.properties IS NOT NULL THEN
+            failed.properties := coalesce(failed.properties, '{}') || suspension.properties;
+        END IF;
+        IF suspension.instance_id IS NOT NULL THEN
+            failed.instance_id := suspension.instance_id;
+            failed.task := 1;
+        END IF;
+        suspended := suspended || failed;
+    END LOOP;
+    RETURN int_suspend(suspended);
 END $$;

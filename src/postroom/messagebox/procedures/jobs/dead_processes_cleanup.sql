@@ -20,6 +20,7 @@ DECLARE
                            THEN greatest(p_grace, '10 seconds') ELSE p_grace END;
     released bigint := 0;
     n bigint;
+    lost queue_row[];
 BEGIN
     FOR instance IN SELECT * FROM host_instances ORDER BY id LOOP
         IF pg_try_advisory_xact_lock(7002, instance.id) THEN
@@ -66,21 +67,18 @@ BEGIN
      WHERE s.for_host_instance IS NOT NULL AND s.removed_at IS NULL
        AND (s.kept_until IS NULL OR s.kept_until <= p_now)
        AND NOT EXISTS (SELECT 1 FROM host_instances i WHERE i.id = s.for_host_instance);
-    WITH lost AS (
+    WITH done AS (
         DELETE FROM work_queue q
          WHERE q.for_host_instance IS NOT NULL AND q.claim_id IS NULL
            AND NOT EXISTS (SELECT 1 FROM host_instances i WHERE i.id = q.for_host_instance)
            AND NOT EXISTS (SELECT 1 FROM subscriptions s
                             WHERE s.instance_id = q.instance_id AND s.kept_until IS NOT NULL AND s.removed_at IS NULL)
-        RETURNING *
+        RETURNING int_row(q) AS row
     )
-    INSERT INTO suspended_queue (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
-                                 priority, task, attempt, enqueued_at, counted_in, suspended_at, resumable, cause,
-                                 error_code, error_description)
-    SELECT seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task, attempt,
-           enqueued_at, counted_in, p_now, false, 2, 'CORRELATION',
-           'The response could not be correlated to an existing request.' || chr(10)
-           || 'The host process that held the caller has ended.'
-      FROM lost;
+    SELECT array_agg(int_fail(d.row, p_now, 2, false, 'CORRELATION',
+                              'The response could not be correlated to an existing request.' || chr(10)
+                              || 'The host process that held the caller has ended.'))
+      INTO lost FROM done d;
+    PERFORM int_suspend(lost);
     RETURN released;
 END $$;

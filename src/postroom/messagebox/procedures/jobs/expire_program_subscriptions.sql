@@ -10,7 +10,7 @@ SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
 DECLARE
     expired record;
     suspended bigint := 0;
-    n bigint;
+    moved queue_row[];
 BEGIN
     FOR expired IN
         DELETE FROM program_subscriptions u
@@ -22,23 +22,20 @@ BEGIN
           WHERE s.service_id = expired.service_id AND s.instance_id IS NULL AND s.removed_at IS NULL;
         PERFORM int_remove_instances(s.host_id, ARRAY[s.instance_id], p_now) FROM subscriptions s
           WHERE s.service_id = expired.service_id AND s.instance_id IS NOT NULL AND s.removed_at IS NULL;
-        WITH moved AS (
+        WITH done AS (
             DELETE FROM work_queue q
-             WHERE q.claim_id IS NULL AND q.service_class = 256 AND q.service_id = expired.service_id RETURNING *
+             WHERE q.claim_id IS NULL AND q.service_class = 256 AND q.service_id = expired.service_id
+            RETURNING q.task, int_row(q) AS row
         )
-        INSERT INTO suspended_queue (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
-                                     priority, task, attempt, enqueued_at, counted_in, suspended_at, cause, resumable,
-                                     error_code, error_description)
-        SELECT m.seq, m.host_id, m.message_id, m.subscription_id, m.service_class, m.service_id, m.instance_id,
-               m.priority, m.task, m.attempt, m.enqueued_at, m.counted_in, p_now, 2, m.task <> 4,
-               CASE m.task WHEN 4 THEN 'CORRELATION' ELSE 'SUBSCRIPTION_EXPIRED' END,
-               CASE m.task WHEN 4 THEN 'The response could not be correlated to an existing request.' || chr(10)
-                                       || 'The program that waited for it has ended.'
-                    ELSE format('No program has used the subscription %s since %s.', expired.name,
-                                to_char(expired.last_used_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI "UTC"')) END
-          FROM moved m;
-        GET DIAGNOSTICS n = ROW_COUNT;
-        suspended := suspended + n;
+        SELECT array_agg(CASE d.task
+                   WHEN 4 THEN int_fail(d.row, p_now, 2, false, 'CORRELATION',
+                                        'The response could not be correlated to an existing request.' || chr(10)
+                                        || 'The program that waited for it has ended.')
+                   ELSE int_fail(d.row, p_now, 2, true, 'SUBSCRIPTION_EXPIRED', format(
+                                 'No program has used the subscription %s since %s.', expired.name,
+                                 to_char(expired.last_used_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI "UTC"'))) END)
+          INTO moved FROM done d;
+        suspended := suspended + int_suspend(moved);
     END LOOP;
     RETURN suspended;
 END $$;

@@ -7,8 +7,7 @@ CREATE OR REPLACE FUNCTION messagebox.operate_on_instances() RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-    deleted uuid[];
-    counts xid8[];
+    deleted queue_row[];
 BEGIN
     WITH resumed AS MATERIALIZED (
         SELECT w.instance_id FROM work_queue w WHERE w.task IN (2, 3)
@@ -21,12 +20,8 @@ BEGIN
                             WHERE s.instance_id BETWEEN r.related_instance_id AND r.last_related_instance_id)
            AND NOT EXISTS (SELECT 1 FROM resumed w
                             WHERE w.instance_id BETWEEN r.related_instance_id AND r.last_related_instance_id)
-        RETURNING r.message_id, r.counted_in
+        RETURNING int_row(r) AS row
     )
-    SELECT array_agg(message_id), array_agg(counted_in) INTO deleted, counts FROM done;
-    IF deleted IS NULL THEN
-        RETURN 0;
-    END IF;
-    PERFORM int_release(deleted, counts);
-    RETURN cardinality(deleted);
+    SELECT array_agg(d.row) INTO deleted FROM done d;
+    RETURN int_finish(deleted);
 END $$;
