@@ -1,4 +1,4 @@
-"""Only a few procedures write rows into the queues or remove them from there.
+"""Only a few procedures write rows into the queues or remove them from there, and one reads claimed messages.
 
 A procedure that moves rows takes them out of a queue as values of the type queue_row, and gives them to one of the
 writers or to int_finish. What must happen to every row that enters or leaves a queue has a place in these procedures.
@@ -77,3 +77,14 @@ def test_rows_are_finished_by_three_procedures() -> None:
     }  # release messages that orchestration instances have received, which are in no queue
     assert released - orchestrations == {"procedures/host/complete_messages", "procedures/host/complete_sink_batch"}
     assert "int_release(" in statement("procedures/int_finish")
+
+
+def test_claimed_messages_are_read_by_one_function() -> None:
+    readers = find_statements(r"\bJOIN LATERAL read_content\s*\(")
+    assert readers == {
+        "procedures/host/dequeue_messages",
+        "procedures/host/claim_for_program",
+        "procedures/host/read_sink_messages",
+        "procedures/host/read_orchestration_messages",
+    }
+    assert [name for name in readers if re.search(r"\b(?:FROM|JOIN) (?:spool|parts)\b", statement(name))] == []

@@ -27,13 +27,10 @@ BEGIN
     INSERT INTO leases (claim_id, service_id, length, expires_at)
     VALUES (p_claim_id, p_service_id, p_lease, p_now + p_lease);
     RETURN QUERY
-    SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task, c.attempt, s.context::text,
-           cardinality(s.part_ids), s.body_part_id, s.body_part_name, p.content_type, p.charset, p.body,
-           coalesce(s.originator_sid, s.published_by), coalesce(s.originator_pid, 'Guest'), NULL::text
+    SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task, c.attempt, m.*, NULL::text
       FROM __HOST___q c
      CROSS JOIN routing_version v
-      LEFT JOIN spool s ON s.message_id = c.message_id
-      LEFT JOIN parts p ON p.part_id = s.body_part_id
+      LEFT JOIN LATERAL read_content(c.message_id) m ON true
      WHERE c.claim_id = p_claim_id
      ORDER BY c.seq;
 END $$;

@@ -1,10 +1,9 @@
 -- Bts_DequeueMessages_<host>: move due rows out of the scheduled queue, claim up to p_limit messages of one service
 -- class, best priority and lowest number first, and return them with context and body part. One call does all of it,
 -- because each call costs a round trip. Every row also has the current routing version. Rows that another thread is
--- claiming are skipped. The originator is returned separately from the context: what a trusted host has set, or else
--- the login that published the message, and Guest. So is the send port group that the message was routed through;
--- purge_subscriptions keeps its subscription as long as it is needed. A row whose message is missing, which must not
--- happen, is returned with a null context, so that it does not stay claimed.
+-- claiming are skipped. The originator is returned separately from the context, and so is the send port group that the
+-- message was routed through; purge_subscriptions keeps its subscription as long as it is needed. A row whose message
+-- is missing, which must not happen, is returned with a null context, so that it does not stay claimed.
 -- Index: the partial one over unclaimed rows (service_class, priority, seq), walked in its order. Sequential and bitmap
 -- scans and sorts are off: with a statistic from when the queue was empty all of a long queue would be read and sorted.
 -- So are all joins but nested loops, which leaves one plan; it is made once and kept (by default a LIMIT that is a
@@ -37,15 +36,12 @@ BEGIN
     IF p_service_class = 4 AND EXISTS (SELECT 1 FROM __HOST___q w WHERE w.task = 6) THEN
         PERFORM claim_ordered_messages___HOST__(p_claim_id, p_host_instance, p_limit, p_ahead, p_excluded);
         RETURN QUERY
-        SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task, c.attempt,
-               s.context::text, cardinality(s.part_ids), s.body_part_id, s.body_part_name, p.content_type, p.charset,
-               p.body, coalesce(s.originator_sid, s.published_by), coalesce(s.originator_pid, 'Guest'), u.group_name,
-               c.primary_attempts, c.properties::text, extract(epoch FROM p_now - c.enqueued_at)::double precision,
-               c.priority
+        SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task, c.attempt, m.*,
+               u.group_name, c.primary_attempts, c.properties::text,
+               extract(epoch FROM p_now - c.enqueued_at)::double precision, c.priority
           FROM __HOST___q c
          CROSS JOIN routing_version v
-          LEFT JOIN spool s ON s.message_id = c.message_id
-          LEFT JOIN parts p ON p.part_id = s.body_part_id
+          LEFT JOIN LATERAL read_content(c.message_id) m ON true
           LEFT JOIN subscriptions u ON u.id = c.subscription_id
          WHERE c.claim_id = p_claim_id
          ORDER BY c.seq;
@@ -81,15 +77,12 @@ BEGIN
      RETURNING q.seq, q.message_id, q.subscription_id, q.service_id, q.instance_id, q.task, q.attempt, q.priority,
                q.primary_attempts, q.properties, q.enqueued_at
     )
-    SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task, c.attempt, s.context::text,
-           cardinality(s.part_ids), s.body_part_id, s.body_part_name, p.content_type, p.charset, p.body,
-           coalesce(s.originator_sid, s.published_by), coalesce(s.originator_pid, 'Guest'), u.group_name,
-           c.primary_attempts, c.properties::text, extract(epoch FROM p_now - c.enqueued_at)::double precision,
-           c.priority
+    SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task, c.attempt, m.*,
+           u.group_name, c.primary_attempts, c.properties::text,
+           extract(epoch FROM p_now - c.enqueued_at)::double precision, c.priority
       FROM claimed c
      CROSS JOIN routing_version v
-      LEFT JOIN spool s ON s.message_id = c.message_id
-      LEFT JOIN parts p ON p.part_id = s.body_part_id
+      LEFT JOIN LATERAL read_content(c.message_id) m ON true
       LEFT JOIN subscriptions u ON u.id = c.subscription_id
      ORDER BY c.priority, c.seq;
 END $$;

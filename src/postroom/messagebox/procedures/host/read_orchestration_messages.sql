@@ -9,16 +9,13 @@ RETURNS TABLE (
 LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
-    SELECT m.seq, m.message_id, uuid_send(i.service_id), i.instance_id, s.context::text, cardinality(s.part_ids),
-           s.body_part_id, s.body_part_name, p.content_type, p.charset, p.body,
-           coalesce(s.originator_sid, s.published_by), coalesce(s.originator_pid, 'Guest')
+    SELECT m.seq, m.message_id, uuid_send(i.service_id), i.instance_id, c.*
       FROM orchestration_instances i
      CROSS JOIN LATERAL (
            SELECT * FROM orchestration_messages m
             WHERE m.instance_id = i.instance_id AND m.seq > p_after AND (m.consumed_in IS NOT NULL) = p_received
             ORDER BY m.seq LIMIT p_limit) m
-      LEFT JOIN spool s ON s.message_id = m.message_id
-      LEFT JOIN parts p ON p.part_id = s.body_part_id
+      LEFT JOIN LATERAL read_content(m.message_id) c ON true
      WHERE i.claim_id = p_claim_id AND i.host_id = __HOST_ID__
        AND (p_instance_id IS NULL OR i.instance_id = p_instance_id)
      ORDER BY i.instance_id, m.seq;

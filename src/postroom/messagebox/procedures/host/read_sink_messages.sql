@@ -13,13 +13,11 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 SET enable_material = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN QUERY
-    SELECT 0::bigint, q.seq, q.message_id, uuid_send(q.service_id), q.instance_id, q.task, q.attempt, s.context::text,
-           cardinality(s.part_ids), s.body_part_id, s.body_part_name, p.content_type, p.charset, p.body,
-           coalesce(s.originator_sid, s.published_by), coalesce(s.originator_pid, 'Guest'), s.published_at
+    SELECT 0::bigint, q.seq, q.message_id, uuid_send(q.service_id), q.instance_id, q.task, q.attempt, m.*,
+           n.published_at
       FROM read_sink_rows___HOST__(p_batch_id, p_attempt, p_first, p_last, p_limit, p_bytes, false) r
-      CROSS JOIN unnest(r.seqs) AS n (seq)
+      CROSS JOIN unnest(r.seqs, r.published_at) AS n (seq, published_at)
       LEFT JOIN __HOST___q q ON q.claim_id = p_batch_id AND q.seq = n.seq
-      LEFT JOIN spool s ON s.message_id = q.message_id
-      LEFT JOIN parts p ON p.part_id = s.body_part_id
+      LEFT JOIN LATERAL read_content(q.message_id) m ON true
      ORDER BY q.seq;
 END $$;
