@@ -7,25 +7,23 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
-    due queue_row[];
+    released integer;
 BEGIN
     IF EXISTS (SELECT 1 FROM open_circuits) THEN
         PERFORM release_paused___HOST__(p_now);
     END IF;
-    -- The columns are listed, because PostgreSQL would convert the row of a partition for int_row.
-    WITH done AS (
+    WITH due AS (
         DELETE FROM __HOST___q_scheduled s
          WHERE s.ctid = ANY (ARRAY(
                SELECT w.ctid FROM __HOST___q_scheduled w WHERE w.valid_from <= p_now
                 ORDER BY w.valid_from LIMIT p_limit FOR UPDATE SKIP LOCKED))
      RETURNING *
     )
-    SELECT array_agg(ROW(seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority,
-                         task, attempt, primary_attempts, properties, enqueued_at, counted_in, NULL, NULL, NULL, NULL,
-                         NULL, NULL, NULL, NULL, NULL, NULL)::queue_row)
-      INTO due FROM done;
-    IF due IS NULL THEN
-        RETURN 0;
-    END IF;
-    RETURN int_enqueue(due);
+    INSERT INTO __HOST___q (seq, host_id, message_id, subscription_id, service_class, service_id, instance_id,
+                            priority, task, attempt, primary_attempts, properties, enqueued_at, counted_in)
+    SELECT seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task, attempt,
+           primary_attempts, properties, enqueued_at, counted_in
+      FROM due;
+    GET DIAGNOSTICS released = ROW_COUNT;
+    RETURN released;
 END $$;
