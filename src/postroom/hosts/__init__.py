@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from postroom.hosts.dequeue.service import BuildService, Service, ServiceContext
 from postroom.hosts.instance import HostInstance
 from postroom.hosts.run import run_host
 from postroom.hosts.settings import HostSettings
 
 __all__ = [
-    "BuildService",
     "HostInstance",
     "HostSettings",
-    "Service",
-    "ServiceContext",
     "run_host",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +12,6 @@ from typing import Self
 
 from postroom.adapters import build
 from postroom.clock import Clock
-from postroom.hosts.dequeue.service import BuildService
 from postroom.hosts.http.locations import HttpLocations
 from postroom.hosts.messaging.callers import Callers
 from postroom.hosts.messaging.open_send_ports import BuildAdapter
@@ -21,7 +20,7 @@ from postroom.hosts.running_instance import RunningInstance
 from postroom.hosts.settings import HostSettings
 from postroom.hosts.subservices import Subservices
 from postroom.messagebox.configuration.endpoints import find_missing_secrets
-from postroom.messagebox.configuration.hosts import Host, ServiceClass, check_login_of_host, find_host
+from postroom.messagebox.configuration.hosts import Host, check_login_of_host, find_host
 from postroom.messagebox.connection import Connection, connect
 from postroom.monitoring.metrics import Metric
 
@@ -35,7 +34,6 @@ class HostInstance:
             ...
 
     ``as_role`` logs in as the host's own role if the server trusts that, otherwise with the login of the URL.
-    ``services`` are the services of other service classes. The instance itself serves messaging.
     ``clock`` lets tests move the time. The default is the server's time.
     """
 
@@ -46,7 +44,6 @@ class HostInstance:
         home: Path,
         *,
         as_role: bool = False,
-        services: Mapping[ServiceClass, BuildService] | None = None,
         build_adapter: BuildAdapter = build,
         settings: HostSettings | None = None,
         clock: Clock | None = None,
@@ -55,7 +52,6 @@ class HostInstance:
         self._host_name = host_name
         self._home = home
         self._as_role = as_role
-        self._services = dict(services or {})
         self._build_adapter = build_adapter
         self._settings = settings or HostSettings()
         self._clock = clock
@@ -71,7 +67,6 @@ class HostInstance:
             host,
             open_connection,
             self._home,
-            services=self._services,
             build_adapter=self._build_adapter,
             settings=self._settings,
             clock=self._clock,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -12,7 +12,6 @@ from postroom.agent.resuming import ResumedInbound
 from postroom.clock import Clock, system_clock
 from postroom.hosts.configuration_watch import ConfigurationWatch
 from postroom.hosts.delivery_throttle import DeliveryThrottle
-from postroom.hosts.dequeue.service import BuildService, Service, ServiceContext
 from postroom.hosts.http.locations import HttpLocations
 from postroom.hosts.job_loop import JobLoop
 from postroom.hosts.messaging.callers import Callers
@@ -51,7 +50,6 @@ class RunningInstance:
         open_connection: partial[Connection],
         home: Path,
         *,
-        services: Mapping[ServiceClass, BuildService],
         build_adapter: BuildAdapter,
         settings: HostSettings,
         clock: Clock | None,
@@ -80,7 +78,7 @@ class RunningInstance:
             connect=open_connection, subscriptions=subscriptions, stored=stored, host_instance=host_instance
         )
 
-        def build_messaging(context: ServiceContext) -> Service:
+        def build_endpoint_manager() -> EndpointManager:
             return EndpointManager(
                 host=host,
                 ports=OpenSendPorts(home=home, build_adapter=build_adapter),
@@ -104,13 +102,13 @@ class RunningInstance:
             host=host,
             queues=queues,
             registration=self.registration,
-            services={ServiceClass.MESSAGING_IN_PROCESS: build_messaging, **services},
+            build_service=build_endpoint_manager,
             settings=settings,
             get_throttle=self.throttle.current,
             clock=clock,
         )
         self.orchestrations: OrchestrationRunner | None = None
-        if ServiceClass.ORCHESTRATIONS not in services and not host.isolated:
+        if not host.isolated:
             self.orchestrations = OrchestrationRunner(
                 connect=open_connection,
                 host=host,

@@ -1,16 +1,16 @@
-"""The subservices of a host instance: one for each service class that it dequeues."""
+"""The subservice of messaging in a host instance, and its replacement when the settings of the class change."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable
 
 from postroom.clock import Clock
 from postroom.hosts.delivery_throttle import Flow
 from postroom.hosts.dequeue.poller import GetThrottle
-from postroom.hosts.dequeue.service import BuildService, ServiceContext
+from postroom.hosts.dequeue.service import Service
 from postroom.hosts.dequeue.subservice import Subservice
 from postroom.hosts.registration import Registration
 from postroom.hosts.settings import HostSettings
@@ -18,13 +18,12 @@ from postroom.messagebox.configuration.handlers import read_send_handlers
 from postroom.messagebox.configuration.hosts import Dequeuing, Host, ServiceClass, read_dequeuing
 from postroom.messagebox.connection import Connect, Connection
 from postroom.messagebox.queues import HostQueues
-from postroom.messagebox.subscriptions import ServiceSubscriptions
 
 _log = logging.getLogger(__name__)
 
 
 class Subservices:
-    """Starts the subservices of ``services``, and replaces one whose settings have changed."""
+    """Starts the subservice of messaging, and replaces it when its settings have changed."""
 
     def __init__(
         self,
@@ -33,7 +32,7 @@ class Subservices:
         host: Host,
         queues: HostQueues,
         registration: Registration,
-        services: Mapping[ServiceClass, BuildService],
+        build_service: Callable[[], Service],
         settings: HostSettings,
         get_throttle: GetThrottle,
         clock: Clock | None,
@@ -42,24 +41,23 @@ class Subservices:
         self._host = host
         self._queues = queues
         self._registration = registration
-        self._services = services
+        self._build_service = build_service
         self._settings = settings
         self._get_throttle = get_throttle
         self._clock = clock
         self._running: dict[Dequeuing, Subservice] = {}
-        #: The counts of subservices that were replaced.
+        #: The counts of the subservices that were replaced.
         self._earlier_counts: Counter[str] = Counter()
 
     @property
     def running(self) -> list[Subservice]:
-        """The subservices. One that is being replaced is among them until it has finished its messages."""
+        """The subservice, and the one that it replaces until that has finished its messages."""
         return list(self._running.copy().values())
 
     def configure(self, connection: Connection) -> None:
-        """Start the subservices, or apply the settings of their service classes and the handlers of send ports. One
-        thread at a time."""
-        for service_class in self._services:
-            self._set_dequeuing(read_dequeuing(connection, service_class))
+        """Start the subservice, or apply the settings of its service class and the handlers of send ports. One thread
+        at a time."""
+        self._set_dequeuing(read_dequeuing(connection, ServiceClass.MESSAGING_IN_PROCESS))
         handlers = read_send_handlers(connection, self._host.host_id)
         for subservice in self.running:
             subservice.set_handlers(handlers)
@@ -82,8 +80,8 @@ class Subservices:
         )
 
     def _set_dequeuing(self, dequeuing: Dequeuing) -> None:
-        """Start the subservice of a service class, or replace it. The old one finishes its messages."""
-        before = next((known for known in self._running if known.service_class is dequeuing.service_class), None)
+        """Start the subservice, or replace it. The old one finishes its messages."""
+        before = next(iter(self._running), None)
         if before == dequeuing:
             return
         subservice = self._build(dequeuing)
@@ -104,21 +102,13 @@ class Subservices:
         )
 
     def _build(self, dequeuing: Dequeuing) -> Subservice:
-        service_class = dequeuing.service_class
-        context = ServiceContext(
-            host=self._host,
-            queues=self._queues,
-            subscriptions=ServiceSubscriptions(self._host, service_class),
-            connect=self._connect,
-        )
         return Subservice(
             connect=self._connect,
             queues=self._queues,
             host_instance=self._registration.host_instance,
             dequeuing=dequeuing,
-            service=self._services[service_class](context),
+            service=self._build_service(),
             memory_queue=self._settings.memory_queue,
             get_throttle=self._get_throttle,
-            in_order=service_class is not ServiceClass.MESSAGING_IN_PROCESS,
             clock=self._clock,
         )

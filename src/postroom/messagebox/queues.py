@@ -159,9 +159,7 @@ class HostQueues:
 
     def __init__(self, name: str) -> None:
         host = name.lower()
-        arguments = "%s, %s, %s, %s, coalesce(%s, now()), %s"
-        self._dequeue = f"SELECT * FROM dequeue_messages_{host}({arguments}, %s, %s)"
-        self._in_order = f"SELECT * FROM dequeue_in_order_{host}({arguments})"
+        self._dequeue = f"SELECT * FROM dequeue_messages_{host}(%s, %s, %s, %s, coalesce(%s, now()), %s, %s, %s)"
         self._complete = f"complete_messages_{host}"
         self._retry = _format_call(f"retry_messages_{host}", "%s, %s, %s, %s, %s::jsonb[]")
         self._postpone = _format_call(f"postpone_messages_{host}", "%s, %s")
@@ -183,7 +181,6 @@ class HostQueues:
         host_instance: int,
         service_class: int,
         limit: int,
-        in_order: bool = False,
         excluded: Iterable[bytes] = (),
         ahead: int = MAX_AHEAD,
         starts: Mapping[int, int] | None = None,
@@ -192,20 +189,18 @@ class HostQueues:
         """Claim up to ``limit`` messages, highest priority first. Scheduled messages that are due are included.
 
         Messages of ordered send ports are claimed in addition, by port in the order of their numbers: up to ``limit``,
-        and up to ``ahead`` of each port. ``in_order`` skips the messages of an instance that has an earlier unfinished
-        message. ``excluded`` are the ids of services whose messages are skipped. ``starts`` are the numbers to start
-        at, by priority. If there are fewer than ``limit`` messages from there on, all are looked at.
+        and up to ``ahead`` of each port. ``excluded`` are the ids of services whose messages are skipped. ``starts``
+        are the numbers to start at, by priority. If there are fewer than ``limit`` messages from there on, all are
+        looked at.
         """
         skipped = f"{{{','.join(service.hex() for service in excluded)}}}"
-        arguments = (claim_id, host_instance, service_class, limit, now, skipped)
+        from_each = None if starts is None else format_array(starts.get(priority, 0) for priority in PRIORITIES)
+        arguments = (claim_id, host_instance, service_class, limit, now, skipped, ahead, from_each)
 
         def make_row(row: Sequence[Any]) -> ClaimedMessage:
             return ClaimedMessage(claim_id, *row)
 
-        if in_order:
-            return read_blocking(connection, self._in_order, make_row, *arguments)
-        from_each = None if starts is None else format_array(starts.get(priority, 0) for priority in PRIORITIES)
-        return read_blocking(connection, self._dequeue, make_row, *arguments, ahead, from_each)
+        return read_blocking(connection, self._dequeue, make_row, *arguments)
 
     def open_program_subscription(self, connection: Connection, name: str, expire_after: timedelta | None) -> uuid.UUID:
         """Create the subscription of a program, or find it, and note that it is used. Return its service id."""

@@ -3,8 +3,8 @@
 ``OrderedWorkBuffer`` gives out a message of an instance when the outcome of its predecessor is stored. A message of an
 ordered send port follows as soon as its predecessor is sent, and outcomes are stored in groups: after a crash, messages
 that were sent already are sent again, in order. If the predecessor failed, ``OrderedService`` releases the messages
-that were claimed with it, and the MessageBox keeps the order from there on (dequeue_in_order,
-claim_ordered_messages).
+that were claimed with it, and the MessageBox keeps the order from there on
+(claim_ordered_messages).
 """
 
 from __future__ import annotations

@@ -33,7 +33,6 @@ class QueueClaimer:
         service_class: ServiceClass,
         service: Service,
         buffer: WorkBuffer,
-        in_order: bool = False,
         clock: Clock | None = None,
     ) -> None:
         self._connection = LazyConnection(connect)
@@ -42,7 +41,6 @@ class QueueClaimer:
         self._service_class = int(service_class)
         self._service = service
         self._buffer = buffer
-        self._in_order = in_order
         self._clock = clock
         self._unconfirmed_claim: uuid.UUID | None = None
         # By priority, the number after the last message of a full claim: the next claim starts there. Messages with
@@ -81,7 +79,6 @@ class QueueClaimer:
             host_instance=self._host_instance,
             service_class=self._service_class,
             limit=limit,
-            in_order=self._in_order,
             excluded=excluded,
             ahead=self._buffer.ahead,
             starts=self._get_starts(),

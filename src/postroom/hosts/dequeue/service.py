@@ -1,16 +1,14 @@
-"""What a host does with the messages of one service class: the service, what it works with, and its outcomes."""
+"""What a host does with the messages of a service class: the service, its connections, and its outcomes."""
 
 from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
 from postroom.errors import ReadInterrupted, Unavailable
-from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
 from postroom.messagebox.queues import (
     ClaimedMessage,
@@ -20,7 +18,6 @@ from postroom.messagebox.queues import (
     StoredPart,
     Suspension,
 )
-from postroom.messagebox.subscriptions import ServiceSubscriptions
 
 
 class Disposition(Enum):
@@ -83,7 +80,7 @@ class ThreadConnections:
 class Service(Protocol):
     """Processes the messages of one service class. A Subservice calls it with each message that it has dequeued.
 
-    The service of messaging is the Endpoint Manager. Other service classes have services of their own."""
+    The service of messaging is the Endpoint Manager."""
 
     def prepare(self, connection: Connection, claimed: Sequence[ClaimedMessage]) -> None:
         """Prepare for a batch of at least one message. The poller calls this on its connection after each claim."""
@@ -108,21 +105,3 @@ class BatchingService(Service, Protocol):
     def handle_batch(self, claimed: Sequence[ClaimedMessage], connections: ThreadConnections) -> Sequence[Outcome]:
         """Process messages with the same service and task in a dequeue thread. Return the outcome of each."""
         ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServiceContext:
-    """What a service of a host instance works with.
-
-    ``queues`` completes messages and ``subscriptions`` subscribes for the service class. Connections log in as the
-    host.
-    """
-
-    host: Host
-    queues: HostQueues
-    subscriptions: ServiceSubscriptions
-    connect: Connect
-
-
-#: Creates the service of a service class when a host instance starts.
-BuildService = Callable[[ServiceContext], Service]

@@ -26,8 +26,7 @@ _log = logging.getLogger(__name__)
 class Subservice:
     """One service class in a host instance. It starts paused, and works after ``unpause``.
 
-    Messages that share an instance are handled one after the other. ``in_order`` claims the messages of all instances
-    of the service class in order, otherwise only those of ordered send ports.
+    Messages that share an instance are handled one after the other.
     """
 
     def __init__(
@@ -40,7 +39,6 @@ class Subservice:
         service: Service,
         memory_queue: int,
         get_throttle: GetThrottle,
-        in_order: bool = False,
         clock: Clock | None = None,
     ) -> None:
         batching = service if isinstance(service, BatchingService) else None
@@ -57,7 +55,6 @@ class Subservice:
                 service_class=dequeuing.service_class,
                 service=service,
                 buffer=self._buffer,
-                in_order=in_order,
                 clock=clock,
             ),
             get_throttle,

@@ -11,8 +11,11 @@ from psycopg.types.json import Jsonb
 from postroom.adapters import Attempt
 from postroom.hosts import HostInstance
 from postroom.message import FRAGMENT_SIZE, Bytes, Message, Part
+from postroom.messagebox.configuration.hosts import ServiceClass
+from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.operations.ports import send_ports as ports
 from postroom.pipelines import Send, components
 from postroom.system_properties import BTS
@@ -284,3 +287,13 @@ def test_the_send_pipeline_reads_all_fragments_and_parts_of_a_message(box: Box, 
     [part] = sent.message.parts
     decoded = components.Mime().decode(sent.message.with_body(gzip.decompress(part.data)))
     assert [(one.name, one.data) for one in decoded.parts] == [("body", body), ("map.png", body[::-1])]
+
+
+def test_a_message_for_an_instance_that_no_host_has_is_suspended(box: Box, start_host: StartHost) -> None:
+    start_host(RecordingAdapter())
+    service = SubscribingService(service_id=uuid.uuid4(), name="Unknown")
+    with connect(box.url, user=box.host().role_name) as connection:
+        subscriptions = ServiceSubscriptions(box.host(), ServiceClass.MESSAGING_IN_PROCESS)
+        subscriptions.wait(connection, service, uuid.uuid4(), Region == "EU")
+    box.agent(warm=False).publish([order()])
+    wait_until(lambda: box.suspended() == [("NO_RECEIVER", True)], what="the suspended message")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -32,7 +34,7 @@ from tests.integration.hosts.dequeue.test_takeover import (
 )
 from tests.support.box import Box, Region
 from tests.support.recording_adapter import BlockedSend, RecordingAdapter
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 Behave = Callable[[Message, Attempt], None]
 
@@ -198,6 +200,36 @@ def test_messages_through_a_stopped_group_hold_back_later_ones(box: Box, start_h
     groups.start(box.connection, "Everyone")
     wait_until(lambda: box.count("instances") == 0)
     assert numbers(recorder) == list(range(6))
+
+
+def test_another_instance_continues_in_order_after_one_stopped(box: Box, start_host: StartHost) -> None:
+    """The first instance stops while it sends the second message. It releases the messages in its memory queue."""
+    box.add_port("Ordered", "Orders.Region == 'EU'", ordered=True)
+    publish(box, range(10))
+    at_second, released = threading.Event(), threading.Event()
+
+    def block_second(message: Message, attempt: Attempt) -> None:
+        if attempt.sequence_number == second:
+            at_second.set()
+            assert released.wait(PATIENCE)
+
+    second = box.one("SELECT seq FROM work_queue ORDER BY seq OFFSET 1 LIMIT 1")
+    stopping, continuing = RecordingAdapter(block_second), RecordingAdapter()
+    instance = start_host(stopping)
+    assert at_second.wait(PATIENCE)
+    with ThreadPoolExecutor() as pool:
+        stopped = pool.submit(instance.stop)
+        wait_until(
+            lambda: sum(len(subservice.unfinished_seqs) for subservice in instance.subservices.running) == 1,
+            what="only the message in progress left in memory",
+        )
+        released.set()
+        stopped.result(PATIENCE)
+    assert numbers(stopping) == [0, 1]
+    assert box.count("work_queue WHERE claim_id IS NULL") == 8
+    start_host(continuing)
+    wait_until(lambda: box.count("work_queue") == 0)
+    assert numbers(continuing) == list(range(2, 10))
 
 
 def test_another_instance_continues_in_order_after_a_kill(box: Box, start_host: StartHost, tmp_path: Path) -> None:
