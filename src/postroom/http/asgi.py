@@ -19,7 +19,7 @@ import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import unquote
 
 import h11
@@ -38,8 +38,6 @@ _ASGI = {"version": "3.0", "spec_version": "2.4"}
 _TLS_VERSIONS = {"TLSv1.2": 0x0303, "TLSv1.3": 0x0304}
 #: These responses have no body, and 204 may not have a length.
 _WITHOUT_BODY = (204, 304)
-
-T = TypeVar("T")
 
 
 class ClientDisconnected(OSError):
@@ -83,7 +81,7 @@ class AsgiApplication:
         task = asyncio.get_running_loop().create_task(exchange.run(self._application, scope))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return exchange.response
+        return exchange.respond()
 
 
 class _Exchange:
@@ -98,7 +96,7 @@ class _Exchange:
         # One piece waits while another one is sent. None is the end.
         self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=1)
         self._ended: asyncio.Future[None] = loop.create_future()
-        self.response: asyncio.Future[Response | StreamedResponse] = loop.create_future()
+        self._response: asyncio.Future[Response | StreamedResponse] = loop.create_future()
         request.end_callbacks.append(lambda _: self._end())
 
     async def run(self, application: Application, scope: MutableMapping[str, Any]) -> None:
@@ -112,27 +110,42 @@ class _Exchange:
         except Exception:
             _log.exception("the application could not handle a request from %s", self._request.remote)
         finally:
-            if not self.response.done():
-                self.response.set_result(build_error_response(500, "An internal error occurred."))
+            if not self._response.done():
+                self._response.set_result(build_error_response(500, "An internal error occurred."))
             elif not self._is_complete:
                 with suppress(ClientDisconnected):
-                    await self._until_end(self._pieces.put(None))
+                    await self._put(None)
+
+    async def respond(self) -> Response | StreamedResponse:
+        """Return the response when the application has started it."""
+        response = None
+        try:
+            response = await self._response
+            return response
+        finally:
+            if not isinstance(response, StreamedResponse):
+                await self._stop_reading()
 
     async def _receive(self) -> Message:
-        if self._is_read or self._is_complete:
-            await asyncio.wait((self._ended,))
-        if not self._ended.done():
+        while not self._ended.done():
+            if self._is_read:
+                await asyncio.wait((self._ended,))
+                break
+            # A receive may be cancelled, and several may wait. Each piece belongs to the first one that takes it.
+            self._reading = reading = self._reading or asyncio.ensure_future(anext(self._request.body, b""))
+            await asyncio.wait((reading, self._ended), return_when=asyncio.FIRST_COMPLETED)
+            if reading is not self._reading or not reading.done() or reading.cancelled():
+                continue
+            self._reading = None
             try:
-                self._reading = asyncio.ensure_future(anext(self._request.body, b""))
-                piece = await self._until_end(self._reading)
-                self._is_read = not piece
-                return {"type": "http.request", "body": piece, "more_body": not self._is_read}
-            except ClientDisconnected:
-                pass
+                piece = reading.result()
             except RequestFailed as failed:
-                if not self.response.done():
-                    self.response.set_exception(failed)  # the server sends its response
+                if not self._response.done():
+                    self._response.set_exception(failed)  # the server sends its response
                 self._end()
+                break
+            self._is_read = not piece
+            return {"type": "http.request", "body": piece, "more_body": not self._is_read}
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Message) -> None:
@@ -155,15 +168,15 @@ class _Exchange:
     async def _send_piece(
         self, status: int, headers: list[tuple[bytes, bytes]], piece: bytes, *, has_more: bool
     ) -> None:
-        if not self.response.done():
+        if not self._response.done():
             has_length = any(name.lower() == b"content-length" for name, _ in headers)
             if not has_more and not has_length and status not in _WITHOUT_BODY and self._request.method != "HEAD":
                 headers = [*headers, (b"content-length", b"%d" % len(piece))]
-            self.response.set_result(StreamedResponse(status=status, headers=headers, pieces=self._stream()))
-        await self._until_end(self._pieces.put(bytes(piece)))
+            self._response.set_result(StreamedResponse(status=status, headers=headers, pieces=self._stream()))
+        await self._put(bytes(piece))
         if not has_more:
             self._is_complete = True
-            await self._until_end(self._pieces.put(None))
+            await self._put(None)
 
     async def _stream(self) -> AsyncIterator[bytes]:
         """Yield the body of the response."""
@@ -171,24 +184,30 @@ class _Exchange:
             yield piece
         if not self._is_complete:
             raise ConnectionAbortedError("the application has not completed its response")
-        if self._reading is not None and not self._reading.done():
-            self._reading.cancel()  # the server reads the next request
-            await asyncio.wait((self._reading,))
+        await self._stop_reading()
 
-    async def _until_end(self, awaited: Awaitable[T]) -> T:
-        """Return an awaited value. Raise ClientDisconnected if the exchange ends first."""
-        future = asyncio.ensure_future(awaited)
+    async def _put(self, piece: bytes | None) -> None:
+        """Wait until a piece of the response can be queued. Raise ClientDisconnected if the exchange ends first."""
+        putting = asyncio.ensure_future(self._pieces.put(piece))
         try:
-            await asyncio.wait((future, self._ended), return_when=asyncio.FIRST_COMPLETED)
-            if not future.done() or future.cancelled():
+            await asyncio.wait((putting, self._ended), return_when=asyncio.FIRST_COMPLETED)
+            if not putting.done():
                 raise ClientDisconnected("the client has disconnected")
-            return future.result()
         finally:
-            future.cancel()
+            putting.cancel()
+
+    async def _stop_reading(self) -> None:
+        """End the exchange. From now on the server reads from the connection."""
+        reading = self._reading
+        self._end()
+        if reading is not None:
+            await asyncio.wait((reading,))
 
     def _end(self) -> None:
         if not self._ended.done():
             self._ended.set_result(None)
+        if self._reading is not None:
+            self._reading.cancel()
 
 
 class _Lifespan:

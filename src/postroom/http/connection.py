@@ -245,7 +245,9 @@ class HttpConnection:
     async def _send_stream(self, response: StreamedResponse) -> bool:
         """Send a response in the pieces that come. The limit for its time does not include the waits for them."""
         is_unread = self._protocol.their_state not in (h11.DONE, h11.MUST_CLOSE)
-        headers = [(b"Date", format_datetime(system_clock(), usegmt=True).encode()), *response.headers]
+        headers = list(response.headers)
+        if not any(name.lower() == b"date" for name, _ in headers):
+            headers.append((b"Date", format_datetime(system_clock(), usegmt=True).encode()))
         if is_unread or self._is_stopping:
             headers.append((b"Connection", b"close"))
         pending = self._protocol.send(_build_head(response.status, headers)) or b""

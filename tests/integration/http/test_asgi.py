@@ -150,12 +150,54 @@ def test_the_body_of_a_request_arrives_in_pieces() -> None:
     assert not app.received[-1]["more_body"]
 
 
+def test_a_receive_that_is_cancelled_loses_nothing() -> None:
+    cancelled = 0
+
+    async def respond(receive: Receive, send: Send) -> None:
+        nonlocal cancelled
+        while True:
+            waiting = asyncio.ensure_future(receive())
+            for _ in range(4):
+                await asyncio.sleep(0)
+            if waiting.cancel():
+                cancelled += 1
+            await asyncio.wait((waiting,))
+            if not waiting.cancelled() and not waiting.result()["more_body"]:
+                break
+        await send(OK)
+        await send(body(b"done\n"))
+
+    app = Recorder(respond)
+    with serve(app) as server:
+        sent = b"1\r\nx\r\n" * 4_000 + b"0\r\n\r\n"
+        received = exchange(
+            server, b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n" + sent
+        )
+    assert received.endswith(b"done\n")
+    assert cancelled
+    assert sum(len(message["body"]) for message in app.received) == 4_000
+
+
+def test_two_receives_at_the_same_time_get_each_piece_once() -> None:
+    async def respond(receive: Receive, send: Send) -> None:
+        await asyncio.gather(receive(), receive())
+        await send(OK)
+        await send(body(b"done\n"))
+
+    app = Recorder(respond)
+    with serve(app) as server, closing(connect_from(server, "127.0.0.1")) as client:
+        client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nConnection: close\r\n\r\n")
+        wait_until(lambda: app.scopes, what="the request")
+        client.sendall(b"ab")
+        assert receive_all(client).endswith(b"done\n")
+    assert sorted(message["body"] for message in app.received) == [b"", b"ab"]
+
+
 def test_a_response_without_a_length_is_sent_in_chunks_while_it_is_produced() -> None:
     async def respond(receive: Receive, send: Send) -> None:
-        await send({**OK, "headers": [(b"set-cookie", b"a=1"), (b"set-cookie", b"b=2")]})
+        await send({**OK, "headers": [(b"set-cookie", b"a=1"), (b"set-cookie", b"b=2"), (b"date", b"today")]})
         await send(body(b"first", more=True))
-        while (await receive()).get("body") != b"go":
-            pass
+        assert (await receive())["body"] == b"go"
         await send(body(b"second"))
 
     with serve(Recorder(respond)) as server, closing(connect_from(server, "127.0.0.1")) as client:
@@ -163,6 +205,7 @@ def test_a_response_without_a_length_is_sent_in_chunks_while_it_is_produced() ->
         received = read_until(client, b"5\r\nfirst\r\n")
         assert b"transfer-encoding: chunked" in received.lower()
         assert b"set-cookie: a=1\r\nset-cookie: b=2\r\n" in received
+        assert received.lower().count(b"\r\ndate: ") == 1
         client.sendall(b"go")
         assert receive_all(client) == b"6\r\nsecond\r\n0\r\n\r\n"
 
@@ -367,6 +410,34 @@ def test_a_server_that_stops_answers_the_clients_of_an_application_that_waits() 
             wait_until(lambda: app.received, what="the request")
         assert receive_all(client).startswith(b"HTTP/1.1 503 ")
     assert app.types == ["http.request", "http.disconnect"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_application_may_still_wait_for_a_body_when_it_is_answered(
+    fails: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It fails, or the server stops."""
+
+    async def respond(receive: Receive, send: Send) -> None:
+        pending = asyncio.ensure_future(receive())
+        await asyncio.sleep(0)
+        if fails:
+            raise ValueError("broken")
+        await pending
+
+    app = Recorder(respond)
+    with closing(socket.socket()) as client:
+        with serve(app) as server:
+            client.settimeout(PATIENCE)
+            client.connect(("127.0.0.1", server.port))
+            client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n")
+            wait_until(lambda: app.scopes, what="the request")
+            if fails:
+                assert receive_all(client).startswith(b"HTTP/1.1 500 ")
+        if not fails:
+            assert receive_all(client).startswith(b"HTTP/1.1 503 ")
+    assert app.types == ["http.disconnect"]
+    assert [record for record in caplog.records if record.name == "postroom.http.server"] == []
 
 
 def test_an_application_that_ignores_the_end_is_cancelled() -> None:
