@@ -11,8 +11,8 @@ The handler is a coroutine function that runs on the event loop:
 
 A handler that returns an awaitable lets the client wait for the response. A waiting client holds no thread. The
 awaitable is cancelled when the client disconnects, and some time after the server was stopped; the client gets a 503
-then. Another
-thread resolves it with ``set_result`` of a ``concurrent.futures.Future``, or with ``call_soon_threadsafe`` of the loop.
+then. Another thread resolves it with ``set_result`` of a ``concurrent.futures.Future``, or with
+``call_soon_threadsafe`` of the loop. ``asgi.py`` has a handler that runs ASGI applications.
 """
 
 from __future__ import annotations
