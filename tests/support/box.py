@@ -19,12 +19,22 @@ from postroom.agent.receiving.document_batch import ReceiveResult
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
-from postroom.application import BackupTransport, CircuitBreaker, Retry, Schedule, SendPortDefinition
+from postroom.application import (
+    BackupTransport,
+    CircuitBreaker,
+    ReceiveLocationDefinition,
+    ReceivePortDefinition,
+    Retry,
+    Schedule,
+    SendPortDefinition,
+)
 from postroom.message import Bytes, Context
 from postroom.messagebox.configuration.endpoints import (
     ReceiveLocation,
+    build_receive_location,
     build_send_port,
     read_receive_locations,
+    store_receive_location,
     store_send_port,
 )
 from postroom.messagebox.configuration.hosts import Host, read_hosts
@@ -75,19 +85,25 @@ class Box:
         name: str = "drop",
         route_failures: bool = False,
     ) -> ReceiveLocation:
-        definition = pipeline or pipelines.JsonLines(promote=PROMOTE)
         port_id = self.one(
             "INSERT INTO receive_ports (application_id, name, route_failures) VALUES (%s, %s, %s) RETURNING id",
             *(self._application, port, route_failures),
         )
-        self.connection.execute(
-            "INSERT INTO receive_locations (receive_port_id, host_id, name, adapter, pipeline, uri)"
-            " VALUES (%s, %s, %s, %s, %s, 'file:///in/*.json')",
-            (
-                *(port_id, self.host().host_id, name),
-                *(Jsonb(adapters.File("in").model_dump(mode="json")), Jsonb(definition.model_dump(mode="json"))),
-            ),
+        location = ReceiveLocationDefinition(
+            name=name,
+            adapter=adapters.File("in"),
+            pipeline=pipeline or pipelines.JsonLines(promote=PROMOTE),
+            host="Default",
         )
+        built = build_receive_location(
+            ReceivePortDefinition(name=port, route_failures=route_failures),
+            location,
+            location_id=uuid.uuid4(),
+            port_id=port_id,
+            host_id=self.host().host_id,
+            home=Path(),
+        )
+        store_receive_location(self.connection, replace(built, uri="file:///in/*.json"))
         return next(location for location in read_receive_locations(self.connection) if location.name == name)
 
     def add_port(

@@ -1,4 +1,4 @@
-"""Stores send ports, reads receive locations and send ports, and finds those of their secrets that are missing here."""
+"""Stores and reads receive locations and send ports, and finds those of their secrets that are missing here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 
 from postroom.adapters import AdapterDefinition, File, HttpReceive
 from postroom.adapters.kinds import get_adapter_type, get_watched_folder, load_port_adapter, load_receive_adapter
-from postroom.application import Schedule, SendPortDefinition
+from postroom.application import ReceiveLocationDefinition, ReceivePortDefinition, Schedule, SendPortDefinition
 from postroom.application.backup_transport import TransportSettings
 from postroom.application.definition import SendPortSettings
 from postroom.errors import DefinitionError
@@ -207,6 +207,59 @@ def read_receive_locations(connection: Connection, *, host_id: int | None = None
         ReceiveLocation(**dict(zip(names, row, strict=True)), schedule=schedule_from_json(stored))
         for *row, stored in rows
     ]
+
+
+def build_receive_location(
+    port: ReceivePortDefinition,
+    location: ReceiveLocationDefinition,
+    *,
+    location_id: uuid.UUID,
+    port_id: uuid.UUID,
+    host_id: int,
+    home: Path,
+) -> ReceiveLocation:
+    """Return a receive location as a host reads it after its deployment. Relative paths are relative to ``home``."""
+    response = {
+        "pipeline": port.send_pipeline.model_dump(mode="json"),
+        "maps": port.response_maps.model_dump(mode="json"),
+    }
+    return ReceiveLocation(
+        location_id=location_id,
+        name=location.name,
+        port_id=port_id,
+        port_name=port.name,
+        host_id=host_id,
+        adapter_json=location.adapter.model_dump(mode="json"),
+        pipeline_json=location.pipeline.model_dump(mode="json"),
+        maps_json=port.maps.model_dump(mode="json"),
+        response_json=response if port.two_way else None,
+        uri=location.adapter.address(home),
+        enabled=location.enabled,
+        route_failures=port.route_failures,
+        authentication=port.authentication,
+        schedule=location.schedule,
+    )
+
+
+def store_receive_location(connection: Connection, location: ReceiveLocation) -> None:
+    """Store a receive location of a stored port. An existing location keeps its id, stays enabled or disabled, and
+    keeps its schedule if this one has none."""
+    connection.execute(
+        statement("queries/store_receive_location"),
+        {
+            "id": location.location_id,
+            "port_id": location.port_id,
+            "host_id": location.host_id,
+            "name": location.name,
+            "adapter": Jsonb(location.adapter_json),
+            "pipeline": Jsonb(location.pipeline_json),
+            "maps": Jsonb(location.maps_json),
+            "response": None if location.response_json is None else Jsonb(location.response_json),
+            "uri": location.uri,
+            "enabled": location.enabled,
+            "schedule": schedule_to_json(location.schedule),
+        },
+    )
 
 
 def schedule_to_json(schedule: Schedule | None) -> Jsonb | None:

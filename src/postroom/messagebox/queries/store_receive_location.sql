@@ -3,7 +3,7 @@
 -- Index: receive_locations (name).
 INSERT INTO receive_locations (id, receive_port_id, host_id, name, adapter, pipeline, maps, response, uri,
                                enabled, schedule)
-VALUES (%(id)s, (SELECT id FROM receive_ports WHERE name = %(port)s), %(host_id)s, %(name)s, %(adapter)s, %(pipeline)s,
+VALUES (%(id)s, %(port_id)s, %(host_id)s, %(name)s, %(adapter)s, %(pipeline)s,
         %(maps)s, %(response)s, %(uri)s, %(enabled)s, %(schedule)s)
     ON CONFLICT (name) DO UPDATE
        SET former_host_ids = array_remove(receive_locations.former_host_ids || receive_locations.host_id,

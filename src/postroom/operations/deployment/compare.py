@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from os.path import normpath
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from postroom.application import (
 from postroom.application.checks.shared_endpoints import shared_endpoint_problems
 from postroom.errors import Problem
 from postroom.filters.text import format_filter
-from postroom.messagebox.configuration.endpoints import build_send_port
+from postroom.messagebox.configuration.endpoints import build_receive_location, build_send_port
 from postroom.operations.deployment.backlog import Backlog, describe_backlog, describe_restored
 from postroom.operations.deployment.compare_groups import find_group_problems, plan_groups
 from postroom.operations.deployment.compare_hosts import find_host_problems, plan_hosts
@@ -29,7 +30,6 @@ from postroom.operations.deployment.declared_fields import (
     AUTHENTICATION,
     ORDERED,
     ROUTE_FAILURES,
-    deployed_location_fields,
     location_fields,
     receive_port_fields,
     send_port_fields,
@@ -244,8 +244,18 @@ def _plan_locations(
             note = "; ".join(filter(None, (state, _describe_restored(ChangeKind.LOCATION, name, deployed))))
             yield PlanStep(kind=ChangeKind.LOCATION, name=name, action=Action.CREATE, note=note)
             continue
+        built = build_receive_location(
+            port,
+            location,
+            location_id=known.location_id,
+            port_id=known.port_id,
+            host_id=known.host_id,
+            home=home,
+        )
+        # A schedule that is not declared belongs to the operator.
+        built = replace(built, schedule=built.schedule or known.schedule)
         differences = _describe_rename(name, deployed.location_renames) + find_differences(
-            location_fields(port, location, home), deployed_location_fields(known, deployed.host_name(known.host_id))
+            location_fields(built, location.host), location_fields(known, deployed.host_name(known.host_id))
         )
         state = "enabled" if known.enabled else "disabled"
         yield PlanStep(
@@ -285,9 +295,9 @@ def _plan_send_ports(
             note = "; ".join(filter(None, new))
             yield PlanStep(kind=ChangeKind.SEND_PORT, name=port.name, action=Action.CREATE, note=note)
             continue
-        declared_port = build_send_port(port, port_id=known.port_id, host_id=known.host_id, home=home)
+        built = build_send_port(port, port_id=known.port_id, host_id=known.host_id, home=home)
         differences = _describe_rename(port.name, deployed.port_renames) + find_differences(
-            send_port_fields(declared_port, port.host), send_port_fields(known, deployed.host_name(known.host_id))
+            send_port_fields(built, port.host), send_port_fields(known, deployed.host_name(known.host_id))
         )
         state = known.state.name.lower()
         notes = [_RENAMED] if port.name in deployed.port_renames.old_names else []

@@ -6,10 +6,9 @@ State, and whether a location is enabled, belong to the operator and are not amo
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
-from postroom.application import ReceiveLocationDefinition, ReceivePortDefinition
+from postroom.application import ReceivePortDefinition
 from postroom.application.backup_transport import TransportSettings
 from postroom.application.retry import Retry
 from postroom.maps.port_maps import NO_MAPS
@@ -22,7 +21,6 @@ MAPS = "maps"
 CIRCUIT_BREAKER = "circuit breaker"
 ORDERED = "ordered"
 TWO_WAY = "two-way"
-RECEIVE_PIPELINE, SEND_PIPELINE = "receive pipeline", "send pipeline"
 RESPONSE_MAPS = "response maps"
 
 #: The names of settings that plans do not show as they are written in Python.
@@ -36,25 +34,9 @@ def receive_port_fields(port: ReceivePortDefinition) -> dict[str, Any]:
     return {ROUTE_FAILURES: port.route_failures, AUTHENTICATION: port.authentication}
 
 
-def location_fields(port: ReceivePortDefinition, location: ReceiveLocationDefinition, home: Path) -> dict[str, Any]:
-    """Return the fields of a declared location. A schedule that is not declared belongs to the operator."""
-    schedule = {} if location.schedule is None else {"schedule": location.schedule}
-    return {
-        "receive port": port.name,
-        "host": location.host,
-        "adapter": location.adapter.model_dump(mode="json"),
-        "pipeline": location.pipeline.model_dump(mode="json"),
-        MAPS: port.maps.model_dump(mode="json"),
-        TWO_WAY: port.two_way,
-        SEND_PIPELINE: port.send_pipeline.model_dump(mode="json"),
-        RESPONSE_MAPS: port.response_maps.model_dump(mode="json"),
-        "uri": location.adapter.address(home),
-        **schedule,
-    }
-
-
-def deployed_location_fields(location: ReceiveLocation, host: str) -> dict[str, Any]:
-    """Return the fields of a deployed location."""
+def location_fields(location: ReceiveLocation, host: str) -> dict[str, Any]:
+    """Return the fields of a receive location, declared or deployed."""
+    response = location.response_json or {}
     return {
         "receive port": location.port_name,
         "host": host,
@@ -62,16 +44,11 @@ def deployed_location_fields(location: ReceiveLocation, host: str) -> dict[str, 
         "pipeline": location.pipeline_json,
         MAPS: location.maps_json,
         TWO_WAY: location.is_two_way,
-        SEND_PIPELINE: (location.response_json or {}).get("pipeline", _PASS_THRU),
-        RESPONSE_MAPS: (location.response_json or {}).get("maps", _NO_MAPS),
+        "send pipeline": response.get("pipeline", _PASS_THRU),
+        RESPONSE_MAPS: response.get("maps", _NO_MAPS),
         "uri": location.uri,
         "schedule": location.schedule,
     }
-
-
-def response_fields(fields: dict[str, Any]) -> dict[str, Any] | None:
-    """Return how responses are processed, from the fields of a location. None if it is one-way."""
-    return {"pipeline": fields[SEND_PIPELINE], "maps": fields[RESPONSE_MAPS]} if fields[TWO_WAY] else None
 
 
 def send_port_fields(port: SendPort, host: str) -> dict[str, Any]:
@@ -86,7 +63,7 @@ def send_port_fields(port: SendPort, host: str) -> dict[str, Any]:
         **(_NO_BACKUP if backup is None else _backup_fields(backup)),
         MAPS: port.maps_json,
         "pipeline": port.pipeline_json,
-        RECEIVE_PIPELINE: response.get("pipeline", {}),
+        "receive pipeline": response.get("pipeline", {}),
         RESPONSE_MAPS: response.get("maps", _NO_MAPS),
     }
 

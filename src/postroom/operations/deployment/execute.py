@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from psycopg.types.json import Jsonb
 
@@ -12,8 +12,9 @@ from postroom.application import ApplicationDefinition, SendPortDefinition
 from postroom.messagebox.configuration.endpoints import (
     PortState,
     SendPort,
+    build_receive_location,
     build_send_port,
-    schedule_to_json,
+    store_receive_location,
     store_send_port,
 )
 from postroom.messagebox.configuration.hosts import read_hosts
@@ -23,13 +24,7 @@ from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import deploy_property
 from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.compare_orchestrations import is_newest
-from postroom.operations.deployment.declared_fields import (
-    CIRCUIT_BREAKER,
-    ORDERED,
-    TWO_WAY,
-    location_fields,
-    response_fields,
-)
+from postroom.operations.deployment.declared_fields import CIRCUIT_BREAKER, ORDERED, TWO_WAY
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.execute_groups import remove_groups_and_members, store_group
 from postroom.operations.deployment.execute_hosts import store_hosts
@@ -79,8 +74,7 @@ class Deployment:
         self._application_id = self._store_application()
         self._rename()
         self._remove()
-        self._store_receive_ports()
-        self._store_locations()
+        self._store_locations(self._store_receive_ports())
         self._store_send_ports()
         self._store_groups()
         self._store_orchestrations()
@@ -148,41 +142,34 @@ class Deployment:
             },
         )
 
-    def _store_receive_ports(self) -> None:
+    def _store_receive_ports(self) -> dict[str, uuid.UUID]:
+        """Store new and changed receive ports. Return the ids of all, by name."""
+        ids = {name: port.port_id for name, port in self._deployed.receive_ports.items()}
         declared = {port.name: port for port in self._definition.receive_ports}
         for step in self._plan.select(ChangeKind.RECEIVE_PORT, Action.CREATE, Action.CHANGE):
             port = declared[step.name]
+            port_id = ids.setdefault(port.name, self._choose_id(step))
             self._connection.execute(
                 statement("queries/store_receive_port"),
-                (
-                    *(self._choose_id(step), self._application_id, port.name),
-                    *(port.route_failures, port.authentication),
-                ),
+                (port_id, self._application_id, port.name, port.route_failures, port.authentication),
             )
+        return ids
 
-    def _store_locations(self) -> None:
+    def _store_locations(self, port_ids: Mapping[str, uuid.UUID]) -> None:
         changed = {step.name: step for step in self._plan.select(ChangeKind.LOCATION, Action.CREATE, Action.CHANGE)}
         for port in self._definition.receive_ports:
             for location in port.locations:
                 if location.name not in changed:
                     continue
-                fields = location_fields(port, location, self._home)
-                self._connection.execute(
-                    statement("queries/store_receive_location"),
-                    {
-                        "id": self._choose_id(changed[location.name]),
-                        "port": port.name,
-                        "host_id": self._host_ids[location.host.lower()],
-                        "name": location.name,
-                        "adapter": Jsonb(fields["adapter"]),
-                        "pipeline": Jsonb(fields["pipeline"]),
-                        "maps": Jsonb(fields["maps"]),
-                        "response": _to_json(response_fields(fields)),
-                        "uri": fields["uri"],
-                        "enabled": location.enabled,
-                        "schedule": schedule_to_json(location.schedule),
-                    },
+                declared = build_receive_location(
+                    port,
+                    location,
+                    location_id=self._choose_id(changed[location.name]),
+                    port_id=port_ids[port.name],
+                    host_id=self._host_ids[location.host.lower()],
+                    home=self._home,
                 )
+                store_receive_location(self._connection, declared)
         for step in self._plan.select(ChangeKind.RECEIVE_PORT, Action.REMOVE):
             self._connection.execute("DELETE FROM receive_ports WHERE name = %s", (step.name,))
 
@@ -267,7 +254,3 @@ class Deployment:
         # A renamed object keeps the id that was derived from its old name.
         used = self._connection.execute(statement("queries/is_id_used"), {"id": derived}).fetchone()
         return uuid.uuid4() if used == (True,) else derived
-
-
-def _to_json(fields: dict[str, Any] | None) -> Jsonb | None:
-    return None if fields is None else Jsonb(fields)
