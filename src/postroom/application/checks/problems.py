@@ -22,7 +22,7 @@ from postroom.application.checks.properties import list_known_properties, proper
 from postroom.application.checks.transports import schedule_problems, transport_problems
 from postroom.application.checks.two_way import two_way_receive_problems, two_way_send_problems
 from postroom.application.declarations import Declarations, Declared
-from postroom.application.definition import DEFAULT_HOST, Authentication
+from postroom.application.definition import DEFAULT_HOST, Authentication, SendPortSettings
 from postroom.application.handler import Handler
 from postroom.application.source_position import SourcePosition
 from postroom.application.throttling import Throttling
@@ -206,9 +206,9 @@ def _send_port_problems(port: Declared, hosts: Collection[str], known: list[Prop
     yield from host_problems(port.host, hosts)
     yield from state_problems(port.state)
     yield from description_problems(port.description)
-    yield from _flag_problems("route_failures", port.route_failures)
-    yield from _flag_problems("ordered", port.ordered)
-    yield from _flag_problems("stop_on_failure", port.stop_on_failure)
+    for name, field in SendPortSettings.model_fields.items():
+        if field.annotation is bool:
+            yield from _flag_problems(name, getattr(port, name))
     yield from map_problems(port.maps, port.position.folder)
     if isinstance(port.pipeline, Send):
         texts = port.pipeline.problems() or port.pipeline.packing_problems(port.position.folder)

@@ -39,8 +39,7 @@ def two_way_receive_problems(port: ReceivePort) -> Iterator[str]:
 def two_way_send_problems(port: Declared) -> Iterator[str]:
     """Yield the problems of a solicit-response send port, or of response settings without one."""
     if not isinstance(port.two_way, bool):
-        yield f"two_way is {port.two_way!r}, but must be True or False."
-        return
+        return  # reported with the other flags
     if not port.two_way:
         yield from _one_way_problems(receive_pipeline=port.receive_pipeline, response_maps=port.response_maps)
         return

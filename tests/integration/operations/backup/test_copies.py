@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from postroom import BackupTransport, adapters
 from postroom.adapters import Attempt
 from postroom.errors import StateError
 from postroom.hosts import HostInstance
 from postroom.message import Message
-from postroom.messagebox.configuration.endpoints import read_receive_locations
+from postroom.messagebox.configuration.endpoints import read_receive_locations, read_send_ports
 from postroom.messagebox.connection import connect
 from postroom.messagebox.coordination.running_processes import ProcessKind, register_process
 from postroom.operations.backup import create_backup, read_manifest, restore_backup
@@ -60,6 +61,18 @@ def test_a_copy_sends_the_queued_messages_again_with_the_same_ids(box: Box, tmp_
             wait_until(lambda url=url: is_drained(url))  # type: ignore[misc]
     assert len(sent) == 2
     assert len(set(sent)) == 1, "a receiver can recognise it"
+
+
+def test_a_copy_sends_to_the_folders_of_its_own_home(box: Box, tmp_path: Path, empty: str) -> None:
+    """Both transports of a send port are moved."""
+    late = adapters.File("late")
+    box.add_port("Europe", adapter=adapters.File("out").model_dump(mode="json"), backup=BackupTransport(late))
+    restore(empty, tmp_path, back_up(box, tmp_path))
+    with open_box(empty) as copy:
+        (port,) = read_send_ports(copy.connection)
+    assert port.backup is not None
+    uris = [(tmp_path / "copy" / folder).as_uri() for folder in ("out", "late")]
+    assert [port.uri, port.backup.uri] == uris
 
 
 def is_drained(url: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import uuid
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from postroom.application.definition import SendPortSettings
 from postroom.errors import DefinitionError
 from postroom.maps.port_maps import NO_MAPS
 from postroom.messagebox.configuration.endpoints import ReceiveLocation, SendPort
+from tests.support.setting_files import find_setting_files
 
 FILE = adapters.File("in", order="name")
 JSON = pipelines.Json(split="orders")
@@ -89,3 +91,9 @@ def test_the_adapter_type_needs_no_settings() -> None:
     lake = replace(PORT, adapter_json={"kind": "spark_sink"})
     assert lake.adapter_type.is_sink
     assert not lake.adapter_type.is_dynamic
+
+
+def test_the_storage_does_not_name_the_settings_of_a_send_port() -> None:
+    files = find_setting_files("stop_on_failure")
+    assert Path("application/definition.py") in files
+    assert [file for file in files if file.parts[0] == "messagebox"] == []
