@@ -1,19 +1,18 @@
 """Resume, suspend, reroute, skip and terminate one or many instances (INS-05, 08, 09).
 
-resume(connection, instance_id)
-resume(connection, instance_id, body=b"...")                    # with a corrected body
-resume_all(connection, InstanceQuery(port="Europe"))
-reroute_all(connection, InstanceQuery(port="Europe"))           # to the current subscribers
+change_instances(connection, "resume", [first, second])           # all or none of them
+change_all(connection, "reroute", InstanceQuery(port="Europe"))   # to the current subscribers, in pieces
+resume(connection, instance_id, body=b"...")                      # with a corrected body
 """
 
 from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, Protocol
+from typing import Protocol
 
 from postroom.errors import StateError
 from postroom.message import Body, Bytes, Part
@@ -22,6 +21,7 @@ from postroom.messagebox.coordination.notifications import WakeUp
 from postroom.messagebox.queues import OUT_OF_ORDER, derive_delivery_id
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask, write_part
+from postroom.operations.all_or_none import all_or_none
 from postroom.operations.audit import record_action
 from postroom.operations.instances.bulk_operations import (
     BulkOperation,
@@ -47,8 +47,38 @@ _CAN_BE_SUSPENDED = (
     InstanceState.RETRYING,
     InstanceState.SCHEDULED,
 )
-#: A message that a pipeline has to read first, or that joined an instance, cannot be rerouted.
-_CAN_BE_REROUTED = (*DELIVERIES, QueueTask.PUBLISH, QueueTask.REROUTE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rule:
+    """The instances that an operation can change. ``done`` is what they are then."""
+
+    done: str
+    states: Collection[InstanceState]
+    tasks: Collection[QueueTask] | None = None
+
+
+_RULES: Mapping[OperationKind, _Rule] = {
+    "resume": _Rule(done="resumed", states=[InstanceState.SUSPENDED]),
+    "reroute": _Rule(
+        done="rerouted",
+        states=[InstanceState.SUSPENDED],
+        # A message that a pipeline has to read first, or that joined an instance, cannot be rerouted.
+        tasks=(*DELIVERIES, QueueTask.PUBLISH, QueueTask.REROUTE),
+    ),
+    "suspend": _Rule(done="suspended", states=[*_CAN_BE_SUSPENDED, InstanceState.ACTIVE]),
+    "terminate": _Rule(done="terminated", states=[*_CAN_BE_SUSPENDED, *_SUSPENDED, InstanceState.ACTIVE]),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedInstances:
+    """The number of changed instances. ``pending`` ones are active, and are changed when their present attempt has
+    ended without success. ``hosts`` are the hosts that got instances to process, with their number."""
+
+    changed: int
+    pending: int = 0
+    hosts: Mapping[str, int] = field(default_factory=dict)
 
 
 class _Requeue(Protocol):
@@ -57,23 +87,62 @@ class _Requeue(Protocol):
     def __call__(self, connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]: ...
 
 
+def change_instances(
+    connection: Connection, kind: OperationKind, ids: Sequence[uuid.UUID], *, all_messages: bool = False
+) -> ChangedInstances:
+    """Change all of the instances or, if the state of one does not allow it, none. Then raise StateError (INS-05).
+
+    Suspending and terminating also change active instances, later. Of an ordered send port only the first message is
+    terminated, unless ``all_messages`` is True. A terminated instance is deleted with its subscriptions. Its messages
+    are deleted unless another instance refers to them."""
+    done = all_or_none(connection, ids, partial(_change_one, kind=kind, all_messages=all_messages))
+    hosts: Counter[str] = Counter()
+    for one in done:
+        hosts.update(one.hosts)
+    return ChangedInstances(
+        changed=sum(one.changed for one in done), pending=sum(one.pending for one in done), hosts=hosts
+    )
+
+
+def change_all(
+    connection: Connection, kind: OperationKind, query: InstanceQuery, *, all_messages: bool = False
+) -> BulkOperation:
+    """Change every instance that matches the query and whose state allows it, in pieces. Otherwise the same as
+    ``change_instances``."""
+    operation_id = start_operation(
+        connection, kind, restrict(kind, query), target="instances", first_only=not all_messages
+    )
+    return run_operation(connection, operation_id)
+
+
+def restrict(kind: OperationKind, query: InstanceQuery) -> InstanceQuery:
+    """Return the query, restricted to the instances that the operation can change."""
+    rule = _RULES[kind]
+    return replace(_restrict_states(query, rule.states), tasks=query.tasks if rule.tasks is None else rule.tasks)
+
+
+def get_done(kind: OperationKind) -> str:
+    """Return what instances are after the operation: ``resumed``."""
+    return _RULES[kind].done
+
+
 def resume(connection: Connection, instance_id: uuid.UUID, *, body: bytes | Body | None = None) -> None:
     """Resume a suspended instance, even if its send port is stopped. Raise StateError if it cannot be resumed.
 
     ``body`` replaces the body of its message first. Other instances keep the stored message: this instance gets a copy
     with the same context and the new body (RCV-15)."""
+    if body is None:
+        _change_one(connection, instance_id, kind="resume")
+        return
 
     def work(connection: Connection) -> list[str]:
-        if body is None:
-            hosts = _call(connection, "resume", [instance_id])
-        else:
-            before = get_instance(connection, instance_id)
-            if not _replace_body(connection, instance_id, Bytes(body) if isinstance(body, bytes) else body):
-                raise _build_state_error(before, "given another body")
-            hosts = _resume(connection, [instance_id])
-            old = {"state": before.state.label, "service": before.display_name, "error_code": before.error_code}
-            new = {"state": InstanceState.READY_TO_RUN.label}
-            record_action(connection, "instance.resume-with-body", str(instance_id), before=old, after=new)
+        before = get_instance(connection, instance_id)
+        if not _replace_body(connection, instance_id, Bytes(body) if isinstance(body, bytes) else body):
+            raise _build_state_error(before, "given another body")
+        hosts = _resume(connection, [instance_id])
+        old = {"state": before.state.label, "service": before.display_name, "error_code": before.error_code}
+        new = {"state": InstanceState.READY_TO_RUN.label}
+        record_action(connection, "instance.resume-with-body", str(instance_id), before=old, after=new)
         if not hosts:
             raise _build_state_error(get_instance(connection, instance_id), "resumed")
         return list(hosts.values())
@@ -103,7 +172,7 @@ def resume_with_bodies(connection: Connection, bodies: Mapping[uuid.UUID, bytes]
 
 def resume_all(connection: Connection, query: InstanceQuery) -> int:
     """Resume every instance that matches the query and can be resumed. Return their number."""
-    return _run_all(connection, "resume", restrict_to_resumable(query)).changed
+    return change_all(connection, "resume", query).changed
 
 
 def reroute(connection: Connection, instance_id: uuid.UUID) -> str:
@@ -112,21 +181,13 @@ def reroute(connection: Connection, instance_id: uuid.UUID) -> str:
 
     The host publishes the message and deletes the instance in one transaction. If no such subscription matches, the
     host suspends the instance again. Raise StateError if the instance cannot be rerouted."""
-
-    def work(connection: Connection) -> str:
-        hosts = _call(connection, "reroute", [instance_id])
-        if not hosts:
-            raise _build_state_error(get_instance(connection, instance_id), "rerouted")
-        return hosts[instance_id]
-
-    host = operator_transaction(connection, work)
-    WakeUp(connection).send([host])
+    [host] = _change_one(connection, instance_id, kind="reroute").hosts
     return host
 
 
 def reroute_all(connection: Connection, query: InstanceQuery) -> Counter[str]:
     """Reroute every suspended instance that matches the query and can be rerouted. Return their number by host."""
-    return Counter(_run_all(connection, "reroute", restrict_to_reroutable(query)).hosts)
+    return Counter(change_all(connection, "reroute", query).hosts)
 
 
 def reroute_deliveries(connection: Connection, query: InstanceQuery) -> Counter[str]:
@@ -143,31 +204,23 @@ def reroute_deliveries(connection: Connection, query: InstanceQuery) -> Counter[
 
 
 def suspend(connection: Connection, instance_id: uuid.UUID) -> bool:
-    """Suspend an instance that is ready to run or waits for its next attempt or its service window. Return False if it
-    is active: then it is suspended when its present attempt has ended without success."""
-    return _change_one(connection, "suspend", instance_id, "suspended")
+    """Suspend an instance. Return False if it is active and its suspension is pending."""
+    return not _change_one(connection, instance_id, kind="suspend").pending
 
 
 def suspend_all(connection: Connection, query: InstanceQuery) -> int:
-    """Suspend every instance that matches the query. Active instances are suspended when their present attempt has
-    ended without success. Return the number of those that are suspended already."""
-    return _run_all(connection, "suspend", restrict_to_suspendable(query)).changed
+    """Suspend every instance that matches the query. Return the number of those that are not pending."""
+    return change_all(connection, "suspend", query).changed
 
 
 def terminate(connection: Connection, instance_id: uuid.UUID, *, all_messages: bool = False) -> bool:
-    """Delete the instance and its subscriptions. Its messages are deleted unless another instance refers to them.
-    Return False if it is active: then it is terminated when its present attempt has ended without success.
-
-    An ordered send port is one instance: only its first message is terminated, unless ``all_messages`` is True."""
-    return _change_one(connection, "terminate", instance_id, "terminated", first_only=not all_messages)
+    """Terminate an instance. Return False if it is active and its termination is pending."""
+    return not _change_one(connection, instance_id, kind="terminate", all_messages=all_messages).pending
 
 
 def terminate_all(connection: Connection, query: InstanceQuery, *, all_messages: bool = False) -> int:
-    """Terminate every instance that matches the query. Active instances are terminated when their present attempt has
-    ended without success. Return the number of those that are terminated already.
-
-    Of an ordered send port only the first message is terminated, unless ``all_messages`` is True."""
-    return _run_all(connection, "terminate", restrict_to_terminable(query), first_only=not all_messages).changed
+    """Terminate every instance that matches the query. Return the number of those that are not pending."""
+    return change_all(connection, "terminate", query, all_messages=all_messages).changed
 
 
 def skip(connection: Connection, instance_id: uuid.UUID) -> uuid.UUID:
@@ -190,43 +243,12 @@ def skip(connection: Connection, instance_id: uuid.UUID) -> uuid.UUID:
     return operator_transaction(connection, work)
 
 
-# -- queries -------------------------------------------------------------------------------------------------------
-
-
-def restrict_to_resumable(query: InstanceQuery) -> InstanceQuery:
-    """Return the query for the instances that ``resume_all`` resumes."""
-    return _restrict_states(query, [InstanceState.SUSPENDED])
-
-
-def restrict_to_reroutable(query: InstanceQuery) -> InstanceQuery:
-    """Return the query for the instances that ``reroute_all`` reroutes."""
-    return replace(_restrict_states(query, [InstanceState.SUSPENDED]), tasks=_CAN_BE_REROUTED)
-
-
-def restrict_to_suspendable(query: InstanceQuery) -> InstanceQuery:
-    """Return the query for the instances that ``suspend_all`` suspends."""
-    return _restrict_states(query, [*_CAN_BE_SUSPENDED, InstanceState.ACTIVE])
-
-
-def restrict_to_terminable(query: InstanceQuery) -> InstanceQuery:
-    """Return the query for the instances that ``terminate_all`` terminates."""
-    return _restrict_states(query, [*_CAN_BE_SUSPENDED, *_SUSPENDED, InstanceState.ACTIVE])
+# -- steps ---------------------------------------------------------------------------------------------------------
 
 
 def _restrict_states(query: InstanceQuery, states: Collection[InstanceState]) -> InstanceQuery:
     """Return the query, restricted to the states in which the operation is possible."""
     return replace(query, states=[state for state in states if query.states is None or state in query.states])
-
-
-# -- steps ---------------------------------------------------------------------------------------------------------
-
-
-def _run_all(
-    connection: Connection, kind: OperationKind, query: InstanceQuery, *, first_only: bool = False
-) -> BulkOperation:
-    return run_operation(
-        connection, start_operation(connection, kind, query, target="instances", first_only=first_only)
-    )
 
 
 def _requeue_all(
@@ -260,37 +282,35 @@ def _resume(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str
 
 
 def _change_one(
-    connection: Connection,
-    action: Literal["suspend", "terminate"],
-    instance_id: uuid.UUID,
-    done: str,
-    *,
-    first_only: bool = False,
-) -> bool:
-    """Suspend or terminate an instance. Return False if it is active: then a job does it later (INS-05). Raise
-    StateError if its state does not allow the operation."""
+    connection: Connection, instance_id: uuid.UUID, *, kind: OperationKind, all_messages: bool = False
+) -> ChangedInstances:
+    """Change an instance. One that is active is suspended or terminated later, by a job."""
+    first_only = kind == "terminate" and not all_messages
 
-    def work(connection: Connection) -> bool:
+    def work(connection: Connection) -> ChangedInstances:
         # An instance that only waits for messages is in no queue.
         found = next(iter(list_instances(connection, InstanceQuery(ids=[instance_id], limit=1))), None)
         if first_only and found is not None and found.task is QueueTask.DELIVER_IN_ORDER:
             if _skip_first(connection, found, None):
-                return True
-        elif _call(connection, action, [instance_id]):
-            return True
+                return ChangedInstances(changed=1)
+        elif changed := _call(connection, kind, [instance_id]):
+            return ChangedInstances(changed=1, hosts=Counter(filter(None, changed.values())))
         instance = get_instance(connection, instance_id)
-        if instance.state is not InstanceState.ACTIVE:
-            raise _build_state_error(instance, done)
+        if instance.state is not InstanceState.ACTIVE or InstanceState.ACTIVE not in _RULES[kind].states:
+            raise _build_state_error(instance, get_done(kind))
         if pending := find_pending_operation(connection, instance_id):
             raise StateError(
-                f"Instance {instance_id} cannot be {done}: another operation is pending for it ({pending}).",
+                f"Instance {instance_id} cannot be {get_done(kind)}: another operation is pending for it ({pending}).",
                 why="It is active. The operation is carried out when its present attempt has ended.",
                 hint="See 'postroom instance operations'.",
             )
-        start_single(connection, action, instance_id, first_only=first_only)
-        return False
+        start_single(connection, kind, instance_id, first_only=first_only)
+        return ChangedInstances(changed=0, pending=1)
 
-    return operator_transaction(connection, work)
+    done = operator_transaction(connection, work)
+    if done.hosts:
+        WakeUp(connection).send(done.hosts)
+    return done
 
 
 def _skip_first(connection: Connection, instance: Instance, new_id: uuid.UUID | None) -> bool:

@@ -18,6 +18,8 @@ from postroom.messagebox.coordination.notifications import wake_up_channel
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import HostQueues, Postponement, ScheduledRetry, Suspension
 from postroom.operations.instances.changes import (
+    ChangedInstances,
+    change_instances,
     resume,
     resume_all,
     suspend,
@@ -72,6 +74,20 @@ def suspend_by_failure(box: Box, message: Message) -> uuid.UUID:
     reason = Suspension(code="DELIVERY", description="Disk full.\nMake room.", adapter="file", uri="file:///out")
     HostQueues("Default").suspend(box.connection, claim_id, {seq: reason})
     return find_instance(box)
+
+
+def test_instances_are_changed_by_their_ids_all_or_none(box: Box) -> None:
+    box.add_port("Europe", "Region == 'EU'", state="stopped")
+    box.agent().publish([order(), order(), order()])
+    first, second, third = (instance.instance_id for instance in list_instances(box.connection, EVERYTHING))
+    resumed = change_instances(box.connection, "resume", [first, second, first])
+    assert resumed == ChangedInstances(changed=2, hosts={"Default": 2})
+    with pytest.raises(StateError, match="cannot be resumed: it is ready to run"):
+        change_instances(box.connection, "resume", [third, first])
+    assert get_instance(box.connection, third).state is InstanceState.SUSPENDED
+    claim(box)
+    assert change_instances(box.connection, "suspend", [first, second]) == ChangedInstances(changed=1, pending=1)
+    assert change_instances(box.connection, "terminate", [third]) == ChangedInstances(changed=1)
 
 
 def test_each_state_has_its_code_and_reason(box: Box) -> None:

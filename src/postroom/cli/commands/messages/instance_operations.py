@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-import uuid
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +20,7 @@ from postroom.cli.rendering.output import Format
 from postroom.operations.records import to_json
 
 if TYPE_CHECKING:
+    from postroom.message import Body
     from postroom.messagebox.connection import Connection
     from postroom.operations.instances.bulk_operations import BulkOperation, OperationKind
     from postroom.operations.instances.listing import InstanceQuery
@@ -68,7 +67,6 @@ def resume(
       postroom instance resume --all --port Europe --error DELIVERY
     """
     from postroom.cli.input_files import open_body
-    from postroom.operations.instances import changes as instance_changes
 
     if body is not None and len(ids) != 1:
         raise click.UsageError("--body needs exactly one id.")
@@ -76,16 +74,11 @@ def resume(
     if content is not None and not content.size and not allow_empty:
         raise click.UsageError(f"{body} is empty. Add --allow-empty to replace the body with an empty file.")
 
-    def one(connection: Connection, instance_id: uuid.UUID) -> None:
-        instance_changes.resume(connection, instance_id, body=content)
-
     operation = Operation(
-        done="resumed",
-        one=one,
         kind="resume",
-        restrict=instance_changes.restrict_to_resumable,
         asks=not yes and not any(conditions.values()),
         warn=_warn_about_removed_services,
+        body=content,
     )
     _operate(options, ids, everything, conditions, operation)
 
@@ -101,16 +94,7 @@ def suspend(
     Example:
       postroom instance suspend --all --port Europe
     """
-    from postroom.operations.instances import changes as instance_changes
-
-    operation = Operation(
-        done="suspended",
-        one=instance_changes.suspend,
-        kind="suspend",
-        can_be_pending=True,
-        restrict=instance_changes.restrict_to_suspendable,
-        asks=not yes and not any(conditions.values()),
-    )
+    operation = Operation(kind="suspend", asks=not yes and not any(conditions.values()))
     _operate(options, ids, everything, conditions, operation)
 
 
@@ -130,15 +114,7 @@ def reroute(
       postroom instance reroute 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
       postroom instance reroute --all --port Europe --removed
     """
-    from postroom.operations.instances import changes as instance_changes
-
-    operation = Operation(
-        done="rerouted",
-        one=instance_changes.reroute,
-        kind="reroute",
-        restrict=instance_changes.restrict_to_reroutable,
-        asks=not yes and not any(conditions.values()),
-    )
+    operation = Operation(kind="reroute", asks=not yes and not any(conditions.values()))
     _operate(options, ids, everything, conditions, operation)
 
 
@@ -167,18 +143,12 @@ def terminate(
       postroom instance terminate --all --state not-resumable --yes
       postroom instance terminate --all --state suspended --interchange 767d8066-85c8-cc9d-2b7e-f0560eed4a98
     """
-    from postroom.operations.instances import changes as instance_changes
-
     operation = Operation(
-        done="terminated",
-        one=partial(instance_changes.terminate, all_messages=all_messages),
         kind="terminate",
-        can_be_pending=True,
-        restrict=instance_changes.restrict_to_terminable,
         asks=not yes,
         warn=partial(_count_messages, all_messages=all_messages),
         confirm_ids=partial(_confirm_terminate, all_messages=all_messages, yes=yes),
-        first_only=not all_messages,
+        all_messages=all_messages,
     )
     _operate(options, ids, everything, conditions, operation)
 
@@ -220,7 +190,9 @@ def _run_and_report(
 
     given = {name: value for name, value in conditions.items() if value}
     target = ", ".join(name if value is True else f"{name} {value}" for name, value in given.items()) or "all instances"
-    operation_id = start_operation(connection, operation.kind, query, target=target, first_only=operation.first_only)
+    operation_id = start_operation(
+        connection, operation.kind, query, target=target, first_only=not operation.all_messages
+    )
     shown_at = time.monotonic()
 
     def report(progress: BulkOperation) -> None:
@@ -241,21 +213,16 @@ class Operation:
     """A change of one instance or of all that match a query."""
 
     kind: OperationKind
-    done: str
-    one: Callable[[Connection, uuid.UUID], str | bool | None]
-    """Returns the name of the host that continues the change, or False if the instance is changed later."""
-    restrict: Callable[[InstanceQuery], InstanceQuery]
-    """Returns the query for the instances that --all changes."""
     asks: bool
     """True if --all asks for confirmation."""
-    can_be_pending: bool = False
-    """True if active instances are changed later."""
     warn: Callable[[Connection, InstanceQuery], None] = lambda _connection, _query: None
     """Warns of consequences before the change."""
     confirm_ids: Callable[[Connection, InstanceQuery], None] = lambda _connection, _query: None
     """Asks for confirmation before the instances with the given ids are changed."""
-    first_only: bool = False
-    """True if only the first message of an ordered send port is changed."""
+    all_messages: bool = False
+    """True if all messages of an ordered send port are terminated, not only the first."""
+    body: Body | None = None
+    """The new body of the message, for a single instance."""
 
 
 def _operate(
@@ -265,8 +232,14 @@ def _operate(
     conditions: dict[str, Any],
     operation: Operation,
 ) -> None:
-    from postroom.operations.all_or_none import all_or_none
-    from postroom.operations.instances.changes import format_rerouted
+    from postroom.operations.instances.changes import (
+        ChangedInstances,
+        change_instances,
+        format_rerouted,
+        get_done,
+        restrict,
+    )
+    from postroom.operations.instances.changes import resume as resume_one
     from postroom.operations.instances.listing import InstanceQuery, check_names
     from postroom.operations.short_ids import find_id
 
@@ -274,47 +247,49 @@ def _operate(
         raise click.UsageError("Give either ids or --all.")
     if ids and any(conditions.values()):
         raise click.UsageError("Conditions need --all, not ids.")
-    changed: int | Counter[str]
+    changed: ChangedInstances | BulkOperation
     with open_messagebox(options) as connection:
         if everything:
             query = build_query(connection, conditions)
             check_names(connection, query)
-            operation.warn(connection, operation.restrict(query))
+            query = restrict(operation.kind, query)
+            operation.warn(connection, query)
             _announce(connection, query, operation)
-            finished = _run_and_report(connection, operation, operation.restrict(query), conditions)
-            changed = Counter(finished.hosts) if operation.kind == "reroute" else finished.changed
-            pending = finished.pending
+            changed = _run_and_report(connection, operation, query, conditions)
         else:
             found = [find_id(connection, given, "instance") for given in ids]
             operation.warn(connection, InstanceQuery(ids=found))
             operation.confirm_ids(connection, InstanceQuery(ids=found))
-            results = all_or_none(connection, found, operation.one)
-            pending = results.count(False)
-            hosts = Counter(result for result in results if isinstance(result, str))
-            changed = hosts or len(results) - pending
-    count = changed if isinstance(changed, int) else changed.total()
+            if operation.body is not None:
+                resume_one(connection, found[0], body=operation.body)
+                changed = ChangedInstances(changed=1)
+            else:
+                changed = change_instances(connection, operation.kind, found, all_messages=operation.all_messages)
+    done, count, pending = get_done(operation.kind), changed.changed, changed.pending
     if options.output is Format.JSON:
-        click.echo(to_json({operation.done: count, **({"pending": pending} if operation.can_be_pending else {})}))
-    elif isinstance(changed, Counter):
-        click.echo(format_rerouted(changed))
+        can_be_pending = operation.kind in ("suspend", "terminate")
+        click.echo(to_json({done: count, **({"pending": pending} if can_be_pending else {})}))
+    elif operation.kind == "reroute":
+        click.echo(format_rerouted(changed.hosts))
     else:
-        click.echo(f"{count} {'instance' if count == 1 else 'instances'} {operation.done}.")
+        click.echo(f"{count} {'instance' if count == 1 else 'instances'} {done}.")
     if pending:
         noun = "instance is" if pending == 1 else "instances are"
         click.echo(
-            f"{pending:,} {noun} active, and will be {operation.done} after the current attempt, unless it succeeds.",
+            f"{pending:,} {noun} active, and will be {done} after the current attempt, unless it succeeds.",
             err=True,
         )
 
 
 def _announce(connection: Connection, query: InstanceQuery, operation: Operation) -> None:
     """Show how many instances an operation changes, and ask for confirmation if it asks."""
+    from postroom.operations.instances.changes import get_done
     from postroom.operations.instances.listing import count_states, format_counts
 
-    counts = count_states(connection, operation.restrict(query))
-    click.echo(f"{format_counts(counts)} will be {operation.done}.", err=True)
+    counts = count_states(connection, query)
+    click.echo(f"{format_counts(counts)} will be {get_done(operation.kind)}.", err=True)
     if operation.asks and counts:
-        confirm("Continue?", refused=f"No instance was {operation.done}.")
+        confirm("Continue?", refused=f"No instance was {get_done(operation.kind)}.")
 
 
 def _count_messages(connection: Connection, query: InstanceQuery, *, all_messages: bool) -> None:
