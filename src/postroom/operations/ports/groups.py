@@ -21,6 +21,7 @@ from postroom.messagebox.configuration.send_port_groups import (
 from postroom.messagebox.connection import Connection
 from postroom.operations.ports.enlistment import enlist_group, unenlist_group
 from postroom.operations.ports.states import StateOperations
+from postroom.operations.records import extend
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,15 +61,7 @@ class GroupDetails(_Group):
 def list_groups(connection: Connection, *, application: str | None = None) -> list[GroupListing]:
     """Return every send port group, or those of one application, sorted by name."""
     return [
-        GroupListing(
-            name=group.name,
-            state=group.state,
-            application=group.application,
-            filter=group.filter,
-            description=group.description,
-            group_id=group.group_id,
-            members=[member.port_name for member in group.members],
-        )
+        extend(_describe(group), GroupListing, members=[member.port_name for member in group.members])
         for group in read_send_port_groups(connection)
         if application in (None, group.application)
     ]
@@ -77,22 +70,26 @@ def list_groups(connection: Connection, *, application: str | None = None) -> li
 def get_group_details(connection: Connection, name: str) -> GroupDetails:
     """Return a send port group with its members. Raise NotFound if there is none with this name."""
     group = get_group(connection, name)
-    return GroupDetails(
+    members = [
+        MemberListing(
+            member=member.port_name,
+            state=member.port_state,
+            through_the_group=group.get_disposition(member),
+            subscription_id=member.subscription_id,
+        )
+        for member in group.members
+    ]
+    return extend(_describe(group), GroupDetails, members=members)
+
+
+def _describe(group: SendPortGroup) -> _Group:
+    return _Group(
         name=group.name,
         state=group.state,
         application=group.application,
         filter=group.filter,
         description=group.description,
         group_id=group.group_id,
-        members=[
-            MemberListing(
-                member=member.port_name,
-                state=member.port_state,
-                through_the_group=group.get_disposition(member),
-                subscription_id=member.subscription_id,
-            )
-            for member in group.members
-        ],
     )
 
 
