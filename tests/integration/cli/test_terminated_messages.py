@@ -40,7 +40,8 @@ def test_one_message_is_terminated_without_a_question(ordered: Run) -> None:
     done = ordered("instance", "terminate", port)
     assert (done.code, done.out) == (ExitCode.OK, "1 instance terminated.\n")
     assert done.err == (
-        "Only the first message of Ordered will be deleted. 2 messages after it will stay (--all-messages).\n"
+        "Only the first message of Ordered will be deleted. 2 messages after it will be sent. To delete them too, add"
+        " --all-messages.\n"
     )
     assert count_messages(ordered, "Ordered") == 2
 

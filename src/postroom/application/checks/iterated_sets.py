@@ -1,8 +1,8 @@
 """Finds code whose result depends on the order of a set.
 
 The order of strings and objects in a set differs between processes. Only what is certainly a set is found: a literal,
-a comprehension, ``set(...)``, an operation on sets, a variable that has no other values, and the results of
-``asyncio.wait``.
+a comprehension, ``set(...)``, an operation on sets, a variable that has no other values, a global set, and the results
+of ``asyncio.wait``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _UNORDERED = {"sorted", "set", "frozenset", "len", "sum", "min", "max", "any", "
 IsWait = Callable[[ast.Call], bool]
 
 
-def find_iterated_sets(nodes: Sequence[ast.AST], is_wait: IsWait) -> Iterator[ast.expr]:
+def find_iterated_sets(nodes: Sequence[ast.AST], is_wait: IsWait, global_sets: Collection[str]) -> Iterator[ast.expr]:
     """Yield each set that is iterated where the order matters. ``is_wait`` tells whether a call is one of
-    ``asyncio.wait``."""
-    known = _find_variables(nodes, is_wait)
+    ``asyncio.wait``. ``global_sets`` are the names of sets outside of the function."""
+    known = _find_variables(nodes, is_wait).union(global_sets)
     harmless = {
         id(argument)
         for node in nodes

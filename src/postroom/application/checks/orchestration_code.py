@@ -31,19 +31,22 @@ from postroom.orchestrations.sending import deliver, request, send
 _SENDING: Mapping[str, Any] = {"send": send, "deliver": deliver, "request": request}
 _NOW = "orchestrations.now()"
 _RANDOM = "orchestrations.random()"
-_IN_ORDER = "asyncio.TaskGroup or asyncio.gather"
+_IN_ORDER = "whose order differs when it is replayed; use asyncio.TaskGroup or asyncio.gather"
 #: Calls that cannot be replayed, and what to use instead. None: only a step can make the call.
 _REPLACEMENTS: Mapping[Any, str | None] = {
     **dict.fromkeys((time.time, time.time_ns, time.monotonic, time.monotonic_ns, time.perf_counter), _NOW),
     **dict.fromkeys((datetime.datetime.now, datetime.datetime.utcnow, datetime.datetime.today), _NOW),
     datetime.date.today: _NOW,
-    time.sleep: "await orchestrations.delay(...)",
     **dict.fromkeys((uuid.uuid1, uuid.uuid4), "orchestrations.new_id()"),
     **dict.fromkeys((random.random, random.randint, random.randrange, random.uniform, random.choice), _RANDOM),
     **dict.fromkeys((random.choices, random.sample, random.shuffle, os.urandom), _RANDOM),
-    **dict.fromkeys((asyncio.as_completed, asyncio.all_tasks), _IN_ORDER),
     **dict.fromkeys((id, hash), "a value of the message"),
     **dict.fromkeys((os.getenv, os.listdir)),
+}
+#: Calls that a step cannot make either, and the reason.
+_REASONS: Mapping[Any, str] = {
+    time.sleep: "which blocks the host; use await orchestrations.delay(...)",
+    **dict.fromkeys((asyncio.as_completed, asyncio.all_tasks), _IN_ORDER),
 }
 #: Files of these folders do not belong to the application.
 _LIBRARIES = (str(Path(__file__).parents[2]), str(Path(os.__file__).parent))
@@ -87,15 +90,18 @@ def find_unreplayable_code(function: Callable[..., Any]) -> Iterator[str]:
         for node in code.nodes:
             if isinstance(node, ast.Call):
                 called = _resolve(node.func, code.names)
-                if isinstance(called, Hashable) and called in _REPLACEMENTS:
+                if isinstance(called, Hashable) and called in _REASONS:
+                    yield f"it calls {ast.unparse(node.func)}() {code.describe_line(node)}, {_REASONS[called]}."
+                elif isinstance(called, Hashable) and called in _REPLACEMENTS:
                     instead = _REPLACEMENTS[called]
                     alternatives = ["call it in a step"] if instead is None else [f"use {instead}", "call it in a step"]
                     yield _describe(code, node, f"calls {ast.unparse(node.func)}()", *alternatives)
             elif isinstance(node, ast.Attribute | ast.Name) and _resolve(node, code.names) is os.environ:
                 yield _describe(code, node, f"reads {ast.unparse(node)}", "read it in a step")
-        for iterated in find_iterated_sets(code.nodes, code.is_wait):
+        global_sets = {name for name, value in code.names.items() if isinstance(value, set | frozenset)}
+        for iterated in find_iterated_sets(code.nodes, code.is_wait, global_sets):
             what = f"depends on the order of the set {ast.unparse(iterated)}"
-            yield _describe(code, iterated, what, "use a list", "use sorted(...)")
+            yield _describe(code, iterated, what, "use a list, such as your own list of tasks", "use sorted(...)")
         for call in _find_unawaited(code):
             name = ast.unparse(call.func)
             where = code.describe_line(call)

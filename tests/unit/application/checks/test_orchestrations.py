@@ -170,11 +170,16 @@ def test_what_differs_between_processes_is_refused() -> None:
     ]
 
 
+COLOURS = {"red", "green"}
+
+
 def test_code_that_depends_on_the_order_of_a_set_is_refused() -> None:
     async def look(order: Message) -> None:
         texts = set(order.data.decode().split())
         for text in texts:
             await orchestrations.send(Message.of(text.encode()))
+        for colour in COLOURS:
+            await orchestrations.send(Message.of(colour.encode()))
         await asyncio.gather(*{orchestrations.delay(number) for number in range(3)})
         ", ".join(texts | {"other"})
         texts.pop()
@@ -186,6 +191,7 @@ def test_code_that_depends_on_the_order_of_a_set_is_refused() -> None:
 
     sets = sorted(problem.partition("the set ")[2].partition(" in line")[0] for problem in find_problems(look))
     assert sets == [
+        "COLOURS",
         "done",
         "pending",
         "texts",
@@ -193,7 +199,7 @@ def test_code_that_depends_on_the_order_of_a_set_is_refused() -> None:
         "texts | {'other'}",
         "{orchestrations.delay(number) for number in range(3)}",
     ]
-    assert all(problem.endswith("use a list, or use sorted(...).") for problem in find_problems(look))
+    assert all(problem.endswith(", or use sorted(...).") for problem in find_problems(look))
 
 
 def test_sets_are_accepted_where_their_order_does_not_matter() -> None:

@@ -306,7 +306,8 @@ def _count_messages(connection: Connection, query: InstanceQuery, *, all_message
         elif port.messages > 1:
             click.echo(
                 f"Only the first message of {port.display_name} will be deleted."
-                f" {format_count(port.messages - 1, 'message').capitalize()} after it will stay (--all-messages).",
+                f" {format_count(port.messages - 1, 'message').capitalize()} after it will be sent."
+                " To delete them too, add --all-messages.",
                 err=True,
             )
 
