@@ -68,7 +68,7 @@ def test_a_message_without_an_allowed_address_is_suspended_and_can_be_resumed_af
         installation.run("instance", "resume", instance["instance_id"])
     assert installation.wait_for_files("elsewhere", 1) == [b"elsewhere"]
     installation.run(
-        "instance", "terminate", *[instance["instance_id"] for instance in wait_for_suspended(installation, 3)]
+        "instance", "terminate", "--yes", *[instance["instance_id"] for instance in wait_for_suspended(installation, 3)]
     )
 
 

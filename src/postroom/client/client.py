@@ -200,7 +200,9 @@ class Client:
         yield from self._find_pauses([message])
         with self._open_connection():
             self._check_properties([message])
-            requests = self._requests = self._requests or ProgramRequests(self._connect, self._host)
+            if self._requests is None:
+                self._requests = ProgramRequests(self._connect, self._host)
+            requests = self._requests
             unit = None if key is None else self._repeat(True, lambda: self._agent.find_unit(key))
             request = requests.start(message, Future() if response is None else response, timeout=timeout, unit=unit)
             try:

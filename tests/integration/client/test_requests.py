@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
@@ -205,6 +206,13 @@ def test_a_request_without_a_subscriber_is_refused(box: Box, client: Client) -> 
     with pytest.raises(NoResponse, match="has no subscriber"):
         client.request(b"", promoted={Region: "MARS", BTS.SuspendMessageOnRoutingFailure: True})
     wait_until(lambda: count_waiting(box) == 0)
+
+
+def test_a_client_receives_the_responses_of_all_its_requests_in_one_thread(box: Box, client: Client) -> None:
+    for _ in range(3):
+        with pytest.raises(PublishFailed):
+            client.request(b"", promoted={Region: "MARS"})
+    assert [thread.name for thread in threading.enumerate()].count("responses") == 1
 
 
 def test_a_request_to_a_one_way_port_is_refused_at_once(box: Box, client: Client) -> None:
