@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import partial
 from itertools import takewhile
 
 import pytest
@@ -288,7 +289,13 @@ class Instances(RuleBasedStateMachine):
     @rule(data=st.data(), operation=st.sampled_from(["suspend", "resume", "terminate"]))
     def change_all(self, data: st.DataObject, operation: str) -> None:
         port = data.draw(st.sampled_from(list(self.ports)))
-        functions = {"suspend": changes.suspend_all, "resume": changes.resume_all, "terminate": changes.terminate_all}
+        # All messages of an ordered send port. That only the first one is deleted is tested elsewhere.
+        terminate_all = partial(changes.terminate_all, all_messages=True)
+        functions: dict[str, Callable[[Connection, InstanceQuery], int]] = {
+            "suspend": changes.suspend_all,
+            "resume": changes.resume_all,
+            "terminate": terminate_all,
+        }
         instances = [
             self._get_instance(instance_id)
             for instance_id in {message.instance_id for message in self.messages if message.port == port}
@@ -312,8 +319,9 @@ class Instances(RuleBasedStateMachine):
         if operation == "resume":
             changes.resume(self.box.connection, instance_id)
             return True
-        function = changes.suspend if operation == "suspend" else changes.terminate
-        return function(self.box.connection, instance_id)
+        if operation == "suspend":
+            return changes.suspend(self.box.connection, instance_id)
+        return changes.terminate(self.box.connection, instance_id, all_messages=True)
 
     def _get_instance(self, instance_id: uuid.UUID) -> list[ModelMessage]:
         """Return the messages of an instance, in order."""
