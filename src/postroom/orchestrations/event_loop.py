@@ -96,8 +96,9 @@ class InstanceLoop(asyncio.AbstractEventLoop):
             self._generators = [one for one in self._generators if one[0].ag_frame is not None]
 
     @contextmanager
-    def _enter(self, loop: InstanceLoop | None) -> Iterator[None]:
-        """Let the thread run code of this instance: as the instance, or with no loop when the code is dropped."""
+    def _enter(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+        """Let the thread run code of this instance: as the instance, or with a loop that refuses everything when the
+        code is dropped. Without a loop, asyncio would create one in the main thread."""
         before = asyncio._get_running_loop(), sys.get_asyncgen_hooks(), sys.get_coroutine_origin_tracking_depth()
         asyncio._set_running_loop(loop)
         sys.set_asyncgen_hooks(self._add_generator, _ignore_freed_generator)  # type: ignore[arg-type]
@@ -181,7 +182,7 @@ class InstanceLoop(asyncio.AbstractEventLoop):
         """End all tasks. Their ``finally`` blocks run now, and cannot do anything as an instance.
 
         Nothing is left to the garbage collector, which could run them while another instance runs."""
-        with self._enter(None):
+        with self._enter(asyncio.AbstractEventLoop()):  # type: ignore[abstract]
             for task, (context, _) in list(self.tasks.items()):
                 _drop(task.get_coro(), context)
             for generator, context in reversed(self._generators):
