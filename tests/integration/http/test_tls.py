@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import socket
 import ssl
 import subprocess
@@ -177,7 +176,6 @@ def test_a_client_that_knows_only_http_2_gets_400(tls: TlsServer) -> None:
         tls.check_is_serving(server)
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the command openssl")
 def test_a_client_cannot_renegotiate(tls: TlsServer, tmp_path: Path) -> None:
     issued = tls.clients.issue_cert(common_name="a.example")
     issued.private_key_and_cert_chain_pem.write_to_path(tmp_path / "client.pem")

@@ -57,9 +57,9 @@ def show_explanation(explained: MessageExplanation) -> None:
     for subscriber in explained.subscribers:
         click.echo()
         show_subscriber(subscriber)
-    if explained.unlisted:
+    if explained.unlisted_counts:
         click.echo()
-    for verdict, count in explained.unlisted.items():
+    for verdict, count in explained.unlisted_counts.items():
         click.echo(f"{count:,} more {_UNLISTED[verdict][count > 1]}.")
     if explained.has_unreadable_instances:
         click.echo("\nInstances may also wait for it. Your login may not read what they wait for.")

@@ -123,7 +123,7 @@ class MessageExplanation:
         return any(self.counts.get(verdict) for verdict in _ACCEPTING)
 
     @property
-    def unlisted(self) -> dict[Verdict, int]:
+    def unlisted_counts(self) -> dict[Verdict, int]:
         """The number of subscribers that are not listed, by verdict."""
         listed = Counter(subscriber.verdict for subscriber in self.subscribers)
         return {verdict: count - listed[verdict] for verdict, count in self.counts.items() if count > listed[verdict]}

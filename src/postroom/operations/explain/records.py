@@ -136,7 +136,7 @@ def record_message(explained: MessageExplanation) -> MessageRecord:
         context=list_context(explained.context),
         requires=list_required(explained.context.predicates),
         counts=explained.counts,
-        not_shown=explained.unlisted,
+        not_shown=explained.unlisted_counts,
         waiting_instances_unseen=explained.has_unreadable_instances,
         subscribers=[record_subscriber(subscriber) for subscriber in explained.subscribers],
     )
