@@ -9,131 +9,80 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from postroom import adapters, maps, orchestrations, pipelines, testing
-    from postroom.agent.direct.direct_batch import Published
-    from postroom.application import Application, BackupTransport, CircuitBreaker, Handler, Retry, Schedule, Throttling
-    from postroom.client.async_client import AsyncClient, connect_async
-    from postroom.client.client import Client, connect
-    from postroom.client.subscription import Received, Subscription
-    from postroom.errors import (
-        BadFilter,
-        BadValue,
-        ClaimLost,
-        DefinitionRefused,
-        KeyReused,
-        NoResponse,
-        NotAllowed,
-        NotFound,
-        PostroomError,
-        PublishFailed,
-        ResponseTimeout,
-        StateError,
-        Throttled,
-        Unavailable,
-    )
-    from postroom.message import Context, Message, Part
-    from postroom.properties import Property
-    from postroom.secrets.references import Secret, secret
-    from postroom.system_properties import BTS, FILE, HTTP, ErrorReport
+    # What type checkers and editors read of the table below. Only a name that is imported as itself is public to them.
+    from postroom import adapters as adapters
+    from postroom import maps as maps
+    from postroom import orchestrations as orchestrations
+    from postroom import pipelines as pipelines
+    from postroom import testing as testing
+    from postroom.agent.direct.direct_batch import Published as Published
+    from postroom.application import Application as Application
+    from postroom.application import BackupTransport as BackupTransport
+    from postroom.application import CircuitBreaker as CircuitBreaker
+    from postroom.application import Handler as Handler
+    from postroom.application import Retry as Retry
+    from postroom.application import Schedule as Schedule
+    from postroom.application import Throttling as Throttling
+    from postroom.client.async_client import AsyncClient as AsyncClient
+    from postroom.client.async_client import connect_async as connect_async
+    from postroom.client.client import Client as Client
+    from postroom.client.client import connect as connect
+    from postroom.client.subscription import Received as Received
+    from postroom.client.subscription import Subscription as Subscription
+    from postroom.errors import BadFilter as BadFilter
+    from postroom.errors import BadValue as BadValue
+    from postroom.errors import ClaimLost as ClaimLost
+    from postroom.errors import DefinitionRefused as DefinitionRefused
+    from postroom.errors import KeyReused as KeyReused
+    from postroom.errors import NoResponse as NoResponse
+    from postroom.errors import NotAllowed as NotAllowed
+    from postroom.errors import NotFound as NotFound
+    from postroom.errors import PostroomError as PostroomError
+    from postroom.errors import PublishFailed as PublishFailed
+    from postroom.errors import ResponseTimeout as ResponseTimeout
+    from postroom.errors import StateError as StateError
+    from postroom.errors import Throttled as Throttled
+    from postroom.errors import Unavailable as Unavailable
+    from postroom.message import Context as Context
+    from postroom.message import Message as Message
+    from postroom.message import Part as Part
+    from postroom.properties import Property as Property
+    from postroom.secrets.references import Secret as Secret
+    from postroom.secrets.references import secret as secret
+    from postroom.system_properties import BTS as BTS
+    from postroom.system_properties import FILE as FILE
+    from postroom.system_properties import HTTP as HTTP
+    from postroom.system_properties import ErrorReport as ErrorReport
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "BTS",
-    "FILE",
-    "HTTP",
-    "Application",
-    "AsyncClient",
-    "BackupTransport",
-    "BadFilter",
-    "BadValue",
-    "CircuitBreaker",
-    "ClaimLost",
-    "Client",
-    "Context",
-    "DefinitionRefused",
-    "ErrorReport",
-    "Handler",
-    "KeyReused",
-    "Message",
-    "NoResponse",
-    "NotAllowed",
-    "NotFound",
-    "Part",
-    "PostroomError",
-    "Property",
-    "PublishFailed",
-    "Published",
-    "Received",
-    "ResponseTimeout",
-    "Retry",
-    "Schedule",
-    "Secret",
-    "StateError",
-    "Subscription",
-    "Throttled",
-    "Throttling",
-    "Unavailable",
-    "__version__",
-    "adapters",
-    "connect",
-    "connect_async",
-    "maps",
-    "orchestrations",
-    "pipelines",
-    "secret",
-    "testing",
-]
-
-_HOMES = {
-    "BTS": "postroom.system_properties",
-    "FILE": "postroom.system_properties",
-    "HTTP": "postroom.system_properties",
-    "Application": "postroom.application",
-    "AsyncClient": "postroom.client.async_client",
-    "BackupTransport": "postroom.application",
-    "BadFilter": "postroom.errors",
-    "BadValue": "postroom.errors",
-    "ClaimLost": "postroom.errors",
-    "CircuitBreaker": "postroom.application",
-    "Client": "postroom.client.client",
-    "Context": "postroom.message",
-    "DefinitionRefused": "postroom.errors",
-    "ErrorReport": "postroom.system_properties",
-    "Handler": "postroom.application",
-    "KeyReused": "postroom.errors",
-    "Message": "postroom.message",
-    "NoResponse": "postroom.errors",
-    "NotAllowed": "postroom.errors",
-    "NotFound": "postroom.errors",
-    "Part": "postroom.message",
-    "PostroomError": "postroom.errors",
-    "Property": "postroom.properties",
-    "PublishFailed": "postroom.errors",
-    "Published": "postroom.agent.direct.direct_batch",
-    "Received": "postroom.client.subscription",
-    "ResponseTimeout": "postroom.errors",
-    "Retry": "postroom.application",
-    "Schedule": "postroom.application",
-    "Secret": "postroom.secrets.references",
-    "StateError": "postroom.errors",
-    "Subscription": "postroom.client.subscription",
-    "Throttled": "postroom.errors",
-    "Throttling": "postroom.application",
-    "Unavailable": "postroom.errors",
-    "connect": "postroom.client.client",
-    "secret": "postroom.secrets.references",
-    "connect_async": "postroom.client.async_client",
+#: The public names by the module that defines them. Those of the package itself are modules.
+_PUBLIC = {
+    "postroom": "adapters maps orchestrations pipelines testing",
+    "postroom.agent.direct.direct_batch": "Published",
+    "postroom.application": "Application BackupTransport CircuitBreaker Handler Retry Schedule Throttling",
+    "postroom.client.async_client": "AsyncClient connect_async",
+    "postroom.client.client": "Client connect",
+    "postroom.client.subscription": "Received Subscription",
+    "postroom.errors": "BadFilter BadValue ClaimLost DefinitionRefused KeyReused NoResponse NotAllowed NotFound"
+    " PostroomError PublishFailed ResponseTimeout StateError Throttled Unavailable",
+    "postroom.message": "Context Message Part",
+    "postroom.properties": "Property",
+    "postroom.secrets.references": "Secret secret",
+    "postroom.system_properties": "BTS FILE HTTP ErrorReport",
 }
+_HOMES = {name: module for module, names in _PUBLIC.items() for name in names.split()}
+
+if not TYPE_CHECKING:
+    __all__ = sorted(["__version__", *_HOMES])
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("adapters", "maps", "orchestrations", "pipelines", "testing"):
-        return import_module(f"postroom.{name}")
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'postroom' has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'postroom' has no attribute {name!r}")
+    home = _HOMES[name]
+    return import_module(f"{home}.{name}") if home == __name__ else getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOMES})
