@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from postroom.adapters import SparkTable
-from postroom.hosts.session_watchdog import SessionWatchdog
 from postroom.message import Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
+from postroom.messagebox.coordination.session_watchdog import SessionWatchdog
 from postroom.messagebox.maintenance.check import check
 from postroom.spark.intake import file_claims
 from postroom.spark.intake.claimed_files import ClaimedFiles

@@ -1,6 +1,8 @@
-"""SQL inside Python is a call of functions or a short statement on one table. Anything else is a .sql file.
+"""All SQL is in the package messagebox. SQL inside Python is a call of functions or a short statement on one table.
+Anything else is a .sql file.
 
-The modules that write into tables of users are excepted: they build their statements from the columns of the table."""
+The modules that read or write tables of users are excepted: they build their statements from the columns of the table.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,80 @@ from pathlib import Path
 import postroom
 
 SOURCES = Path(postroom.__file__).parent
-USERS_TABLES = {Path("spark/sinks/jdbc.py"), Path("spark/sinks/postgres_table.py")}
+MESSAGEBOX = Path("messagebox")
+USERS_TABLES = {
+    Path("adapters/postgres/receive.py"),
+    Path("adapters/postgres/send.py"),
+    Path("spark/sinks/jdbc.py"),
+    Path("spark/sinks/postgres_table.py"),
+}
+#: Modules outside of the package messagebox that still have SQL.
+STILL_OUTSIDE = {
+    "agent/addressing.py",
+    "agent/direct/direct_batch.py",
+    "agent/direct/inserts.py",
+    "agent/direct/message_agent.py",
+    "agent/idempotency.py",
+    "agent/originator.py",
+    "agent/publish.py",
+    "agent/resuming.py",
+    "agent/routes.py",
+    "agent/routing/correlation.py",
+    "agent/routing/matching.py",
+    "agent/routing/table.py",
+    "operations/audit.py",
+    "operations/backup/create.py",
+    "operations/backup/restore.py",
+    "operations/bad_rows.py",
+    "operations/deployment/applications.py",
+    "operations/deployment/apply.py",
+    "operations/deployment/backlog.py",
+    "operations/deployment/deployed.py",
+    "operations/deployment/execute.py",
+    "operations/deployment/execute_groups.py",
+    "operations/deployment/execute_hosts.py",
+    "operations/explain/matching_messages.py",
+    "operations/explain/subscribers.py",
+    "operations/explain/unread_messages.py",
+    "operations/hosts.py",
+    "operations/instances/advice.py",
+    "operations/instances/bulk_operations.py",
+    "operations/instances/changes.py",
+    "operations/instances/listing.py",
+    "operations/jobs.py",
+    "operations/messages.py",
+    "operations/orchestrations/enlistment.py",
+    "operations/orchestrations/journals.py",
+    "operations/orchestrations/states.py",
+    "operations/orchestrations/story.py",
+    "operations/ports/enlistment.py",
+    "operations/ports/receive_locations.py",
+    "operations/ports/send_ports.py",
+    "operations/ports/sinks.py",
+    "operations/ports/states.py",
+    "operations/properties.py",
+    "operations/redaction.py",
+    "operations/roles.py",
+    "operations/short_ids.py",
+    "operations/subscriptions.py",
+    "operations/throttling.py",
+    "spark/bulk/bulk_files.py",
+    "spark/bulk/progress.py",
+    "spark/bulk/row_counts.py",
+    "spark/bulk/task.py",
+    "spark/history/data_source.py",
+    "spark/history/history_tables.py",
+    "spark/intake/file_claims.py",
+    "spark/sinks/running_sinks.py",
+    "spark/worker.py",
+}
 
-_STATEMENT = re.compile(r"\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH|MERGE INTO|CREATE|ALTER|DROP)\s")
+_STATEMENT = re.compile(
+    r"\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH|MERGE INTO|CREATE|ALTER|DROP|TRUNCATE|COPY|LOCK|GRANT|REVOKE|CALL"
+    r"|DO|SET|RESET|SHOW|LISTEN|UNLISTEN|NOTIFY|BEGIN|COMMIT|ROLLBACK|SAVEPOINT|DECLARE|FETCH|VACUUM|ANALYZE)(\s|$)"
+)
+#: The call of a function as a part of a statement, or the name of a .sql file.
+_PART = re.compile(r"\s*\w+\(\s*%[sb]|(queries|procedures)/")
 _NOT_INLINE = re.compile(r"\b(JOIN|UNION|EXCEPT|INTERSECT|ON CONFLICT|WITH|CASE|GROUP BY|USING)\b|(?<!^)\bSELECT\b")
 MAX_LENGTH = 240
 
@@ -30,6 +103,20 @@ def test_sql_inside_python_is_short_and_on_one_table() -> None:
     assert found == []
 
 
+def test_all_sql_is_in_the_package_messagebox() -> None:
+    found = [
+        f"{path.relative_to(SOURCES)}:{line}: {text}"
+        for path in sorted(SOURCES.rglob("*.py"))
+        if not is_excepted(path.relative_to(SOURCES))
+        for line, text in statements(path)
+    ]
+    assert found == []
+
+
+def is_excepted(path: Path) -> bool:
+    return path.is_relative_to(MESSAGEBOX) or path in USERS_TABLES or str(path) in STILL_OUTSIDE
+
+
 def statements(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the SQL texts of a module with their lines. A value that an f-string inserts is a question mark."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -41,5 +128,5 @@ def statements(path: Path) -> Iterator[tuple[int, str]]:
             text = node.value
         else:
             continue
-        if _STATEMENT.match(text):
+        if _STATEMENT.match(text) or _PART.match(text):
             yield node.lineno, text.strip()

@@ -23,20 +23,18 @@ from types import TracebackType
 from typing import Protocol, Self, TypedDict, TypeVar, Unpack
 
 import psycopg
-from psycopg import sql
 
 from postroom.agent.direct.direct_batch import Published
 from postroom.client.content import Content
 from postroom.errors import BadValue, ClaimLost, MessageBoxUnavailable, StateError
 from postroom.filters.expression import Filter
-from postroom.filters.text import format_filter
 from postroom.message import Body, Context, Message
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.connection import Connect, Connection, LazyConnection, transaction
-from postroom.messagebox.coordination.notifications import wake_up_channel
+from postroom.messagebox.coordination.notifications import listen_on, wake_up_channel
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry, StoredPart, Suspension
 from postroom.messagebox.storage.stored_messages import build_message
-from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.processes.backoff import Backoff
 from postroom.system_properties import BTS
 
@@ -260,14 +258,8 @@ class Subscription:
     def remove(self) -> None:
         """Remove the subscription and close it: no more messages are routed to it. Messages in its queue stay there
         until a program subscribes under the same name, or an operator decides."""
-        subscriptions = ServiceSubscriptions(self._host, ServiceClass.PROGRAMS)
-
-        def work(connection: Connection) -> None:
-            for subscription_id, _ in self._read_subscriptions(connection, self._service_id):
-                subscriptions.remove(connection, subscription_id)
-
         with self._lock:
-            transaction(self._ending.get_working(), work)
+            transaction(self._ending.get_working(), lambda it: self._replace_filter(it, self._service_id, None))
         self.close()
 
     def __enter__(self) -> Self:
@@ -351,26 +343,16 @@ class Subscription:
         """Create the subscription, or replace it if its filter has changed. Without a filter only instance
         subscriptions route messages to it."""
         service_id = self.set_expiration(connection, expire_after)
-        if filter is None:
-            return service_id
-        known = self._read_subscriptions(connection, service_id)
-        if [text for _, text in known] == [format_filter(filter)]:
-            return service_id
-        subscriptions = ServiceSubscriptions(self._host, ServiceClass.PROGRAMS)
-        for subscription_id, _ in known:
-            subscriptions.remove(connection, subscription_id)
-        service = SubscribingService(service_id=service_id, name=self.name)
-        created = subscriptions.activate(connection, service, filter)
-        subscriptions.set_state(connection, created, SubscriptionState.STARTED)
+        if filter is not None:
+            self._replace_filter(connection, service_id, filter)
         return service_id
 
-    @staticmethod
-    def _read_subscriptions(connection: Connection, service_id: uuid.UUID) -> list[tuple[int, str]]:
-        found = "SELECT id, filter FROM subscriptions WHERE service_id = %s AND removed_at IS NULL ORDER BY id"
-        return connection.execute(found, (service_id,)).fetchall()
+    def _replace_filter(self, connection: Connection, service_id: uuid.UUID, filter: Filter | None) -> None:
+        service = SubscribingService(service_id=service_id, name=self.name)
+        ServiceSubscriptions(self._host, ServiceClass.PROGRAMS).replace(connection, service, filter)
 
     def _listen(self, connection: Connection) -> Connection:
-        connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(wake_up_channel(self._host.name))))
+        listen_on(connection, wake_up_channel(self._host.name))
         return connection
 
     def _take(self) -> Received | None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import os
 import select
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +21,7 @@ from typing import Protocol
 
 from postroom.errors import PostroomError, Unavailable
 from postroom.messagebox.configuration.hosts import Host
-from postroom.messagebox.connection import Connect, Connection, read_value
+from postroom.messagebox.connection import Connect, Connection, get_backend_pid
 from postroom.messagebox.coordination.notifications import (
     CONFIGURATION_CHANNEL,
     listen,
@@ -30,13 +29,12 @@ from postroom.messagebox.coordination.notifications import (
     wake_up_channel,
 )
 from postroom.messagebox.coordination.running_processes import (
-    PROCESS_LOCK,
     ProcessKind,
     deregister_process,
+    register_again,
     register_process,
 )
 from postroom.messagebox.queues import HostQueues
-from postroom.messagebox.statements import statement
 from postroom.processes.background_loop import BackgroundLoop
 
 _log = logging.getLogger(__name__)
@@ -213,13 +211,7 @@ class Registration:
     def _register_again(self) -> None:
         connection = self._connect()
         try:
-            connection.execute(statement("queries/end_last_session"), (PROCESS_LOCK, self.host_instance, self._session))
-            with connection.transaction():
-                # The job that finds dead instances may have locked it for a moment.
-                connection.execute("SET LOCAL lock_timeout = '5s'")
-                connection.execute("SELECT pg_advisory_lock(%s, %s)", (PROCESS_LOCK, self.host_instance))
-                arguments = (self.host_instance, self._host.host_id, socket.gethostname(), os.getpid())
-                was_dead = read_value(connection, statement("queries/register_host_instance_again"), *arguments)
+            was_dead = register_again(connection, self._host.host_id, self.host_instance, last_session=self._session)
             unfinished = [seq for subservice in self.subservices for seq in subservice.unfinished_seqs]
             released = self._queues.release_claims(connection, self.host_instance, unfinished)
             self._listen(connection)
@@ -255,10 +247,6 @@ def check_session(connection: Connection, session: int) -> None:
     """Raise Unavailable if a statement on ``connection`` does not run in this session."""
     if get_backend_pid(connection) != session:
         raise _transaction_pooler_error()
-
-
-def get_backend_pid(connection: Connection) -> int:
-    return int(read_value(connection, "SELECT pg_backend_pid()"))
 
 
 def _transaction_pooler_error() -> Unavailable:

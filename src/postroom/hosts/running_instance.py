@@ -23,18 +23,19 @@ from postroom.hosts.metrics import collect_host_metrics, collect_polled_metrics
 from postroom.hosts.orchestrations.runner import OrchestrationRunner
 from postroom.hosts.receiving.polled_locations import PolledLocations
 from postroom.hosts.registration import LOCK_SOCKET, Registration
-from postroom.hosts.session_watchdog import SessionWatchdog
 from postroom.hosts.settings import HostSettings
 from postroom.hosts.subservices import Subservices
 from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.configuration.hosts import Host, ServiceClass, find_host, read_dequeuing
 from postroom.messagebox.connection import IDLE_TIMEOUTS, Connection
 from postroom.messagebox.coordination.notifications import OwnHost
+from postroom.messagebox.coordination.session_watchdog import SessionWatchdog
+from postroom.messagebox.instances import count_instances_of_host
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.storage.stored_responses import StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.messagebox.throttling.process_load import find_process_limits
-from postroom.monitoring.instances import InstanceMetrics, count_instances
+from postroom.monitoring.instances import InstanceMetrics
 from postroom.monitoring.load import LoadMetrics
 from postroom.monitoring.metrics import Metric
 from postroom.processes.background_loop import BackgroundLoop
@@ -136,7 +137,7 @@ class RunningInstance:
             find_process_limits=find_process_limits,
             get_delivery=lambda: (self.throttle.current(), self.throttle.delivery),
         )
-        self._instances = InstanceMetrics(open_connection, partial(count_instances, host=host.name))
+        self._instances = InstanceMetrics(open_connection, partial(count_instances_of_host, host=host.name))
 
     def start(self) -> None:
         """Start to deliver, to run orchestrations and to receive."""

@@ -173,6 +173,11 @@ def read_value(connection: Connection, query: str, *arguments: object) -> Any:
     return row[0]
 
 
+def get_backend_pid(connection: Connection) -> int:
+    """Return the session that the next statement runs in. Behind a pooler it can change."""
+    return int(read_value(connection, "SELECT pg_backend_pid()"))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Condition:
     """An SQL expression that changes rows, and is false if it found none to change.

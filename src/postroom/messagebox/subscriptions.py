@@ -27,7 +27,7 @@ from postroom.filters.expression import Filter, Operator
 from postroom.filters.text import format_filter
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup
-from postroom.messagebox.connection import Condition, Connection, call_blocking
+from postroom.messagebox.connection import Condition, Connection, call_blocking, read_value
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_values import to_stored, value_key
 from postroom.orchestrations.definition import MAX_CONVOY_PROPERTIES
@@ -120,6 +120,17 @@ class ServiceSubscriptions:
     def set_state(self, connection: Connection, subscription_id: int, state: SubscriptionState) -> None:
         """Set the state of an activation subscription."""
         self._call(connection, "change_subscription", "%s, %s::smallint", subscription_id, state)
+
+    def replace(self, connection: Connection, service: SubscribingService, filter: Filter | None) -> None:
+        """Let a service have one activation subscription, started, with this filter. None: it has no subscription."""
+        query = "SELECT id, filter FROM subscriptions WHERE service_id = %s AND removed_at IS NULL"
+        known: dict[int, str] = dict(connection.execute(query, (service.service_id,)).fetchall())
+        if filter is not None and list(known.values()) == [format_filter(filter)]:
+            return
+        for subscription_id in sorted(known):
+            self.remove(connection, subscription_id)
+        if filter is not None:
+            self.set_state(connection, self.activate(connection, service, filter), SubscriptionState.STARTED)
 
     def remove(self, connection: Connection, subscription_id: int) -> None:
         """Remove an activation subscription. Its queued messages stay queued (SUB-21)."""
@@ -253,6 +264,11 @@ def create_subscription(
             (group.group_id, group.name, subscription_id),
         )
     return subscription_id
+
+
+def has_subscriptions_by_property(connection: Connection, keys: Sequence[str]) -> bool:
+    """Return True if a filter or a correlation names one of these properties. Reads all predicates."""
+    return bool(read_value(connection, statement("queries/has_subscriptions_by_property"), list(keys)))
 
 
 def deploy_property(connection: Connection, key: str, value_type: int, *, sensitive: bool = False) -> None:

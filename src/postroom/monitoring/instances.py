@@ -4,28 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from postroom.errors import PostroomError
 from postroom.messagebox.connection import Connect, Connection
-from postroom.messagebox.instance_states import InstanceState
+from postroom.messagebox.instances import InstanceCount
 from postroom.monitoring.metrics import Metric
 
 _COUNT_SECONDS = 10.0
-#: The state of the row of count_instances_<host> with the messages that orchestrations hold.
-_STATE_REFERENCES = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class InstanceCount:
-    """The instances of a host in one state. Without a state these are the messages that orchestrations hold."""
-
-    host: str
-    state: InstanceState | None
-    instances: int
-    messages: int
-    age: float
-    """Of the oldest message, in seconds."""
 
 
 class InstanceMetrics:
@@ -75,14 +60,3 @@ class InstanceMetrics:
                 self._counts = []
             self._next_count = started + max(_COUNT_SECONDS, 20 * (time.monotonic() - started))
         return self._counts
-
-
-def count_instances(connection: Connection, host: str) -> list[InstanceCount]:
-    """Count the instances of a host. States without instances are included."""
-    rows = connection.execute(f"SELECT state, instances, messages, age FROM count_instances_{host.lower()}()")
-    known = {state: (instances, messages, age or 0.0) for state, instances, messages, age in rows}
-    counts = []
-    for state in (*InstanceState, None):
-        instances, messages, age = known.get(_STATE_REFERENCES if state is None else int(state), (0, 0, 0.0))
-        counts.append(InstanceCount(host=host, state=state, instances=instances, messages=messages, age=age))
-    return counts

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from postroom.errors import PostroomError
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connect, LazyConnection
-from postroom.messagebox.throttling.load import FindProcessLimits, Load, read_load
+from postroom.messagebox.throttling.load import FindProcessLimits, Load, measure_tables, read_load
 from postroom.messagebox.throttling.states import LastingState, Throttle, ThrottleState
 from postroom.monitoring.metrics import Metric
 
@@ -53,7 +53,7 @@ class LoadMetrics:
             yield Metric.gauge(
                 "postroom_messagebox_bytes",
                 "Bytes on disk by content. The same in every process.",
-                {(content,): size for content, size in self._measure_tables()},
+                {(content,): size for content, size in self._measure_tables().items()},
                 labels=("content",),
             )
             throttle = load.get_throttle(None, self._find_process_limits(load.throttling))
@@ -61,11 +61,11 @@ class LoadMetrics:
             throttled["publishing"] = (throttle, self._publishing)
         yield from _collect_throttling(self._host.name, throttled)
 
-    def _measure_tables(self) -> list[tuple[str, int]]:
+    def _measure_tables(self) -> Mapping[str, int]:
         try:
-            return self._connection.get().execute("SELECT content, bytes FROM measure_tables()").fetchall()
+            return measure_tables(self._connection.get())
         except PostroomError:
-            return []
+            return {}
 
     def _read(self) -> Load | None:
         try:

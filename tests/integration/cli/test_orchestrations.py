@@ -13,7 +13,7 @@ from postroom.application.loading.orchestrations import load_orchestrations
 from postroom.cli.exit_codes import ExitCode
 from postroom.hosts import HostInstance
 from postroom.messagebox.connection import connect, read_value
-from postroom.monitoring.instances import count_instances
+from postroom.messagebox.instances import count_instances_of_host
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, list_instances
 from postroom.orchestrations import JournalMismatch
 from tests.integration.cli.conftest import Run
@@ -127,7 +127,7 @@ def test_an_unenlisted_orchestration_gets_no_messages_and_its_instances_continue
     query = InstanceQuery(states=[InstanceState.DEHYDRATED])
     with connect(database) as connection:
         wait_until(lambda: list_instances(connection, query), what="the instance waits")
-        counts = {count.state: count.instances for count in count_instances(connection, "Main")}
+        counts = {count.state: count.instances for count in count_instances_of_host(connection, "Main")}
         assert (counts[InstanceState.DEHYDRATED], counts[InstanceState.RETRYING]) == (1, 0)
     [counted] = shop("instance", "list", "--group-by", "port", "--port", "ship", "-o", "json").json
     assert (counted["port"], counted["state"], counted["count"]) == ("ship", "waiting", 1)

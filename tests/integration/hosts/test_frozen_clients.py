@@ -10,9 +10,9 @@ import pytest
 from psycopg import Cursor, pq
 
 from postroom.errors import MessageBoxUnavailable
-from postroom.hosts.session_watchdog import SessionWatchdog
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.coordination.session_watchdog import SessionWatchdog
 from postroom.operations.ports import send_ports
 from tests.support.box import Box, Region
 from tests.support.waiting import wait_until

@@ -16,8 +16,8 @@ from postroom.hosts.instance import HostInstance
 from postroom.hosts.settings import HostSettings
 from postroom.message import Message
 from postroom.messagebox.instance_states import InstanceState
+from postroom.messagebox.instances import count_instances_of_host
 from postroom.messagebox.throttling.load import store_thresholds
-from postroom.monitoring.instances import count_instances
 from postroom.monitoring.logs import JsonFormatter
 from postroom.monitoring.metrics import format_metrics
 from postroom.system_properties import BTS
@@ -105,7 +105,9 @@ def test_an_ordered_port_is_one_instance_with_many_messages_in_the_metrics(box: 
 
 def count_by_state(box: Box) -> dict[InstanceState | None, tuple[int, int]]:
     """Return the numbers of instances and messages by state."""
-    return {count.state: (count.instances, count.messages) for count in count_instances(box.connection, "Default")}
+    return {
+        count.state: (count.instances, count.messages) for count in count_instances_of_host(box.connection, "Default")
+    }
 
 
 def test_the_attempts_of_polled_locations_are_measured_with_the_intake(box: Box) -> None:

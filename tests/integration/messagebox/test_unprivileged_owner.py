@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from postroom.hosts.session_watchdog import SessionWatchdog
 from postroom.message import Message
 from postroom.messagebox.connection import connect
+from postroom.messagebox.coordination.session_watchdog import SessionWatchdog
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.maintenance.repair import repair_messagebox

@@ -20,9 +20,10 @@ from postroom.agent.routing.matching import ProcedureMatcher
 from postroom.clock import Clock
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import Host
-from postroom.messagebox.connection import Connection, read_value
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.coordination.running_processes import read_routing_version
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Suspension
-from postroom.messagebox.statements import statement
+from postroom.messagebox.subscriptions import has_subscriptions_by_property
 
 
 class Acknowledgements:
@@ -72,9 +73,7 @@ class Acknowledgements:
         MessageAgent(connection, self._host, is_engine=True).transaction(work)
 
     def _has_subscribers(self, connection: Connection) -> bool:
-        version = int(read_value(connection, "SELECT version FROM routing_version"))
+        version = read_routing_version(connection)
         if self._known[0] != version:
-            keys = [prop.key for prop in PROMOTED]
-            found = bool(read_value(connection, statement("queries/has_subscriptions_by_property"), keys))
-            self._known = version, found
+            self._known = version, has_subscriptions_by_property(connection, [prop.key for prop in PROMOTED])
         return self._known[1]

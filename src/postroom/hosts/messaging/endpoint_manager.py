@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -27,6 +26,7 @@ from postroom.hosts.messaging.transports import check_expiration, wait_for_recei
 from postroom.message import Message
 from postroom.messagebox.configuration.endpoints import SendPort
 from postroom.messagebox.configuration.hosts import Host
+from postroom.messagebox.configuration.removed_services import read_removed_services
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.coordination.notifications import OwnHost
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Suspension
@@ -212,14 +212,15 @@ class EndpointManager:
     def _suspend_for_removed_port(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         removed = None
         with suppress(PostroomError):
-            removed = _read_removed_port(connections.get_writing(), claimed.service_id)
-        port = repr(removed[0]) if removed is not None else f"with the id {claimed.service_id}"
+            services = read_removed_services(connections.get_writing())
+            removed = next((service for service in services if service.id == claimed.service_id), None)
+        port = repr(removed.name) if removed is not None else f"with the id {claimed.service_id}"
         suspension = Suspension(
             code="PORT_GONE",
             description=f"The send port {port} was removed after the message was queued for it.\n"
             "Reroute the instance, terminate it, or apply an application that has the port again and resume it.",
         )
-        sent = None if removed is None else describe_removed(claimed, *removed)
+        sent = None if removed is None else describe_removed(claimed, removed.name, removed.two_way)
         return self._failures.suspend_unsendable(claimed, connections, suspension, sent)
 
     def _publish_resumed(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
@@ -265,9 +266,3 @@ def _send_prepared(prepared: Mapping[int, _PreparedSend]) -> dict[int, Exception
             except Exception as error:
                 errors[seq] = error
     return errors
-
-
-def _read_removed_port(connection: Connection, service_id: uuid.UUID | None) -> tuple[str, bool] | None:
-    """Return the name of a removed send port, and whether it was two-way. Return None if there was none with this
-    id."""
-    return connection.execute("SELECT name, two_way FROM removed_services WHERE id = %s", (service_id,)).fetchone()

@@ -42,7 +42,12 @@ def listen(connection: Connection, channels: Channels) -> None:
     # Without a handler, notifications that arrive with the answer to a statement would stay in the driver's buffer.
     connection.add_notify_handler(lambda notification: channels[notification.channel]())
     for channel in channels:
-        connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        listen_on(connection, channel)
+
+
+def listen_on(connection: Connection, channel: str) -> None:
+    """Listen on a channel for the rest of the session. The caller waits for the notifications itself."""
+    connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
 
 
 def receive_notifications(connection: Connection, channels: Channels) -> None:

@@ -59,6 +59,17 @@ def register_process(connection: Connection, host_id: int, kind: ProcessKind) ->
     return int(read_value(connection, _REGISTER, *arguments))
 
 
+def register_again(connection: Connection, host_id: int, process_id: int, *, last_session: int) -> bool:
+    """Acquire the lock of a process that has lost its session. Return True if it was declared dead in the meantime."""
+    connection.execute(statement("queries/end_last_session"), (PROCESS_LOCK, process_id, last_session))
+    with connection.transaction():
+        # The job that finds dead instances may have locked it for a moment.
+        connection.execute("SET LOCAL lock_timeout = '5s'")
+        connection.execute("SELECT pg_advisory_lock(%s, %s)", (PROCESS_LOCK, process_id))
+        arguments = (process_id, host_id, socket.gethostname(), os.getpid())
+        return bool(read_value(connection, statement("queries/register_host_instance_again"), *arguments))
+
+
 def deregister_process(connection: Connection, process_id: int) -> None:
     """Delete the row of a process."""
     connection.execute("DELETE FROM management.host_instances WHERE id = %s", (process_id,))

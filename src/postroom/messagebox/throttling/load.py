@@ -103,6 +103,11 @@ def read_load(connection: Connection, host_id: int) -> Load | None:
     )
 
 
+def measure_tables(connection: Connection) -> dict[str, int]:
+    """Return the bytes on disk by content."""
+    return dict(connection.execute("SELECT content, bytes FROM measure_tables()").fetchall())
+
+
 def read_throttle(connection: Connection, host_id: int, location_id: uuid.UUID | None) -> Throttle | None:
     """Return the current throttle of a receive location, or of programs (None)."""
     load = read_load(connection, host_id)

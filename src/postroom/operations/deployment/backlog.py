@@ -12,6 +12,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from postroom.messagebox.configuration.removed_services import (
+    RemovedService,
+    finish_backlog,
+    read_removed_services,
+)
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import DELIVERIES
@@ -103,23 +108,21 @@ def build_backlog_problem(kind: ChangeKind, name: str, counts: Mapping[InstanceS
 
 def settle_backlogs(connection: Connection, application: str) -> list[SettledBacklog]:
     """Reroute or terminate the instances of the removed ports and locations of an application, as was decided."""
-    removed = connection.execute(statement("queries/list_backlog_decisions"), (application,)).fetchall()
     return [
-        _settle(connection, service_id, ChangeKind(kind), name, Backlog(decision))
-        for service_id, kind, name, decision in removed
+        _settle(connection, service, decision)
+        for service in read_removed_services(connection)
+        if service.application == application and (decision := Backlog(service.backlog)) is not Backlog.KEEP
     ]
 
 
-def _settle(
-    connection: Connection, service_id: uuid.UUID, kind: ChangeKind, name: str, decision: Backlog
-) -> SettledBacklog:
-    query = InstanceQuery(services=[service_id])
+def _settle(connection: Connection, service: RemovedService, decision: Backlog) -> SettledBacklog:
+    query = InstanceQuery(services=[service.id])
     terminated = active = 0
     hosts: Mapping[str, int] = {}
     if decision is Backlog.TERMINATE:
         terminated = terminate_all(connection, query, all_messages=True)
         active = sum(count_states(connection, query).values())
-    elif kind is ChangeKind.SEND_PORT:
+    elif service.kind == ChangeKind.SEND_PORT:
         hosts = reroute_deliveries(connection, query)
         left = replace(query, tasks=DELIVERIES, states=_REROUTABLE)
         active = sum(count_states(connection, left).values())
@@ -127,6 +130,6 @@ def _settle(
         # What a pipeline has to read first stays suspended.
         hosts = reroute_all(connection, query)
     if not active:
-        connection.execute("UPDATE removed_services SET backlog = 'keep' WHERE id = %s", (service_id,))
+        finish_backlog(connection, service.id)
     count = terminated + sum(hosts.values())
-    return SettledBacklog(name=name, decision=decision, count=count, hosts=hosts, active=active)
+    return SettledBacklog(name=service.name, decision=decision, count=count, hosts=hosts, active=active)

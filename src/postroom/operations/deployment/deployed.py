@@ -17,6 +17,7 @@ from postroom.messagebox.configuration.endpoints import (
 )
 from postroom.messagebox.configuration.handlers import read_handlers
 from postroom.messagebox.configuration.hosts import Host, read_application_properties, read_hosts
+from postroom.messagebox.configuration.removed_services import read_removed_services
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import (
@@ -159,10 +160,9 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
         unfinished_files=dict(connection.execute(statement("queries/unfinished_files")).fetchall()),
         can_create_hosts=_can_create_hosts(connection),
         removed={
-            (kind, name): service_id
-            for kind, name, service_id in connection.execute(
-                "SELECT kind, name, id FROM removed_services WHERE application = %s ORDER BY removed_at", (application,)
-            )
+            (service.kind, service.name): service.id
+            for service in read_removed_services(connection)
+            if service.application == application
         },
     )
 

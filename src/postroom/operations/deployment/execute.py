@@ -18,6 +18,7 @@ from postroom.messagebox.configuration.endpoints import (
     store_send_port,
 )
 from postroom.messagebox.configuration.hosts import read_hosts
+from postroom.messagebox.configuration.removed_services import RemovedService, restore_service, store_removed_service
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import format_name
 from postroom.messagebox.statements import statement
@@ -129,18 +130,16 @@ class Deployment:
 
     def _keep_name(self, service_id: uuid.UUID, step: PlanStep, *, port_name: str, is_two_way: bool = False) -> None:
         """Keep the name of a removed port or location, and the decision about its instances if it has any."""
-        self._connection.execute(
-            statement("queries/remove_service"),
-            {
-                "id": service_id,
-                "kind": step.kind,
-                "application": self._definition.name,
-                "name": step.name,
-                "port_name": port_name,
-                "two_way": is_two_way,
-                "backlog": self._backlog if service_id in self._deployed.backlog else Backlog.KEEP,
-            },
+        removed = RemovedService(
+            id=service_id,
+            kind=step.kind,
+            application=self._definition.name,
+            name=step.name,
+            port_name=port_name,
+            two_way=is_two_way,
+            backlog=self._backlog if service_id in self._deployed.backlog else Backlog.KEEP,
         )
+        store_removed_service(self._connection, removed)
 
     def _store_receive_ports(self) -> dict[str, uuid.UUID]:
         """Store new and changed receive ports. Return the ids of all, by name."""
@@ -244,11 +243,8 @@ class Deployment:
         names = {"kind": step.kind, "application": self._definition.name, "name": step.name}
         if step.action is Action.CREATE:
             removed_name = self._deployed.get_removed_name(step.kind, step.name)
-            removed = self._connection.execute(
-                statement("queries/restore_service"), {**names, "name": removed_name}
-            ).fetchone()
-            if removed is not None:
-                old_id: uuid.UUID = removed[0]
+            old_id = restore_service(self._connection, **{**names, "name": removed_name})
+            if old_id is not None:
                 return old_id
         derived = uuid.uuid5(_ID_NAMESPACE, "/".join(names.values()))
         # A renamed object keeps the id that was derived from its old name.

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from postroom.errors import format_count
 from postroom.messagebox.configuration.hosts import ServiceClass
+from postroom.messagebox.configuration.removed_services import read_removed_services
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask
 from postroom.operations.instances.listing import Instance, InstanceQuery, InstanceState, count_instances
@@ -156,8 +157,8 @@ def describe_removed_services(connection: Connection, query: InstanceQuery) -> I
     """Yield a sentence for each port whose instances match the query, if the send port or a location of the receive
     port was removed. The host suspends these instances again."""
     removed: defaultdict[str, list[uuid.UUID]] = defaultdict(list)
-    for service_id, kind in connection.execute("SELECT id, kind FROM removed_services"):
-        removed[kind].append(service_id)
+    for service in read_removed_services(connection):
+        removed[service.kind].append(service.id)
     for kind, services in removed.items():
         tasks = DELIVERIES if kind == "send port" else (QueueTask.RECEIVE,)
         counts: Counter[str] = Counter()

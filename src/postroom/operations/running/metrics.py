@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from postroom.messagebox.connection import Connection, connect
-from postroom.monitoring.instances import InstanceCount, InstanceMetrics, count_instances
+from postroom.messagebox.instances import InstanceCount, count_instances_of_host
+from postroom.monitoring.instances import InstanceMetrics
 from postroom.monitoring.metrics import Metric
 from postroom.monitoring.server import Target
 from postroom.operations.hosts import list_hosts
@@ -55,4 +56,4 @@ class SupervisorMetrics:
 
 
 def _count_all_instances(connection: Connection) -> list[InstanceCount]:
-    return [count for host in list_hosts(connection) for count in count_instances(connection, host.name)]
+    return [count for host in list_hosts(connection) for count in count_instances_of_host(connection, host.name)]
