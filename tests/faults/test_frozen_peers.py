@@ -33,7 +33,7 @@ from tests.support.interrupted_process import frozen_process
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
-_FINISHED = "SELECT count(*) FROM management.job_runs WHERE name = ANY (%s) AND finished_at > %s"
+_FINISHED = "SELECT count(*) FROM messagebox.job_runs WHERE name = ANY (%s) AND finished_at > %s"
 _FREQUENT_JOBS = ("dead_processes_cleanup", "manage_message_ref_count_log", "message_cleanup", "parts_cleanup")
 
 

@@ -250,7 +250,7 @@ def test_streams_are_started_one_after_the_other(
 
         wait_until(all_answered, what="both streams to answer")
         assert seen == {0, 1}
-        states = "SELECT array_agg(DISTINCT state) FROM management.running_locations"
+        states = "SELECT array_agg(DISTINCT state) FROM messagebox.running_locations"
 
         def both_receive() -> bool:
             process._check_locations()
@@ -323,7 +323,7 @@ def test_a_location_that_cannot_be_started_does_not_affect_the_others(
         box, None, name="a topic", format="kafka", schema=None, options=options, pipeline=pipelines.Rows()
     )
     add_file_location(box, folder, name="drop", settle=0.05)
-    query = "SELECT state || ': ' || reason FROM management.running_locations WHERE state = 'failing'"
+    query = "SELECT state || ': ' || reason FROM messagebox.running_locations WHERE state = 'failing'"
     with running(session, box, login, tmp_path):
         (folder / "a.json").write_bytes(ORDER)
         wait_for_messages(box, 1)

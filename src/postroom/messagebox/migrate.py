@@ -71,7 +71,7 @@ def create_host(connection: Connection, name: str, *, is_default: bool = False) 
     role = f"postroom_{_box_id(connection)}_host_{name.lower()}"
     insert = "INSERT INTO hosts (name, role_name, is_default) VALUES (%s, %s, %s) RETURNING id"
     host_id = int(read_value(connection, insert, name, role, is_default))
-    connection.execute("INSERT INTO management.key_secrets (host_id) VALUES (%s)", (host_id,))
+    connection.execute("INSERT INTO messagebox.key_secrets (host_id) VALUES (%s)", (host_id,))
     _create_role(connection, role, login=True, member_of=get_group_role(connection, "hosts"))
     connection.execute(_for_host(connection, "queries/create_host_queues", name, host_id, role))
     _apply_host_procedures(connection, name, host_id, role)
@@ -85,13 +85,13 @@ def remove_host(connection: Connection, host_id: int, name: str, role: str) -> N
     connection.execute("SELECT change_routing()")
     for table in (
         *("messagebox.subscriptions", "messagebox.convoy_sets", "messagebox.application_properties"),
-        "management.host_instances",
+        "messagebox.host_instances",
     ):
         connection.execute(f"DELETE FROM {table} WHERE host_id = %s", (host_id,))
     connection.execute(f"DROP FUNCTION {', '.join(_find_host_functions(connection, name))}")
     for queue in ("q", "q_scheduled", "q_suspended"):
         connection.execute(f"DROP TABLE messagebox.{name.lower()}_{queue}")
-    connection.execute("DELETE FROM management.hosts WHERE id = %s", (host_id,))
+    connection.execute("DELETE FROM messagebox.hosts WHERE id = %s", (host_id,))
     connection.execute(f"DROP OWNED BY {role}")
     connection.execute(f"DROP ROLE {role}")
 
@@ -140,7 +140,7 @@ def _apply_schema(connection: Connection) -> None:
 def _apply_procedures_and_grants(connection: Connection) -> None:
     for group in _GROUPS:
         _create_role(connection, get_group_role(connection, group), login=False)
-    hosts = connection.execute("SELECT name, id, role_name FROM management.hosts").fetchall()
+    hosts = connection.execute("SELECT name, id, role_name FROM messagebox.hosts").fetchall()
     # Functions call each other, so their bodies cannot be checked when they are created.
     connection.execute("SET LOCAL check_function_bodies = off")
     for folder in _PROCEDURES:
@@ -201,7 +201,7 @@ def _create_role(connection: Connection, role: str, *, login: bool, member_of: s
 
 
 def _box_id(connection: Connection) -> str:
-    return str(read_value(connection, "SELECT id FROM management.message_box"))
+    return str(read_value(connection, "SELECT id FROM messagebox.message_box"))
 
 
 def get_group_role(connection: Connection, group: str) -> str:

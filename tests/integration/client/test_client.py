@@ -242,7 +242,7 @@ def test_a_large_body_is_part_of_the_digest(client: Client) -> None:
 def test_a_receipt_that_was_taken_in_advance_is_an_error(client: Client, database: str) -> None:
     """A program of the same host cannot make the publish of another disappear."""
     with connect(database) as connection:
-        [(secret,)] = connection.execute("SELECT secret FROM management.key_secrets").fetchall()
+        [(secret,)] = connection.execute("SELECT secret FROM messagebox.key_secrets").fetchall()
         connection.execute("SELECT take_receipts(%s::uuid[], '{0}', '{\"{}\"}')", ([unit_for_key(secret, "k")],))
     with pytest.raises(KeyReused):
         client.publish(b"{}", promoted={Region: "EU"}, key="k")

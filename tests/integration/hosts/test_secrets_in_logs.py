@@ -87,7 +87,7 @@ def test_a_refused_secret_is_in_no_log_and_in_no_error(
             problems = instance.find_problems()
     assert set(passwords) == {SECRET}
     errors = [str(row) for row in box.connection.execute("SELECT error_description FROM suspended_queue")]
-    errors += [str(row) for row in box.connection.execute("SELECT * FROM management.running_locations")]
+    errors += [str(row) for row in box.connection.execute("SELECT * FROM messagebox.running_locations")]
     assert any("password authentication failed" in error for error in errors)
     assert any("401" in error for error in errors)
     for output in (*(log.getvalue() for log in logs), *errors, *problems):

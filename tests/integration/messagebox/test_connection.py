@@ -125,7 +125,7 @@ def test_a_lock_that_is_not_free_in_time_raises_lock_timeout(box: Box) -> None:
 
 def test_a_login_without_the_privilege_raises_not_allowed(box: Box) -> None:
     with connect(box.url, user=box.host().role_name) as connection, pytest.raises(NotAllowed) as refused:
-        connection.execute("DELETE FROM management.hosts")
+        connection.execute("DELETE FROM messagebox.hosts")
     assert "permission denied" in refused.value.why
     assert "postroom role grant" in refused.value.hint
 

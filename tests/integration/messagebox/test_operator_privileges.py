@@ -87,7 +87,7 @@ def test_an_operator_writes_no_table(box: Box, olga: Connection) -> None:
         "INSERT INTO management.audit (login, action, target) VALUES ('boss', 'port.stop', 'Europe')",
         "UPDATE management.send_ports SET state = 2",
         "UPDATE management.receive_locations SET enabled = false",
-        "UPDATE management.hosts SET stopped = true",
+        "UPDATE messagebox.hosts SET stopped = true",
         "DELETE FROM messagebox.suspended_queue",
         "SELECT terminate_instances(ARRAY(SELECT instance_id FROM instances))",
         "SELECT start_or_stop_subscription(subscription_id, 2::smallint) FROM send_ports",

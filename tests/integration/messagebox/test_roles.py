@@ -115,7 +115,7 @@ PRIVILEGES: list[tuple[str, tuple[str, ...]]] = [
     ("SELECT start_operation('resume', 'x', '{}')", ADMINISTRATORS_AND_OPERATORS),
     ("INSERT INTO management.audit (action, target) VALUES ('a', 'b')", (ADMINISTRATOR,)),
     ("DELETE FROM management.audit", NO_LOGIN),
-    ("UPDATE management.operations SET changed = 1", NO_LOGIN),
+    ("UPDATE messagebox.operations SET changed = 1", NO_LOGIN),
     ("SELECT resume_stopped_group(gen_random_uuid())", (ADMINISTRATOR,)),
     ("SELECT resume_instances(ARRAY[gen_random_uuid()])", (ADMINISTRATOR,)),
     ("SELECT terminate_instances(ARRAY[gen_random_uuid()])", (ADMINISTRATOR,)),
@@ -224,7 +224,7 @@ def test_no_role_creates_a_trigger_that_the_owners_functions_would_run(box: Box,
 
 
 def test_an_administrator_cannot_get_the_role_of_the_owner(box: Box, logins: dict[str, Connection]) -> None:
-    """grant_role runs as the owner and grants the roles that are in management.hosts."""
+    """grant_role runs as the owner and grants the roles that are in messagebox.hosts."""
     adam, owner = logins[ADMINISTRATOR], box.one("SELECT current_user")
     for change in ("UPDATE hosts SET role_name = %s", "INSERT INTO hosts (name, role_name) VALUES ('Mine', %s)"):
         with pytest.raises(NotAllowed):

@@ -13,7 +13,7 @@ from postroom.messagebox.statements import list_statements, statement
 from tests.support.box import Box, Region
 
 ADDED = {
-    "schema/9999_added": "ALTER TABLE management.hosts ADD COLUMN added integer NOT NULL DEFAULT 7",
+    "schema/9999_added": "ALTER TABLE messagebox.hosts ADD COLUMN added integer NOT NULL DEFAULT 7",
     "procedures/added": "CREATE OR REPLACE FUNCTION messagebox.added() RETURNS integer LANGUAGE sql AS 'SELECT 7'",
     "procedures/host/added": "CREATE OR REPLACE FUNCTION messagebox.added___HOST__() RETURNS text"
     " LANGUAGE sql AS $$SELECT '__HOST__'$$",

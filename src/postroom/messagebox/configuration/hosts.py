@@ -55,7 +55,7 @@ class Host:
 def read_hosts(connection: Connection) -> list[Host]:
     rows = connection.execute(
         "SELECT id, name, role_name, is_default, trusted, isolated, stopped, throttling, throttling_overrides"
-        "  FROM management.hosts ORDER BY id"
+        "  FROM messagebox.hosts ORDER BY id"
     )
     return [
         Host(
@@ -102,7 +102,7 @@ def get_host(connection: Connection, host_id: int) -> Host:
 
 def is_host_stopped(connection: Connection, host_id: int) -> bool:
     """Return True if an operator has stopped the host."""
-    return bool(read_value(connection, "SELECT stopped FROM management.hosts WHERE id = %s", host_id))
+    return bool(read_value(connection, "SELECT stopped FROM messagebox.hosts WHERE id = %s", host_id))
 
 
 def check_login_of_host(connection: Connection, host: Host) -> None:

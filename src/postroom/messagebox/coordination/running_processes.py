@@ -28,7 +28,7 @@ from postroom.messagebox.statements import statement
 PROCESS_LOCK = 7002
 
 _REGISTER = """
-    INSERT INTO management.host_instances (host_id, kind, server, pid) VALUES (%s, %s, %s, %s)
+    INSERT INTO messagebox.host_instances (host_id, kind, server, pid) VALUES (%s, %s, %s, %s)
     RETURNING id, pg_advisory_lock(%s, id)
 """
 
@@ -72,7 +72,7 @@ def register_again(connection: Connection, host_id: int, process_id: int, *, las
 
 def deregister_process(connection: Connection, process_id: int) -> None:
     """Delete the row of a process."""
-    connection.execute("DELETE FROM management.host_instances WHERE id = %s", (process_id,))
+    connection.execute("DELETE FROM messagebox.host_instances WHERE id = %s", (process_id,))
 
 
 def read_routing_version(connection: Connection) -> int:
@@ -83,7 +83,7 @@ def read_routing_version(connection: Connection) -> int:
 def report_configuration(connection: Connection, process_id: int, version: int) -> None:
     """Report that a process uses the configuration of this routing version or a later one."""
     connection.execute(
-        "UPDATE management.host_instances SET routing_version = %s WHERE id = %s AND routing_version < %s",
+        "UPDATE messagebox.host_instances SET routing_version = %s WHERE id = %s AND routing_version < %s",
         (version, process_id, version),
     )
 
@@ -91,14 +91,14 @@ def report_configuration(connection: Connection, process_id: int, version: int) 
 def report_throttles(connection: Connection, process_id: int, throttles: Mapping[str, Mapping[str, Any]]) -> None:
     """Report how a process is throttled, by direction: ``delivery``, and ``publishing`` by the process itself."""
     connection.execute(
-        "UPDATE management.host_instances SET throttles = %s WHERE id = %s", (Jsonb(throttles), process_id)
+        "UPDATE messagebox.host_instances SET throttles = %s WHERE id = %s", (Jsonb(throttles), process_id)
     )
 
 
 def report_code_problems(connection: Connection, process_id: int, problems: Mapping[str, str]) -> None:
     """Report why a process does not load files with orchestrations, by path."""
     connection.execute(
-        "UPDATE management.host_instances SET code_problems = %s WHERE id = %s", (Jsonb(problems), process_id)
+        "UPDATE messagebox.host_instances SET code_problems = %s WHERE id = %s", (Jsonb(problems), process_id)
     )
 
 
@@ -107,7 +107,7 @@ def read_code_problems(connection: Connection) -> set[str]:
     return {
         problem
         for (problem,) in connection.execute(
-            "SELECT p.value FROM management.host_instances i, jsonb_each_text(i.code_problems) p"
+            "SELECT p.value FROM messagebox.host_instances i, jsonb_each_text(i.code_problems) p"
             " WHERE i.dead_since IS NULL"
         )
     }

@@ -57,13 +57,13 @@ GRANT INSERT (interchange_id, location_id, context, size, digest, body) ON messa
 GRANT UPDATE (number, problem, size, attempts, attempts_since) ON messagebox.inbox TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT ON messagebox.inbox_fragments TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT, UPDATE, DELETE ON messagebox.poll_attempts TO __HOSTS_ROLE__;
-GRANT SELECT ON management.message_box, management.schema_version, management.service_classes, management.hosts,
-    management.handlers, management.properties, management.receive_ports, management.receive_locations,
-    management.send_ports, management.removed_services, management.host_instances, management.job_runs,
+GRANT SELECT ON messagebox.message_box, management.schema_version, management.service_classes, messagebox.hosts,
+    management.handlers, messagebox.properties, management.receive_ports, management.receive_locations,
+    management.send_ports, management.removed_services, messagebox.host_instances, messagebox.job_runs,
     management.orchestrations TO __HOSTS_ROLE__;
-GRANT INSERT, UPDATE, DELETE ON management.host_instances TO __HOSTS_ROLE__;
-GRANT SELECT, INSERT, UPDATE, DELETE ON management.running_locations TO __HOSTS_ROLE__;
-GRANT SELECT, INSERT, UPDATE ON management.running_sinks, management.open_circuits TO __HOSTS_ROLE__;
+GRANT INSERT, UPDATE, DELETE ON messagebox.host_instances TO __HOSTS_ROLE__;
+GRANT SELECT, INSERT, UPDATE, DELETE ON messagebox.running_locations TO __HOSTS_ROLE__;
+GRANT SELECT, INSERT, UPDATE ON messagebox.running_sinks, messagebox.open_circuits TO __HOSTS_ROLE__;
 
 -- Row-level security: a host sees only its own file claims, inbox rows, instances, ports, orchestrations and locations.
 -- It sees a fragment if it sees the inbox row of the fragment.
@@ -85,22 +85,22 @@ ALTER TABLE messagebox.poll_attempts ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_locations ON messagebox.poll_attempts;
 CREATE POLICY own_locations ON messagebox.poll_attempts TO __HOSTS_ROLE__
     USING (messagebox.serves_location(location_id)) WITH CHECK (messagebox.serves_location(location_id));
-ALTER TABLE management.running_locations ENABLE ROW LEVEL SECURITY;
-DROP POLICY IF EXISTS own_locations ON management.running_locations;
-CREATE POLICY own_locations ON management.running_locations TO __HOSTS_ROLE__
+ALTER TABLE messagebox.running_locations ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS own_locations ON messagebox.running_locations;
+CREATE POLICY own_locations ON messagebox.running_locations TO __HOSTS_ROLE__
     USING (messagebox.serves_location(location_id)) WITH CHECK (messagebox.serves_location(location_id));
-ALTER TABLE management.running_sinks ENABLE ROW LEVEL SECURITY;
-DROP POLICY IF EXISTS own_ports ON management.running_sinks;
-CREATE POLICY own_ports ON management.running_sinks TO __HOSTS_ROLE__
+ALTER TABLE messagebox.running_sinks ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS own_ports ON messagebox.running_sinks;
+CREATE POLICY own_ports ON messagebox.running_sinks TO __HOSTS_ROLE__
     USING (EXISTS (SELECT 1 FROM management.send_ports p WHERE p.id = port_id))
     WITH CHECK (EXISTS (SELECT 1 FROM management.send_ports p WHERE p.id = port_id));
-ALTER TABLE management.open_circuits ENABLE ROW LEVEL SECURITY;
-DROP POLICY IF EXISTS own_hosts ON management.open_circuits;
-CREATE POLICY own_hosts ON management.open_circuits TO __HOSTS_ROLE__
+ALTER TABLE messagebox.open_circuits ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS own_hosts ON messagebox.open_circuits;
+CREATE POLICY own_hosts ON messagebox.open_circuits TO __HOSTS_ROLE__
     USING (messagebox.runs_host(host_id)) WITH CHECK (messagebox.runs_host(host_id));
-ALTER TABLE management.host_instances ENABLE ROW LEVEL SECURITY;
-DROP POLICY IF EXISTS own_instances ON management.host_instances;
-CREATE POLICY own_instances ON management.host_instances TO __HOSTS_ROLE__
+ALTER TABLE messagebox.host_instances ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS own_instances ON messagebox.host_instances;
+CREATE POLICY own_instances ON messagebox.host_instances TO __HOSTS_ROLE__
     USING (messagebox.runs_host(host_id)) WITH CHECK (messagebox.runs_host(host_id));
 ALTER TABLE management.send_ports ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_ports ON management.send_ports;

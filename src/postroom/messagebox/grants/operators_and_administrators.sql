@@ -7,15 +7,15 @@ GRANT USAGE ON SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__, __OPERA
 
 -- Administrators read everything. They write what a deployment, a publish and a receive location write, by name. They
 -- do not get the right to create triggers (TRIGGER): the owner's functions would run them as the owner. They do not
--- write management.hosts, except for the thresholds: grant_role and migrations trust the names of roles in it. New
+-- write messagebox.hosts, except for the thresholds: grant_role and migrations trust the names of roles in it. New
 -- hosts and new versions of the schema are the owner's.
 GRANT SELECT ON ALL TABLES IN SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA messagebox TO __ADMINISTRATORS_ROLE__;
-GRANT INSERT, UPDATE, DELETE ON management.applications, management.orchestrations, management.properties,
+GRANT INSERT, UPDATE, DELETE ON management.applications, management.orchestrations, messagebox.properties,
     management.receive_ports, management.receive_locations, management.send_ports, management.send_port_groups,
     management.send_port_group_members, management.removed_services, management.handlers,
     messagebox.application_properties TO __ADMINISTRATORS_ROLE__;
-GRANT UPDATE (throttling, throttling_overrides, stopped, isolated) ON management.hosts TO __ADMINISTRATORS_ROLE__;
+GRANT UPDATE (throttling, throttling_overrides, stopped, isolated) ON messagebox.hosts TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (polling_interval, dequeue_threads) ON management.service_classes TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (group_id, group_name) ON messagebox.subscriptions TO __ADMINISTRATORS_ROLE__;
 -- The audit is append-only. PostgreSQL fills the login, the time and the reason.
@@ -33,8 +33,8 @@ GRANT INSERT (message_id, delta) ON messagebox.message_ref_count_log_1, messageb
 GRANT INSERT (part_id, delta) ON messagebox.part_ref_count_log_1, messagebox.part_ref_count_log_2
     TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT, DELETE ON messagebox.message_properties, messagebox.message_predicates TO __ADMINISTRATORS_ROLE__;
-GRANT INSERT, UPDATE, DELETE ON messagebox.file_claims, management.host_instances, management.running_locations,
-    management.running_sinks, management.open_circuits TO __ADMINISTRATORS_ROLE__;
+GRANT INSERT, UPDATE, DELETE ON messagebox.file_claims, messagebox.host_instances, messagebox.running_locations,
+    messagebox.running_sinks, messagebox.open_circuits TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT (interchange_id, location_id, context, size, digest, body), DELETE,
     UPDATE (number, problem, size, attempts, attempts_since) ON messagebox.inbox TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT ON messagebox.inbox_fragments TO __ADMINISTRATORS_ROLE__;
@@ -48,11 +48,11 @@ GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.file_claim_number,
 -- nor what is copied from them: correlation values, and the properties that an adapter has updated. They do not see the
 -- state of orchestrations: journals, and what an instance carries over to its next journal. They do not see definitions
 -- that may contain secrets: the configuration of adapters, the options of readers, and the definitions of applications.
-GRANT SELECT ON management.message_box, management.schema_version, management.service_classes, management.hosts,
-    management.handlers, management.properties, management.receive_ports, management.send_port_groups,
-    management.send_port_group_members, management.removed_services, management.host_instances, management.job_runs,
-    management.running_locations, management.running_sinks, management.open_circuits, management.orchestrations,
-    management.operations, management.audit, messagebox.operation_instances, messagebox.routing_version,
+GRANT SELECT ON messagebox.message_box, management.schema_version, management.service_classes, messagebox.hosts,
+    management.handlers, messagebox.properties, management.receive_ports, management.send_port_groups,
+    management.send_port_group_members, management.removed_services, messagebox.host_instances, messagebox.job_runs,
+    messagebox.running_locations, messagebox.running_sinks, messagebox.open_circuits, management.orchestrations,
+    messagebox.operations, management.audit, messagebox.operation_instances, messagebox.routing_version,
     messagebox.correlation_types, messagebox.convoy_sets, messagebox.predicate_groups, messagebox.predicates,
     messagebox.application_properties, messagebox.instances, messagebox.program_subscriptions, messagebox.leases,
     messagebox.orchestration_messages
@@ -99,8 +99,8 @@ DECLARE
 BEGIN
     ALTER TABLE management.send_port_groups ENABLE ROW LEVEL SECURITY;
     FOREACH protected IN ARRAY ARRAY['messagebox.file_claims', 'messagebox.inbox', 'messagebox.inbox_fragments',
-                                     'management.running_locations', 'management.running_sinks',
-                                     'management.open_circuits', 'management.host_instances',
+                                     'messagebox.running_locations', 'messagebox.running_sinks',
+                                     'messagebox.open_circuits', 'messagebox.host_instances',
                                      'management.send_ports', 'management.send_port_groups',
                                      'management.receive_locations', 'management.orchestrations'] LOOP
         EXECUTE format('DROP POLICY IF EXISTS administrators ON %s', protected);

@@ -4,7 +4,7 @@
         print(run.name, run.rows, run.error)
 
 One job runs at a time in the whole MessageBox, under a session lock. The time of the last run of each job is in
-management.job_runs and decides which jobs are due. So many hosts run the jobs as often as one host.
+messagebox.job_runs and decides which jobs are due. So many hosts run the jobs as often as one host.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RESET_TIMEOUTS = ", ".join(f"set_config('{name}', '0', false)" for name in IDLE
 
 _AGES = """
     SELECT name, extract(epoch FROM clock_timestamp() - finished_at)::float8
-      FROM management.job_runs WHERE finished_at IS NOT NULL
+      FROM messagebox.job_runs WHERE finished_at IS NOT NULL
 """
 #: A record that is lost in a crash does no harm, so do not wait for the disk.
 _RECORD = (

@@ -3,7 +3,7 @@
 SELECT o.id, o.kind, o.target, o.requested_by, o.requested_at, o.reason, o.total, o.changed, o.hosts, o.finished_at,
        o.remaining,
        (SELECT count(*) FROM operation_instances i WHERE i.operation_id = o.id AND i.pending)
-  FROM management.operations o
+  FROM messagebox.operations o
  WHERE %(id)s::bigint IS NULL OR o.id = %(id)s
  ORDER BY o.id DESC
  LIMIT %(limit)s

@@ -21,6 +21,6 @@ SELECT l.name AS location, l.id AS location_id, p.name AS port, a.name AS applic
   LEFT JOIN (SELECT location_id, count(*) AS interchanges, min(stored_at) AS oldest,
                     array_agg(problem ORDER BY stored_at) FILTER (WHERE problem IS NOT NULL) AS problems
                FROM inbox GROUP BY 1) i ON i.location_id = l.id
-  LEFT JOIN management.running_locations r ON r.location_id = l.id
+  LEFT JOIN messagebox.running_locations r ON r.location_id = l.id
   LEFT JOIN (SELECT service_id, count(*) AS suspended FROM suspended_queue GROUP BY 1) s ON s.service_id = l.id
  ORDER BY l.name

@@ -2,7 +2,7 @@
 -- it.
 SELECT i.host_id, i.server, i.pid, d.direction, coalesce(t.state, 0) AS state, coalesce(t.severity, 0) AS severity,
        coalesce(t.delay, 0) AS delay, t.since, coalesce(t.reason, '') AS reason
-  FROM management.host_instances i
+  FROM messagebox.host_instances i
  CROSS JOIN LATERAL (VALUES ('delivery'), ('publishing')) AS d(direction)
  CROSS JOIN LATERAL jsonb_to_record(coalesce(i.throttles -> d.direction, '{}'))
             AS t(state integer, severity float, delay float, since timestamptz, reason text)

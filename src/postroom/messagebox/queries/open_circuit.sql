@@ -1,6 +1,6 @@
 -- Open the circuit breaker of a send port. Does nothing if another host instance has opened it. One that was closed,
 -- and whose messages are still being released, is opened again.
-INSERT INTO management.open_circuits (port_id, host_id, opened_by, reason, probe_interval, next_probe_at)
+INSERT INTO messagebox.open_circuits (port_id, host_id, opened_by, reason, probe_interval, next_probe_at)
 VALUES (%(port_id)s, %(host_id)s, %(opened_by)s, %(reason)s, %(probe_interval)s, now() + %(probe_interval)s)
     ON CONFLICT (port_id, host_id) DO UPDATE
        SET opened_at = excluded.opened_at, opened_by = excluded.opened_by, reason = excluded.reason,

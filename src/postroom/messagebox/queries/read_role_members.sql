@@ -3,5 +3,5 @@ SELECT r.rolname::text, r.rolcanlogin,
        ARRAY(SELECT m.rolname::text FROM pg_auth_members a JOIN pg_roles m ON m.oid = a.member
               WHERE a.roleid = r.oid ORDER BY 1)
   FROM pg_roles r
- WHERE starts_with(r.rolname::text, 'postroom_' || (SELECT id FROM management.message_box) || '_')
+ WHERE starts_with(r.rolname::text, 'postroom_' || (SELECT id FROM messagebox.message_box) || '_')
  ORDER BY 1

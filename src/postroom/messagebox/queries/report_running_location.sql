@@ -1,6 +1,6 @@
 -- Store the progress of a receive location. The first report of a process resets the row. Later reports keep the start
 -- time and the time of the last change of state. Index: running_locations' primary key.
-INSERT INTO management.running_locations AS r (location_id, state, reason, server, pid, rows, suspended, rate,
+INSERT INTO messagebox.running_locations AS r (location_id, state, reason, server, pid, rows, suspended, rate,
                                                remaining, remaining_unit, last_batch_at)
 VALUES (%(location_id)s, %(state)s, %(reason)s, %(server)s, %(pid)s, %(rows)s, %(suspended)s, %(rate)s, %(remaining)s,
         %(remaining_unit)s, %(last_batch_at)s)

@@ -17,12 +17,12 @@ CREATE TABLE management.schema_version (
 );
 
 -- One row: the id of this MessageBox. Roles belong to the whole PostgreSQL server, so their names contain this id.
-CREATE TABLE management.message_box (
+CREATE TABLE messagebox.message_box (
     id          text PRIMARY KEY DEFAULT substr(replace(gen_random_uuid()::text, '-', ''), 1, 8),
     created_at  timestamptz NOT NULL DEFAULT now(),
     one_row     boolean NOT NULL DEFAULT true UNIQUE CHECK (one_row)
 );
-INSERT INTO management.message_box DEFAULT VALUES;
+INSERT INTO messagebox.message_box DEFAULT VALUES;
 
 -- The kinds of services that receive messages, and how hosts dequeue for each kind (BizTalk: adm_ServiceClass).
 CREATE TABLE management.service_classes (
@@ -38,7 +38,7 @@ INSERT INTO management.service_classes (id, name) VALUES
     (64, 'routing_failure_report'), (128, 'spark_sinks'), (256, 'programs');
 
 -- A host is a group of processes that receive and send messages. It has its own database role and its own queues.
-CREATE TABLE management.hosts (
+CREATE TABLE messagebox.hosts (
     id                         smallint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name                       text NOT NULL,
     role_name                  text NOT NULL,
@@ -57,21 +57,21 @@ CREATE TABLE management.hosts (
 -- The secrets of hosts. The units of idempotency keys of programs derive from them, so that the login of one host can
 -- neither use nor guess the units of another host. Logins read them by read_key_secret alone. create_host inserts the
 -- row.
-CREATE TABLE management.key_secrets (
-    host_id  smallint PRIMARY KEY REFERENCES management.hosts ON DELETE CASCADE,
+CREATE TABLE messagebox.key_secrets (
+    host_id  smallint PRIMARY KEY REFERENCES messagebox.hosts ON DELETE CASCADE,
     secret   uuid NOT NULL DEFAULT gen_random_uuid()
 );
 -- Queue tables are named after their host, in lower case.
-CREATE UNIQUE INDEX ON management.hosts (lower(name));
+CREATE UNIQUE INDEX ON messagebox.hosts (lower(name));
 -- At most one host is the default host.
-CREATE UNIQUE INDEX ON management.hosts (is_default) WHERE is_default;
+CREATE UNIQUE INDEX ON messagebox.hosts (is_default) WHERE is_default;
 
 -- The declared handlers (BizTalk: adm_SendHandler, adm_ReceiveHandler): an adapter that a host runs in one direction. A
 -- host without a row runs all adapters that its type allows. If a host instance has as many messages of slow send ports
 -- of an adapter in memory as the high watermark, it claims no more of them until it has fewer than the low watermark
 -- (DEQ-17).
 CREATE TABLE management.handlers (
-    host_id         smallint NOT NULL REFERENCES management.hosts ON DELETE CASCADE,
+    host_id         smallint NOT NULL REFERENCES messagebox.hosts ON DELETE CASCADE,
     adapter         text NOT NULL,                                  -- the kind of the adapter
     direction       text NOT NULL CHECK (direction IN ('receive', 'send')),
     high_watermark  integer NOT NULL,
@@ -82,9 +82,9 @@ CREATE TABLE management.handlers (
 
 -- A host instance is one process of a host: it delivers messages (host), or receives them and writes sinks (pipeline).
 -- It holds a session advisory lock on its id. If nothing holds the lock, the process is dead.
-CREATE TABLE management.host_instances (
+CREATE TABLE messagebox.host_instances (
     id               integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    host_id          smallint NOT NULL REFERENCES management.hosts,
+    host_id          smallint NOT NULL REFERENCES messagebox.hosts,
     kind             text NOT NULL DEFAULT 'host' CHECK (kind IN ('host', 'pipeline')),
     server           text NOT NULL,
     pid              integer NOT NULL,
@@ -107,7 +107,7 @@ CREATE TABLE management.applications (
 );
 
 -- The deployed property schemas. A property has one type, which all applications share.
-CREATE TABLE management.properties (
+CREATE TABLE messagebox.properties (
     id          integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     key         text COLLATE "C" NOT NULL UNIQUE,                   -- namespace, '#', name
     value_type  smallint NOT NULL CHECK (value_type BETWEEN 1 AND 6),
@@ -130,7 +130,7 @@ CREATE TABLE management.receive_ports (
 CREATE TABLE management.receive_locations (
     id               uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     receive_port_id  uuid NOT NULL REFERENCES management.receive_ports ON DELETE CASCADE,
-    host_id          smallint NOT NULL REFERENCES management.hosts,
+    host_id          smallint NOT NULL REFERENCES messagebox.hosts,
     name             text NOT NULL UNIQUE,
     adapter          jsonb NOT NULL,
     adapter_kind     text GENERATED ALWAYS AS (adapter ->> 'kind') STORED,   -- for those who may not read the adapter
@@ -150,7 +150,7 @@ CREATE TABLE management.receive_locations (
 CREATE TABLE management.send_ports (
     id               uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     application_id   uuid NOT NULL REFERENCES management.applications,
-    host_id          smallint NOT NULL REFERENCES management.hosts,
+    host_id          smallint NOT NULL REFERENCES messagebox.hosts,
     name             text NOT NULL UNIQUE,
     transport_id     uuid NOT NULL DEFAULT gen_random_uuid(),       -- BTS.SPTransportID
     -- Its definition, except what the other columns contain.
@@ -173,9 +173,9 @@ CREATE TABLE management.send_ports (
 -- The open circuit breakers of send ports: their receiver is dead, and their messages wait in the scheduled queue
 -- without a time. At each next_probe_at one of them, probe_seq, is sent. After a success the breaker is closed, and the
 -- row is deleted when all messages are released. A port that was moved has a row for each host that has messages of it.
-CREATE TABLE management.open_circuits (
+CREATE TABLE messagebox.open_circuits (
     port_id         uuid NOT NULL REFERENCES management.send_ports ON DELETE CASCADE,
-    host_id         smallint NOT NULL REFERENCES management.hosts,
+    host_id         smallint NOT NULL REFERENCES messagebox.hosts,
     opened_at       timestamptz NOT NULL DEFAULT now(),
     opened_by       text NOT NULL,                                  -- machine and process of the host instance
     reason          text NOT NULL,                                  -- the error of the last attempt
@@ -225,7 +225,7 @@ CREATE TABLE management.removed_services (
 );
 
 -- The last run of each job. Operators read it, and it decides which job is due.
-CREATE TABLE management.job_runs (
+CREATE TABLE messagebox.job_runs (
     name         text PRIMARY KEY,
     started_at   timestamptz NOT NULL,
     finished_at  timestamptz,

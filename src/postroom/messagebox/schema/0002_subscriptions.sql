@@ -19,7 +19,7 @@ CREATE TABLE messagebox.correlation_types (
 -- Responses correlate by these properties (RR-02). The type exists from the start: a new type changes the routing, and
 -- a request must not wait for the exclusive routing lock.
 WITH token AS (
-    INSERT INTO management.properties (key, value_type)
+    INSERT INTO messagebox.properties (key, value_type)
     VALUES ('BTS#EpmRRCorrelationToken', 1),
            ('BTS#RouteDirectToTP', 5)
     RETURNING id)
@@ -28,7 +28,7 @@ INSERT INTO messagebox.correlation_types (property_ids) SELECT array_agg(id ORDE
 -- Convoy sets: the properties that identify the messages of one convoy (ORC-20).
 CREATE TABLE messagebox.convoy_sets (
     id            integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    host_id       smallint NOT NULL REFERENCES management.hosts,
+    host_id       smallint NOT NULL REFERENCES messagebox.hosts,
     property_ids  integer[] NOT NULL CHECK (cardinality(property_ids) BETWEEN 1 AND 3)
 );
 
@@ -54,7 +54,7 @@ CREATE INDEX convoy_set_instances_instance ON messagebox.convoy_set_instances (i
 -- which operators and all hosts read.
 CREATE TABLE messagebox.subscriptions (
     id                   bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    host_id              smallint NOT NULL REFERENCES management.hosts,
+    host_id              smallint NOT NULL REFERENCES messagebox.hosts,
     service_class        smallint NOT NULL REFERENCES management.service_classes,
     service_id           uuid NOT NULL,                -- the id of the send port, if it is one
     service_name         text NOT NULL,
@@ -161,7 +161,7 @@ CREATE INDEX ON messagebox.first_pass_predicates (property_id, value_key);
 -- The application properties of hosts. A host receives a message only if each message predicate equals one of them
 -- (SEC-01).
 CREATE TABLE messagebox.application_properties (
-    host_id       smallint NOT NULL REFERENCES management.hosts,
+    host_id       smallint NOT NULL REFERENCES messagebox.hosts,
     property_key  text COLLATE "C" NOT NULL,
     value         text COLLATE "C" NOT NULL,
     PRIMARY KEY (host_id, property_key, value)

@@ -169,7 +169,7 @@ CREATE TYPE messagebox.queue_row AS (
 
 -- Operations on many instances: those that an operator chose, or those that wait for the start of a send port or group.
 -- The command and the jobs of the hosts carry them out in pieces (continue_operation).
-CREATE TABLE management.operations (
+CREATE TABLE messagebox.operations (
     id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     kind          text NOT NULL CHECK (kind IN ('resume', 'reroute', 'suspend', 'terminate', 'start')),
     target        text NOT NULL,                     -- the conditions, or the name of the port or group
@@ -189,11 +189,11 @@ CREATE TABLE management.operations (
     finished_at   timestamptz
 );
 -- Finding work.
-CREATE INDEX operations_unfinished ON management.operations (id) WHERE finished_at IS NULL;
+CREATE INDEX operations_unfinished ON messagebox.operations (id) WHERE finished_at IS NULL;
 
 -- The instances of an operation that are still to be changed.
 CREATE TABLE messagebox.operation_instances (
-    operation_id  bigint NOT NULL REFERENCES management.operations ON DELETE CASCADE,
+    operation_id  bigint NOT NULL REFERENCES messagebox.operations ON DELETE CASCADE,
     number        bigint NOT NULL,
     instance_id   uuid NOT NULL,
     -- Only this message of an ordered send port, if it is still the first; null: all messages of the instance.
@@ -208,7 +208,7 @@ CREATE UNIQUE INDEX operation_instances_pending ON messagebox.operation_instance
 CREATE TABLE messagebox.program_subscriptions (
     -- Derived from the name, so that a subscription that returns has its messages again.
     service_id    uuid PRIMARY KEY,
-    host_id       smallint NOT NULL REFERENCES management.hosts,
+    host_id       smallint NOT NULL REFERENCES messagebox.hosts,
     name          text NOT NULL UNIQUE,
     -- It is removed if no program has used it for this time; null: never.
     expire_after  interval,
@@ -226,7 +226,7 @@ CREATE TABLE messagebox.leases (
 CREATE INDEX leases_expiring ON messagebox.leases (expires_at);
 
 -- One row: the load of the MessageBox, for throttling. current_load measures it again when the row is a second old.
-CREATE TABLE management.load (
+CREATE TABLE messagebox.load (
     queued            bigint NOT NULL DEFAULT 0,     -- rows in all work, scheduled and suspended queues
     spooled           bigint NOT NULL DEFAULT 0,     -- rows in the spool
     -- Suspended rows by receive location. The key of programs is empty, and that of routing failure reports is
@@ -245,4 +245,4 @@ CREATE TABLE management.load (
     statistics_since  timestamptz,                   -- start of PostgreSQL's row counters, which a crash resets
     one_row           boolean NOT NULL DEFAULT true UNIQUE CHECK (one_row)
 );
-INSERT INTO management.load DEFAULT VALUES;
+INSERT INTO messagebox.load DEFAULT VALUES;

@@ -21,7 +21,7 @@ CREATE TABLE messagebox.stored_responses (
     unit          uuid NOT NULL,
     number        integer NOT NULL,
     chunk         integer NOT NULL DEFAULT 0,
-    host_id       smallint NOT NULL REFERENCES management.hosts,
+    host_id       smallint NOT NULL REFERENCES messagebox.hosts,
     content_type  text,                                      -- null: the request could not be answered
     body          bytea NOT NULL,
     PRIMARY KEY (unit, number, host_id),                     -- a host cannot take the place of another one's response
@@ -148,7 +148,7 @@ CREATE INDEX ON messagebox.stream_units (location_id);
 
 -- The progress of each running receive location. It is written at most once a second, and only if something changed.
 -- The advisory lock of the location shows whether it is running: a killed process leaves its row behind.
-CREATE TABLE management.running_locations (
+CREATE TABLE messagebox.running_locations (
     location_id    uuid PRIMARY KEY,
     state          text NOT NULL CHECK (state IN ('starting', 'receiving', 'throttled', 'failing')),
     since          timestamptz NOT NULL DEFAULT now(),        -- start of the current state

@@ -6,7 +6,7 @@
 CREATE TABLE messagebox.sink_batches (
     batch_id   uuid PRIMARY KEY,
     number     bigint GENERATED ALWAYS AS IDENTITY,      -- for file names in the order of the batches
-    host_id    smallint NOT NULL REFERENCES management.hosts,
+    host_id    smallint NOT NULL REFERENCES messagebox.hosts,
     port_id    uuid NOT NULL,
     sink       jsonb NOT NULL,                           -- adapter of the port when the batch was opened
     attempt    integer NOT NULL DEFAULT 1,               -- a writer with a lower number no longer owns the batch
@@ -28,7 +28,7 @@ CREATE TABLE messagebox.sink_attempts (
 
 -- The progress of each sink, written at the start and the end of a batch. The advisory lock of the process shows
 -- whether the sinks of a host are served: a killed process leaves its rows behind.
-CREATE TABLE management.running_sinks (
+CREATE TABLE messagebox.running_sinks (
     port_id       uuid PRIMARY KEY,
     state         text NOT NULL CHECK (state IN ('waiting', 'writing', 'failing')),
     since         timestamptz NOT NULL DEFAULT now(),        -- start of the current state

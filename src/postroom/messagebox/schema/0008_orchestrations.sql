@@ -6,7 +6,7 @@
 CREATE TABLE management.orchestrations (
     id               uuid PRIMARY KEY,
     application_id   uuid NOT NULL REFERENCES management.applications,
-    host_id          smallint NOT NULL REFERENCES management.hosts,
+    host_id          smallint NOT NULL REFERENCES messagebox.hosts,
     name             text NOT NULL,
     version          integer NOT NULL CHECK (version >= 1),
     file             text NOT NULL,                                 -- the file of the application, where its hosts run
@@ -30,7 +30,7 @@ CREATE TABLE management.orchestrations (
 -- The instances that have not ended. A waiting instance is a row here, its journal and its instance subscriptions.
 CREATE TABLE messagebox.orchestration_instances (
     instance_id        uuid PRIMARY KEY,
-    host_id            smallint NOT NULL REFERENCES management.hosts,
+    host_id            smallint NOT NULL REFERENCES messagebox.hosts,
     service_id         uuid NOT NULL,                    -- the orchestration, in this version
     priority           smallint NOT NULL,                -- of the message that made it ready
     created_at         timestamptz NOT NULL,

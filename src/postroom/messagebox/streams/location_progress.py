@@ -88,14 +88,14 @@ class LocationReport:
         """Delete the progress: this process no longer serves the location."""
         self._stored = None
         connection.execute(
-            "DELETE FROM management.running_locations WHERE location_id = %s AND server = %s AND pid = %s",
+            "DELETE FROM messagebox.running_locations WHERE location_id = %s AND server = %s AND pid = %s",
             (location_id, socket.gethostname(), os.getpid()),
         )
 
 
 def was_killed(connection: Connection, location_id: uuid.UUID) -> bool:
     """Return True if the last process that served a location ended without deleting its progress."""
-    found = "SELECT count(*) FROM management.running_locations WHERE location_id = %s"
+    found = "SELECT count(*) FROM messagebox.running_locations WHERE location_id = %s"
     return bool(read_value(connection, found, location_id))
 
 

@@ -117,14 +117,14 @@ def read_throttle(connection: Connection, host_id: int, location_id: uuid.UUID |
 def store_thresholds(connection: Connection, host_id: int, thresholds: Throttling) -> None:
     """Store the throttling thresholds of a host."""
     connection.execute(
-        "UPDATE management.hosts SET throttling = %s WHERE id = %s", (Jsonb(thresholds.model_dump()), host_id)
+        "UPDATE messagebox.hosts SET throttling = %s WHERE id = %s", (Jsonb(thresholds.model_dump()), host_id)
     )
 
 
 def store_overrides(connection: Connection, host_id: int, overrides: Overrides) -> None:
     """Store the overrides of the throttling of a host."""
     connection.execute(
-        "UPDATE management.hosts SET throttling_overrides = %s WHERE id = %s", (Jsonb(asdict(overrides)), host_id)
+        "UPDATE messagebox.hosts SET throttling_overrides = %s WHERE id = %s", (Jsonb(asdict(overrides)), host_id)
     )
 
 

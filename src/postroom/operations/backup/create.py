@@ -80,7 +80,7 @@ def create_backup(
                 format=FORMAT,
                 postroom=version("postroom"),
                 created_at=created_at,
-                messagebox_id=str(read_value(connection, "SELECT id FROM management.message_box")),
+                messagebox_id=str(read_value(connection, "SELECT id FROM messagebox.message_box")),
                 home=str(home),
                 applications=tuple(name for (name,) in connection.execute("SELECT name FROM applications ORDER BY 1")),
                 dump_size=size,

@@ -85,7 +85,7 @@ def restore_backup(
     # Without the hash of its procedures no host uses the database before ``migrate`` has set its rights.
     updates.append("UPDATE management.schema_version SET procedures = NULL;")
     if stopped:
-        updates.append("UPDATE management.hosts SET stopped = true;")
+        updates.append("UPDATE messagebox.hosts SET stopped = true;")
     restore_database(url, folder / DUMP, "\n".join(updates))
     migrate(url)
     with connect(url, application_name="postroom restore") as connection:

@@ -168,7 +168,7 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
 
 
 def _can_create_hosts(connection: Connection) -> bool:
-    row = connection.execute("SELECT has_table_privilege('management.hosts', 'INSERT')").fetchone()
+    row = connection.execute("SELECT has_table_privilege('messagebox.hosts', 'INSERT')").fetchone()
     return row == (True,)
 
 

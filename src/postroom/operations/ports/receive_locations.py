@@ -101,7 +101,7 @@ def list_served_locations(connection: Connection, *, clock: Clock = system_clock
     failing = {
         location_id
         for (location_id,) in connection.execute(
-            "SELECT location_id FROM management.running_locations WHERE state = %s", (LocationState.FAILING.value,)
+            "SELECT location_id FROM messagebox.running_locations WHERE state = %s", (LocationState.FAILING.value,)
         )
     }
     running = {(process.kind, process.host) for process in list_running_processes(connection)}
@@ -121,7 +121,7 @@ def list_served_locations(connection: Connection, *, clock: Clock = system_clock
 
 def describe_running_locations(connection: Connection) -> dict[str, tuple[LocationState, str]]:
     """Return the state and a description of each served location, by name. Locations that are starting are left out."""
-    rows = connection.execute("SELECT location_id, state, reason FROM management.running_locations")
+    rows = connection.execute("SELECT location_id, state, reason FROM messagebox.running_locations")
     reports = {location_id: (LocationState(state), reason) for location_id, state, reason in rows}
     described: dict[str, tuple[LocationState, str]] = {}
     for location in list_served_locations(connection):

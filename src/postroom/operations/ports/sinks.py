@@ -51,7 +51,7 @@ def list_sinks(connection: Connection) -> list[SinkListing]:
     reports = {
         port_id: report
         for port_id, *report in connection.execute(
-            "SELECT port_id, state, since, batches, written, rate, last_batch_at, reason FROM management.running_sinks"
+            "SELECT port_id, state, since, batches, written, rate, last_batch_at, reason FROM messagebox.running_sinks"
         )
     }
     sinks = {port.port_id: port for port in read_send_ports(connection) if port.adapter_type.is_sink}

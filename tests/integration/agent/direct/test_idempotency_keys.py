@@ -43,7 +43,7 @@ def test_a_host_cannot_read_the_secret_of_another_host(box: Box) -> None:
         }
         assert secrets == {(box.one("SELECT secret FROM key_secrets WHERE host_id = %s", box.host("Other").host_id),)}
         with pytest.raises(NotAllowed):
-            connection.execute("SELECT * FROM management.key_secrets")
+            connection.execute("SELECT * FROM messagebox.key_secrets")
 
 
 @pytest.mark.parametrize("messages", [1, 6])

@@ -244,7 +244,7 @@ def test_an_interchange_that_fails_alone_is_no_attempt(box: Box, outbox: Outbox,
     box.add_port("Europe", "Orders.Region == 'EU'")
     location = add_polled_location(box, outbox.definition)
     box.connection.execute(
-        "INSERT INTO management.running_locations (location_id, state, server, pid)"
+        "INSERT INTO messagebox.running_locations (location_id, state, server, pid)"
         " VALUES (%s, 'receiving', 'killed', 1)",
         (location.location_id,),
     )

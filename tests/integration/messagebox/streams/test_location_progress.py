@@ -47,6 +47,6 @@ def test_a_host_reports_only_its_own_locations(box: Box) -> None:
     with connect(box.url, user=box.host().role_name) as connection:
         LocationReport().store(connection, progress)
     with connect(box.url, user=other.role_name) as connection:
-        assert connection.execute("SELECT 1 FROM management.running_locations").fetchall() == []
+        assert connection.execute("SELECT 1 FROM messagebox.running_locations").fetchall() == []
         LocationReport().delete(connection, location.location_id)
     assert box.count("running_locations") == 1

@@ -189,7 +189,7 @@ def test_an_operator_runs_operations_and_cannot_change_them_otherwise(box: Box) 
         with connect(box.url, user=login) as connection:
             assert changes.terminate_all(connection, EVERYTHING) == 4
             assert list_operations(connection)[0].requested_by == login
-            for statement in ("UPDATE management.operations SET changed = 0", "DELETE FROM operation_instances"):
+            for statement in ("UPDATE messagebox.operations SET changed = 0", "DELETE FROM operation_instances"):
                 with pytest.raises(NotAllowed):
                     connection.execute(statement)
     finally:

@@ -67,7 +67,7 @@ class LocationWithoutSource(RunningLocation):
 
 
 def state_of(box: Box, location: ReceiveLocation) -> tuple[str, str | None] | None:
-    query = "SELECT state, reason FROM management.running_locations WHERE location_id = %s"
+    query = "SELECT state, reason FROM messagebox.running_locations WHERE location_id = %s"
     return box.connection.execute(query, (location.location_id,)).fetchone()
 
 
@@ -434,7 +434,7 @@ def test_once_reports_its_progress(box: Box, login: Login, tmp_path: Path, monke
     PipelineOnce(NO_SESSION, box.host(), login=login, home=tmp_path).run(threading.Event())
     reported = [(entry.state, entry.published, entry.rate, entry.remaining) for entry in shown]
     assert reported == [("receiving", 0, 0, None), ("receiving", 100, 5, 7)]
-    assert box.count("management.running_locations") == 0
+    assert box.count("messagebox.running_locations") == 0
 
 
 def test_a_worker_that_reconnects_releases_its_old_routing_table(box: Box, login: Login) -> None:

@@ -81,7 +81,7 @@ def test_a_host_reports_only_its_own_sinks(box: Box) -> None:
     with connect(box.url, user=other.role_name) as connection:
         SinkReport(read_port_id(box)).store_writing(connection)
         with pytest.raises(NotAllowed):
-            connection.execute("DELETE FROM management.running_sinks")
+            connection.execute("DELETE FROM messagebox.running_sinks")
     assert box.count("running_sinks") == 0
     with connect(box.url, user=box.host().role_name) as connection:
         SinkReport(read_port_id(box)).store_failure(connection, "a \0 in it")
