@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 from postroom.agent.resuming import ResumedInbound
+from postroom.agent.routing.table import RoutingTable
 from postroom.errors import MessageFailure
 from postroom.message import Bytes, Message, Part
 from postroom.messagebox.connection import Connection
@@ -78,7 +79,7 @@ def _handle(box: Box, claimed: ClaimedMessage) -> None:
         assert QUEUES.complete(connection, claimed.claim_id, [claimed.seq]) == 1
 
     message = build_message(claimed, _Reader(box.connection))
-    ResumedInbound("Default").handle(box.connection, claimed, message, complete)
+    ResumedInbound("Default", RoutingTable()).handle(box.connection, claimed, message, complete)
 
 
 def _claim(box: Box) -> list[ClaimedMessage]:

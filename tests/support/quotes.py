@@ -9,6 +9,7 @@ from typing import Any
 
 from postroom import maps, pipelines
 from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.routing.table import RoutingTable
 from postroom.hosts import HostInstance
 from postroom.hosts.messaging.callers import Caller, NoResponse
 from postroom.hosts.messaging.requests import RequestReceiver
@@ -46,7 +47,12 @@ class Quotes:
     def start_host(self, adapter: AnsweringAdapter | None = None) -> HostInstance:
         instance = self._start_host(adapter or AnsweringAdapter())
         self._receivers.append(
-            RequestReceiver(host=self.box.host(), host_instance=instance.host_instance, callers=instance.callers)
+            RequestReceiver(
+                host=self.box.host(),
+                host_instance=instance.host_instance,
+                callers=instance.callers,
+                routing=RoutingTable(),
+            )
         )
         return instance
 

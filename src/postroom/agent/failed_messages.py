@@ -72,6 +72,11 @@ class ErrorMessage(StoredMessageBatch):
         self._queues = queues
         self._claimed = claimed
         self._and_publish = and_publish
+        self._other_hosts: Collection[str] = ()
+
+    @property
+    def hosts(self) -> Collection[str]:
+        return {*super().hosts, *self._other_hosts}
 
     def write_messages(self, connection: Connection) -> None:
         part_ids = self._queues.insert_error_message(
@@ -86,4 +91,4 @@ class ErrorMessage(StoredMessageBatch):
     def write_routes(self, connection: Connection, lock: RoutingLock, ordered: OrderedRoutes) -> None:
         super().write_routes(connection, lock, ordered)
         if self._and_publish is not None:
-            self.hosts = {*self.hosts, *self._and_publish(connection, ordered)}
+            self._other_hosts = self._and_publish(connection, ordered)

@@ -48,8 +48,10 @@ class RoutingLock(NamedTuple):
 class PublishBatch(ABC):
     """Messages that are published together, and the rows for those that fail."""
 
-    #: The hosts whose work queues get rows.
-    hosts: Collection[str] = ()
+    @property
+    @abstractmethod
+    def hosts(self) -> Collection[str]:
+        """The hosts whose work queues have got rows."""
 
     def insert_in_one_statement(self, connection: Connection) -> bool:
         """Publish the batch in one statement, outside of any transaction. Return False without writing if the batch
@@ -131,18 +133,18 @@ class Publisher:
         self, connection: Connection, routing: RoutingTable | None, *, own_host: OwnHost | None = None
     ) -> None:
         self._connection = connection
-        self._matcher: Matcher = ProcedureMatcher() if routing is None else IndexMatcher(routing)
+        self._routing = routing
         self._wake_up = WakeUp(connection, own_host)
 
     def run(
         self, make_batch: Callable[[Matcher], Batch], *, before: Callable[[Connection], object] | None = None
     ) -> Batch:
         """Run ``before`` and publish a batch in one transaction. A repeated attempt calls both functions again."""
-        self._matcher.load(self._connection)
+        matcher = self._build_matcher()
         unpublished: Batch | None = None
         is_retry = False
         if before is None:
-            unpublished = make_batch(self._matcher)
+            unpublished = make_batch(matcher)
             try:
                 if unpublished.insert_in_one_statement(self._connection):
                     self._wake_up.send(unpublished.hosts)
@@ -156,7 +158,7 @@ class Publisher:
                 before(connection)
             batch, unpublished = unpublished, None
             if batch is None:
-                batch = make_batch(self._matcher_under_lock(connection) if is_retry else self._matcher)
+                batch = make_batch(self._build_current_matcher(connection) if is_retry else matcher)
             publish(connection, batch)
             return batch
 
@@ -174,15 +176,18 @@ class Publisher:
         self._wake_up.send(batch.hosts)
         return batch
 
-    def _matcher_under_lock(self, connection: Connection) -> Matcher:
+    def _build_matcher(self) -> Matcher:
+        """Return a matcher that may be out of date."""
+        return ProcedureMatcher() if self._routing is None else IndexMatcher(self._routing.load(self._connection))
+
+    def _build_current_matcher(self, connection: Connection) -> Matcher:
         """Take the routing lock and return an up-to-date matcher. From here on only instances can end.
 
         A transaction that has changed subscriptions itself is matched by the MessageBox, because the index in memory
         must not contain uncommitted changes."""
-        if lock_routing(connection).changed_here:
+        if lock_routing(connection).changed_here or self._routing is None:
             return ProcedureMatcher()
-        self._matcher.catch_up(connection)
-        return self._matcher
+        return IndexMatcher(self._routing.catch_up(connection))
 
 
 class RoutedMessages:
@@ -216,6 +221,10 @@ class StoredMessageBatch(PublishBatch):
         self._unit = unit
         self._matcher = matcher
 
+    @property
+    def hosts(self) -> Collection[str]:
+        return self.routed.routes.hosts
+
     def find_subscribers(self, connection: Connection) -> MatchResult:
         """Return the subscribers that get the message."""
         return self._matcher.match(connection, [self.message])
@@ -223,7 +232,6 @@ class StoredMessageBatch(PublishBatch):
     def match(self, connection: Connection) -> int | None:
         self.matches = self.find_subscribers(connection)
         self.routed = RoutedMessages([self.message], self.matches, [self._unit])
-        self.hosts = self.routed.routes.hosts
         return self.matches.version if len(self.matches.rows) else None
 
     def write_messages(self, connection: Connection) -> None:

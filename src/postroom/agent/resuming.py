@@ -6,7 +6,6 @@ raised, and the host suspends the row again with the new reason.
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Callable, Collection
 
@@ -35,23 +34,21 @@ Complete = Callable[[Connection], None]
 
 
 class ResumedInbound:
-    """Publishes resumed and rerouted messages, one at a time because they share a routing table."""
+    """Publishes resumed and rerouted messages."""
 
-    def __init__(self, host_name: str) -> None:
+    def __init__(self, host_name: str, routing: RoutingTable) -> None:
         self._host_name = host_name
-        self._routing = RoutingTable()
-        self._lock = threading.Lock()
+        self._routing = routing
 
     def handle(self, connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
         """Publish the message and complete its queue row, in one transaction on ``connection``."""
         try:
-            with self._lock:
-                self._routing.catch_up(connection)
-                if claimed.task == QueueTask.RECEIVE:
-                    self._receive(connection, claimed, message, complete)
-                else:
-                    publisher = Publisher(connection, self._routing)
-                    publisher.run(lambda matcher: _build_batch(claimed, message, matcher), before=complete)
+            self._routing.catch_up(connection)
+            if claimed.task == QueueTask.RECEIVE:
+                self._receive(connection, claimed, message, complete)
+            else:
+                publisher = Publisher(connection, self._routing)
+                publisher.run(lambda matcher: _build_batch(claimed, message, matcher), before=complete)
         except Unroutable as failure:
             if claimed.task != QueueTask.REROUTE and has_routing_failure_report(failure.context):
                 failure.report_id = self._get_or_write_report(connection, claimed.instance_id, failure)

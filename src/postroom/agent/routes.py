@@ -54,10 +54,10 @@ class Routes:
 
     @property
     def hosts(self) -> set[str]:
-        """The hosts whose work queues get rows."""
-        # A host is missing only if the routing table is behind. Then the batch is stale.
+        """The hosts whose work queues get rows. Read it when the rows are written: until then the routing may be out of
+        date, and a host may be missing."""
         return {
-            self._matches.host_names.get(subscriber.host_id, "")
+            self._matches.host_names[subscriber.host_id]
             for subscriber in self._subscribers
             # Instances of a stopped orchestration get the later messages of their convoys.
             if subscriber.started or subscriber.convoy_set_id is not None

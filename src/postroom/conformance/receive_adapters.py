@@ -23,6 +23,7 @@ import pytest
 from postroom import adapters, connect, pipelines
 from postroom.adapters import kinds
 from postroom.adapters.contract import Committed, Incoming, ReceiveAdapter
+from postroom.agent.routing.table import RoutingTable
 from postroom.application import Application
 from postroom.client.client import Client
 from postroom.errors import PostroomError
@@ -119,7 +120,9 @@ class PolledReceiving:
     steps: Sequence[str] = ("after a poll", "before a clean-up", "halfway through a clean-up", "after a clean-up")
 
     def __init__(self, location: ReceiveLocation, url: str, home: Path) -> None:
-        self._open = partial(PolledLocation, location, connect=partial(connect_messagebox, url), home=home)
+        self._open = partial(
+            PolledLocation, location, connect=partial(connect_messagebox, url), home=home, routing=RoutingTable()
+        )
 
     def receive_all(self) -> None:
         polled = self._open()

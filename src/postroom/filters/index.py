@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -205,15 +205,13 @@ class SubscriptionIndex:
                 return True
         return False
 
-    def __getstate__(self) -> dict[str, Any]:
+    def copy(self) -> SubscriptionIndex:
+        """Return an index with the same subscriptions, which changes on its own. Both share the compiled segments."""
         with self._changing:
-            state = self.__dict__.copy()
-        del state["_changing"]
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._changing = Lock()
+            self._compile()
+            other = SubscriptionIndex(small=self._small, max_pending=self._max_pending)
+            other._segments = self._segments
+            return other
 
 
 class Segment:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from postroom.agent.resuming import ResumedInbound
+from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.hosts.configuration_watch import ConfigurationWatch
 from postroom.hosts.delivery_throttle import DeliveryThrottle
@@ -72,6 +72,7 @@ class RunningInstance:
         # Nothing after this may fail: the registration would stay.
         host_instance = self.registration.register()
         self.registration.is_stopped = host.stopped
+        routing = RoutingTable()
         own_host = OwnHost(name=host.name, wake=self.registration.wake)
         stored = StoredResponses(host.name)
         subscriptions = ServiceSubscriptions(host, ServiceClass.MESSAGING_IN_PROCESS)
@@ -84,7 +85,7 @@ class RunningInstance:
                 host=host,
                 ports=OpenSendPorts(home=home, build_adapter=build_adapter),
                 queues=queues,
-                resumed=ResumedInbound(host.name),
+                routing=routing,
                 responses=ResponseDelivery(
                     callers=self.callers, queues=queues, stored=stored, subscriptions=subscriptions
                 ),
@@ -114,6 +115,7 @@ class RunningInstance:
                 connect=open_connection,
                 host=host,
                 host_instance=host_instance,
+                routing=routing,
                 dequeuing=dequeuing,
                 turn_limit=settings.turn_limit,
                 memory_queue=settings.memory_queue,
@@ -126,10 +128,14 @@ class RunningInstance:
             connect=open_connection,
             host_id=host.host_id,
             home=home,
-            receiver=RequestReceiver(host=host, host_instance=host_instance, callers=self.callers, own_host=own_host),
+            receiver=RequestReceiver(
+                host=host, host_instance=host_instance, callers=self.callers, routing=routing, own_host=own_host
+            ),
             answer_within=settings.answer_within.total_seconds(),
         )
-        self.polled_locations = PolledLocations(connect=open_connection, home=home, clock=clock or system_clock)
+        self.polled_locations = PolledLocations(
+            connect=open_connection, home=home, routing=routing, clock=clock or system_clock
+        )
         self._configuration = ConfigurationWatch(open_connection, host_instance, self._apply_configuration)
         self._load = LoadMetrics(
             host,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -11,8 +12,10 @@ from postroom import pipelines
 from postroom.agent.receiving.document_batch import DocumentBatch, ReceiveResult
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.receiver import Receiver
-from postroom.agent.routing.table import RoutingTable
+from postroom.agent.routing.table import Routing, RoutingTable
 from postroom.errors import MessageBoxUnavailable, StateError
+from postroom.filters.columns import Columns
+from postroom.filters.index import Piece
 from postroom.message import FRAGMENT_SIZE, Bytes, Context
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
@@ -212,21 +215,22 @@ def test_a_transaction_that_fails_before_its_commit_leaves_no_error_message_and_
     assert_consistent(box)
 
 
-def test_a_port_that_is_added_during_the_publish_receives_the_error_message(box: Box) -> None:
+def test_a_port_that_is_added_during_the_publish_receives_the_error_message(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
     location = box.add_location(route_failures=True)
 
-    class ChangingTable(RoutingTable):
-        changed = False
+    match_in_pieces = Routing.match_in_pieces
 
-        def match_in_pieces(self, columns, rows):  # type: ignore[no-untyped-def]
-            found = list(super().match_in_pieces(columns, rows))
-            if not self.changed and ErrorReport.ErrorType.key in columns:
-                self.changed = True
-                box.add_port("Errors", ERRORS)
-            return found
+    def match_before_a_change(routing: Routing, columns: Columns, rows: int) -> Iterator[Piece]:
+        yield from match_in_pieces(routing, columns, rows)
+        if ErrorReport.ErrorType.key in columns:
+            monkeypatch.undo()
+            box.add_port("Errors", ERRORS)
 
+    monkeypatch.setattr(Routing, "match_in_pieces", match_before_a_change)
     with connect(box.url, user=box.host().role_name) as connection:
-        [received] = Receiver(connection, ChangingTable()).receive(location, [interchange(BAD)])
+        [received] = Receiver(connection, RoutingTable()).receive(location, [interchange(BAD)])
     assert (received.suspended, received.routed) == (0, 1)
     assert len(read_queue(box, "Errors")) == 1
 

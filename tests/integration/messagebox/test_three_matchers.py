@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from postroom.agent.routing.matching import ProcedureMatcher
-from postroom.agent.routing.table import RoutingTable
+from postroom.agent.routing.table import Routing, RoutingTable
 from postroom.filters.columns import build_columns
 from postroom.filters.evaluate import matches
 from postroom.filters.expression import Filter
@@ -61,7 +61,7 @@ def match_by_procedure(connection: Connection, batch: Sequence[Context]) -> Matc
     return _group_by_message(matches.rows, matches.subscription_ids, len(batch))
 
 
-def match_by_index(routing: RoutingTable, batch: Sequence[Context]) -> Matches:
+def match_by_index(routing: Routing, batch: Sequence[Context]) -> Matches:
     """Match all messages at once, as the streaming lane does."""
     columns = build_columns([context.promoted for context in batch])
     [piece] = routing.match_in_pieces(columns, len(batch))
@@ -75,9 +75,9 @@ def _group_by_message(rows: npt.NDArray[np.int64], ids: npt.NDArray[np.int64], c
     return found
 
 
-def match_one_by_one(routing: RoutingTable, batch: Sequence[Context]) -> Matches:
+def match_one_by_one(routing: Routing, batch: Sequence[Context]) -> Matches:
     """Match each message separately, as the direct lane does."""
-    return [routing.match_one(context.promoted) for context in batch]
+    return [routing.index.match_one(context.promoted) for context in batch]
 
 
 @contextmanager
@@ -88,10 +88,8 @@ def roll_back(connection: Connection) -> Iterator[None]:
         raise psycopg.Rollback(transaction)
 
 
-def load_routing(connection: Connection) -> RoutingTable:
-    routing = RoutingTable()
-    routing.catch_up(connection)
-    return routing
+def load_routing(connection: Connection) -> Routing:
+    return RoutingTable().load(connection)
 
 
 def test_the_three_matchers_agree_on_the_catalogue_of_filters(box: Box) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,6 +18,8 @@ _VERSION = 7
 
 class RecordingBatch(PublishBatch):
     """Records the steps that are called. ``ends_with`` is the step that leaves nothing to do."""
+
+    hosts: Collection[str] = ()
 
     def __init__(self, *, ends_with: str = "", version: int = _VERSION) -> None:
         self.steps: list[str] = []

@@ -101,8 +101,13 @@ class DirectBatch(PublishBatch):
         self._unit = unit if digest is None else uuid.uuid4()
         self._digest = digest
         self._login = PublisherLogin()
+        self._hosts: Collection[str] = ()
         self._failures: Mapping[int, MessageFailure | BadValue] = failures or {}
         self._suspended: dict[int, MessageFailure | BadValue] = {}
+
+    @property
+    def hosts(self) -> Collection[str]:
+        return self._hosts
 
     def insert_in_one_statement(self, connection: Connection) -> bool:
         if self._digest is not None or len(self._messages) != 1 or connection.info.transaction_status is not _IDLE:
@@ -178,7 +183,6 @@ class DirectBatch(PublishBatch):
         self._version = matches.version
         self._routed = RoutedMessages(self._messages, matches, [self._unit] * len(self._messages))
         self._routed.count_in_rows(suspended=failures)
-        self.hosts = self._routed.routes.hosts
         return matches.version
 
     def find_more_failures(self, matches: MatchResult) -> Mapping[int, MessageFailure]:
@@ -215,6 +219,7 @@ class DirectBatch(PublishBatch):
         if calls:
             with _translate_duplicates():
                 check_claim(execute_in_one_round_trip(connection, calls))
+        self._hosts = routes.hosts
         return True
 
     def write_messages(self, connection: Connection) -> None:
@@ -232,6 +237,7 @@ class DirectBatch(PublishBatch):
 
     def write_routes(self, connection: Connection, lock: RoutingLock, ordered: OrderedRoutes) -> None:
         self._routed.write(connection, lock, ordered)
+        self._hosts = self._routed.routes.hosts
         rows = [self.build_suspended_row(row, failure) for row, failure in self._suspended.items()]
         write_suspensions(connection, self._host.name.lower(), lock, rows=rows, reports=self._build_reports())
         for query, arguments in self._build_outcome_calls():

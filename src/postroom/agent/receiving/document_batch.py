@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,7 +25,7 @@ from postroom.agent.receiving.interchange import Chunk
 from postroom.agent.routes import OrderedRoutes, Routes
 from postroom.agent.routing.batch_matches import BatchMatches, WaitingSubscribers
 from postroom.agent.routing.matching import routing_failure
-from postroom.agent.routing.table import RoutingTable
+from postroom.agent.routing.table import Routing
 from postroom.agent.routing_failure_reports import Unroutable
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageFailure, RoutingFailure
@@ -104,7 +104,7 @@ class DocumentBatch(PublishBatch):
         location: ReceiveLocation,
         content_type: str,
         chunks: Sequence[Chunk],
-        routing: RoutingTable,
+        routing: Routing,
         *,
         takes_receipts: bool = True,
         fails_as_a_whole: bool = False,
@@ -293,10 +293,10 @@ class DocumentBatch(PublishBatch):
             write_parts(connection, [(UUID, ids), *texts, (BIGINT, sizes), (BOOLEAN, only_references)], bodies)
 
     def write_routes(self, connection: Connection, lock: RoutingLock, ordered: OrderedRoutes) -> None:
-        self.hosts = self._failures.hosts if self._failures else set()
+        self._hosts = self._failures.hosts if self._failures else set()
         for routes in self._routes:
             routes.write(connection, self._message_ids, ordered)
-            self.hosts |= routes.hosts
+            self._hosts |= routes.hosts
         logged = ~self._has_one_reference
         write_references(connection, "message", lock.message_log, self._message_ids[logged], self._counts[logged])
         logged |= ~self._is_inline
@@ -313,6 +313,10 @@ class DocumentBatch(PublishBatch):
             deltas = np.repeat(per_chunk.astype(np.int64), list(map(len, others)))
             ids = to_id_array([part.part_id for parts in others for part in parts])
             write_references(connection, "part", lock.part_log, ids[deltas > 0], deltas[deltas > 0])
+
+    @property
+    def hosts(self) -> Collection[str]:
+        return self._hosts
 
     # -- results -----------------------------------------------------------------------------------------------
 

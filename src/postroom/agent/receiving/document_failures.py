@@ -24,7 +24,7 @@ from postroom.agent.receiving.documents import Documents
 from postroom.agent.receiving.suspended_documents import LastPublished, build_suspended_context
 from postroom.agent.routes import OrderedRoutes
 from postroom.agent.routing.batch_matches import MatchResult, Predicates, match_batch
-from postroom.agent.routing.table import RoutingTable
+from postroom.agent.routing.table import Routing
 from postroom.agent.routing_failure_reports import RoutingFailureReport, Unroutable, write_suspensions
 from postroom.clock import Clock
 from postroom.errors import MessageFailure, RoutingFailure
@@ -86,7 +86,7 @@ class BatchFailures:
         rejections: Mapping[int, MessageFailure],
         unroutable: Mapping[int, RoutingFailure],
         first_instance: int,
-        routing: RoutingTable,
+        routing: Routing,
         clock: Clock,
     ) -> None:
         self._documents = documents
@@ -239,10 +239,9 @@ class BatchFailures:
     ) -> tuple[MatchResult, list[int]]:
         """Match messages, given by promoted values and predicates. Return the matches of those that have subscribers,
         and their rows."""
-        version = self._routing.version
         columns = build_columns([promoted for promoted, _ in messages])
         predicates = [each for _, each in messages]
-        matches = match_batch(connection, self._routing, columns, len(messages), predicates, version=version)
+        matches = match_batch(connection, self._routing, columns, len(messages), predicates)
         rows = np.unique(matches.rows)
         return replace(matches, rows=np.searchsorted(rows, matches.rows)), rows.tolist()
 

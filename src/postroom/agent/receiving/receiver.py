@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 class Receiver:
-    """Publishes interchanges over one connection, and keeps one routing table up to date."""
+    """Publishes interchanges over one connection, and keeps the routing table up to date."""
 
     def __init__(self, connection: Connection, routing: RoutingTable, *, clock: Clock = system_clock) -> None:
         self._connection = connection
@@ -139,7 +139,7 @@ class Receiver:
                 location,
                 pipeline.content_type,
                 chunks,
-                self._routing,
+                self._routing.load(self._connection),
                 takes_receipts=False,
                 fails_as_a_whole=fails_as_a_whole,
             )
@@ -177,7 +177,12 @@ class Receiver:
         batch = self._publisher.run(
             # Documents are matched in columns (BatchMatches), and not as the messages of a Matcher.
             lambda _: DocumentBatch(
-                location, content_type, chunks, self._routing, unroutable_before=unroutable_before, clock=self._clock
+                location,
+                content_type,
+                chunks,
+                self._routing.load(self._connection),
+                unroutable_before=unroutable_before,
+                clock=self._clock,
             )
         )
         dropped = sum(result.dropped for result in batch.chunk_results)

@@ -20,8 +20,7 @@ from postroom.agent.routing.correlation import (
     get_complete_values,
     to_value_keys,
 )
-from postroom.agent.routing.table import RoutingTable, Subscriber
-from postroom.errors import StaleRouting
+from postroom.agent.routing.table import Routing, Subscriber
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, MessagePredicate, may_receive
 from postroom.filters.columns import Columns
 from postroom.filters.index import MATCHES_PER_PIECE, Piece
@@ -70,7 +69,7 @@ class BatchMatches:
 
     def __init__(
         self,
-        routing: RoutingTable,
+        routing: Routing,
         columns: Columns,
         rows: int,
         predicates: Sequence[Predicates],
@@ -134,7 +133,7 @@ class WaitingSubscribers:
     """All subscribers, including those of activation subscriptions."""
 
     @classmethod
-    def find(cls, connection: Connection, routing: RoutingTable, columns: Columns, rows: int) -> WaitingSubscribers:
+    def find(cls, connection: Connection, routing: Routing, columns: Columns, rows: int) -> WaitingSubscribers:
         """Query the MessageBox once, and only if instances wait by properties of the batch."""
         if not rows or not routing.correlation_types:
             return cls(found=(), subscribers=routing.subscribers)
@@ -168,39 +167,21 @@ class WaitingSubscribers:
 
 
 def match_batch(
-    connection: Connection,
-    routing: RoutingTable,
-    columns: Columns,
-    rows: int,
-    predicates: Sequence[Predicates],
-    *,
-    version: int,
+    connection: Connection, routing: Routing, columns: Columns, rows: int, predicates: Sequence[Predicates]
 ) -> MatchResult:
-    """Return all matches of a batch at once. Each row has its own ``predicates``. ``version`` is that of the table
-    before the columns were built.
-
-    Threads that share the table wait for each other while they match, but not while they query the MessageBox. Raise
-    StaleRouting if the table has changed meanwhile."""
+    """Return all matches of a batch at once. Each row has its own ``predicates``."""
     waiting = WaitingSubscribers.find(connection, routing, columns, rows)
-    with routing.lock:
-        if routing.version != version:
-            raise StaleRouting("The subscriptions changed.")
-        matches = BatchMatches(routing, columns, rows, predicates, waiting)
-        pieces = list(matches)
-        if len(pieces) == 1:
-            [found] = pieces
-            rows_of, ids, convoys = found.rows, found.subscription_ids, dict(found.convoys)
-        else:
-            rows_of, ids, convoys = _join(pieces)
-        # Those of the table may be removed as soon as the lock is released.
-        subscribers = {one: waiting.subscribers[one] for one in set(ids.tolist())}
-        host_names = routing.host_names
+    matches = BatchMatches(routing, columns, rows, predicates, waiting)
+    pieces = list(matches)
+    if len(pieces) == 1:
+        return pieces[0]
+    rows_of, ids, convoys = _join(pieces)
     return MatchResult(
-        version=version,
+        version=routing.version,
         rows=rows_of,
         subscription_ids=ids,
-        subscribers=subscribers,
-        host_names=host_names,
+        subscribers=waiting.subscribers,
+        host_names=routing.host_names,
         convoys=convoys,
         unauthorised_hosts=matches.unauthorised_hosts,
     )
@@ -246,7 +227,7 @@ def find_convoys(
 
 def _authorise(
     matches: MatchResult,
-    routing: RoutingTable,
+    routing: Routing,
     predicates: Sequence[Predicates],
     predicates_of: npt.NDArray[np.int64],
 ) -> MatchResult:

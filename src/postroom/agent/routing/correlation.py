@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 
-from postroom.agent.routing.table import RoutingTable, Subscriber
+from postroom.agent.routing.table import Routing, Subscriber
 from postroom.filters.columns import Columns, to_value_type
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.messagebox.connection import Connection, read_blocking
@@ -45,7 +45,7 @@ def correlation_hash(correlation: Correlation) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def find_correlations(columns: Columns, rows: int, routing: RoutingTable) -> dict[Correlation, list[int]]:
+def find_correlations(columns: Columns, rows: int, routing: Routing) -> dict[Correlation, list[int]]:
     """Return the correlations for which instances may wait, from the promoted values, with the rows of the messages."""
     wanted: defaultdict[Correlation, list[int]] = defaultdict(list)
     for type_id, keys in routing.correlation_types.items():

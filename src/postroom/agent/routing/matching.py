@@ -18,7 +18,7 @@ import numpy as np
 
 from postroom.agent.originator import PublisherLogin, read_login
 from postroom.agent.routing.batch_matches import MatchResult, Predicates, find_convoys, match_batch
-from postroom.agent.routing.table import RoutingTable, Subscriber, read_property_lists
+from postroom.agent.routing.table import Routing, Subscriber, read_property_lists
 from postroom.errors import RoutingFailure
 from postroom.filters.authorisation import comparable_text
 from postroom.filters.columns import Columns, build_columns
@@ -52,14 +52,6 @@ def routing_failure(
 class Matcher(Protocol):
     """Finds the subscribers of messages, inside the transaction that publishes them."""
 
-    def load(self, connection: Connection) -> None:
-        """Read the subscriptions, unless they were read before. Called outside of any transaction."""
-        return
-
-    def catch_up(self, connection: Connection) -> None:
-        """Read the subscriptions that have changed."""
-        return
-
     @abstractmethod
     def value_types(self, connection: Connection) -> Mapping[str, ValueType]:
         """Return the types of the deployed properties, by property key."""
@@ -74,17 +66,10 @@ class Matcher(Protocol):
 
 
 class IndexMatcher(Matcher):
-    """Matches with a routing table in memory."""
+    """Matches in memory."""
 
-    def __init__(self, routing: RoutingTable) -> None:
+    def __init__(self, routing: Routing) -> None:
         self._routing = routing
-
-    def load(self, connection: Connection) -> None:
-        if not self._routing.version:
-            self._routing.catch_up(connection)
-
-    def catch_up(self, connection: Connection) -> None:
-        self._routing.catch_up(connection)
 
     def value_types(self, connection: Connection) -> Mapping[str, ValueType]:
         return self._routing.value_types
@@ -93,10 +78,9 @@ class IndexMatcher(Matcher):
         return self._routing.login
 
     def match(self, connection: Connection, messages: Sequence[Message]) -> MatchResult:
-        version = self._routing.version  # first: the columns depend on the deployed properties
         columns = _columns(messages, self._routing.value_types)
         predicates = [message.context.predicates for message in messages]
-        return match_batch(connection, self._routing, columns, len(messages), predicates, version=version)
+        return match_batch(connection, self._routing, columns, len(messages), predicates)
 
 
 class ProcedureMatcher(Matcher):

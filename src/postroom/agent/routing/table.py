@@ -1,7 +1,8 @@
 """The routing table: a versioned index of the subscriptions in memory. Both lanes match with it.
 
-A table is loaded once per process, and then reads only the subscriptions with a newer version. It may be out of date:
-a publish compares the version under the routing lock (``lock_routing``) before it writes a queue row.
+The table is loaded once per process. Then each change is read once, and makes a new ``Routing``. A publish works with
+the routing that it began with. It may be out of date: a publish compares the version under the routing lock
+(``lock_routing``) before it writes a queue row.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import threading
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.messagebox.storage.stored_values import StoredValue, from_stored
 from postroom.properties import Property
-from postroom.values import Value, ValueType
+from postroom.values import ValueType
 
 _STARTED, _DISABLED = 1, 3
 
@@ -100,104 +101,103 @@ class Subscriber:
         return self.service_id if self.task is QueueTask.DELIVER_IN_ORDER else self.instance_id
 
 
-class RoutingTable:
-    """The subscriptions of a MessageBox at one routing version, and the application properties of its hosts.
+@dataclass(frozen=True, kw_only=True)
+class Routing:
+    """The subscriptions of a MessageBox at one routing version, and the application properties of its hosts. It never
+    changes, so threads share it.
 
-    ``login`` is the login that read the table, and whether it is trusted.
+    ``login`` is the login that read it, and whether it is trusted.
     """
 
-    def __init__(self) -> None:
-        self.version = 0
-        self.properties: dict[str, Property] = {}
-        self.value_types: dict[str, ValueType] = {}
-        self.subscribers: dict[int, Subscriber] = {}
-        self.host_names: dict[int, str] = {}
-        """In lower case, as queues are named."""
-        self.host_display_names: dict[int, str] = {}
-        self.application_properties: dict[int, ApplicationProperties] = {}
-        self.login = PublisherLogin()
-        #: The property keys by which instance subscriptions wait, by correlation type, in the order of their values.
-        self.correlation_types: dict[int, tuple[str, ...]] = {}
-        #: The property keys that keep convoys together, by convoy set.
-        self.convoy_sets: dict[int, tuple[str, ...]] = {}
-        self._index = SubscriptionIndex()
-        #: Threads that share the table hold it while they match.
-        self.lock = threading.RLock()
+    version: int = 0
+    properties: Mapping[str, Property] = field(default_factory=dict)
+    value_types: Mapping[str, ValueType] = field(default_factory=dict)
+    subscribers: dict[int, Subscriber] = field(default_factory=dict)
+    host_names: Mapping[int, str] = field(default_factory=dict)
+    """In lower case, as queues are named."""
+    host_display_names: Mapping[int, str] = field(default_factory=dict)
+    application_properties: Mapping[int, ApplicationProperties] = field(default_factory=dict)
+    login: PublisherLogin = field(default_factory=PublisherLogin)
+    #: The property keys by which instance subscriptions wait, by correlation type, in the order of their values.
+    correlation_types: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    #: The property keys that keep convoys together, by convoy set.
+    convoy_sets: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    index: SubscriptionIndex = field(default_factory=SubscriptionIndex)
 
     def match_in_pieces(self, columns: Columns, rows: int) -> Iterator[Piece]:
         """Yield the matches of a batch for consecutive ranges of messages, ordered by row and id."""
         if rows == 1 and not any(isinstance(column, pa.Array) for column in columns.values()):
             # Several times faster than a batch of one message.
-            ids = self._index.match_one(columns)
+            ids = self.index.match_one(columns)
             yield Piece(0, 1, np.zeros(len(ids), dtype=np.int64), np.array(ids, dtype=np.int64))
         else:
-            yield from self._index.match_in_pieces(columns, rows)
-
-    def match_one(self, promoted: Mapping[str, Value]) -> list[int]:
-        """Return the ids of the subscriptions that one message matches."""
-        return self._index.match_one(promoted)
-
-    def catch_up(self, connection: Connection) -> None:
-        """Read the subscriptions that changed since this table's version, or all of them if removals were purged.
-
-        The table changes only after everything is read, so an interrupted call changes nothing. Rows may be newer than
-        the version that was read. The next call reads them again, with the same result."""
-        with self.lock:
-            self._catch_up(connection)
-
-    def _catch_up(self, connection: Connection) -> None:
-        row = connection.execute("SELECT version, rebuild_below FROM routing_version").fetchone()
-        assert row is not None
-        version, rebuild_below = row
-        if version == self.version:
-            return
-        everything = not self.version or self.version < rebuild_below
-        changed = connection.execute(
-            statement("queries/changed_subscriptions"), (0 if everything else self.version,)
-        ).fetchall()
-        added = [row[0] for row in changed if _is_live(row) and (everything or row[0] not in self._index)]
-        # Read after the changes, because a property is deployed before the filters that name it.
-        properties = _read_properties(connection, self.properties)
-        lists = read_property_lists(connection)
-        host_display_names: dict[int, str] = dict(connection.execute("SELECT id, name FROM hosts").fetchall())
-        application_properties = read_application_properties(connection)
-        login = read_login(connection)
-        index = SubscriptionIndex() if everything else self._index
-        filters: dict[int, Filter] = {}
-        for start in range(0, len(added), FILTERS_PER_READ):
-            filters |= read_filters(connection, added[start : start + FILTERS_PER_READ], properties)
-            if everything:  # the new index is not in use yet
-                _add_all(index, filters)
-                filters = {}
-        self._apply_changes(changed, {} if everything else self.subscribers)
-        self._index = index
-        _add_all(index, filters)
-        self.properties = properties
-        self.value_types = {key: prop.value_type for key, prop in properties.items()}
-        self.host_display_names = host_display_names
-        self.host_names = {host_id: name.lower() for host_id, name in host_display_names.items()}
-        self.application_properties = application_properties
-        self.login = login
-        self.correlation_types = lists["correlation"]
-        self.convoy_sets = lists["convoy"]
-        self.version = version
-
-    def _apply_changes(self, changed: list[tuple[Any, ...]], subscribers: dict[int, Subscriber]) -> None:
-        for row in changed:
-            *of_subscription, _ = row
-            subscriber = Subscriber.from_row(of_subscription)
-            if _is_live(row):
-                subscribers[subscriber.subscription_id] = subscriber
-                continue
-            if subscriber.subscription_id in self._index:
-                self._index.remove(subscriber.subscription_id)
-            subscribers.pop(subscriber.subscription_id, None)
-        self.subscribers = subscribers
+            yield from self.index.match_in_pieces(columns, rows)
 
 
-def _add_all(index: SubscriptionIndex, filters: Mapping[int, Filter]) -> None:
-    for subscription_id, filter in filters.items():
-        index.add(subscription_id, filter)
+class RoutingTable:
+    """Holds the current routing of a MessageBox. A process has one, which its threads share."""
+
+    def __init__(self) -> None:
+        self._current = Routing()
+        #: Held while changes are read, so that they are read once.
+        self._reading = threading.Lock()
+
+    def load(self, connection: Connection) -> Routing:
+        """Return the routing as it was last read. Read it if it was never read before."""
+        return self._current if self._current.version else self.catch_up(connection)
+
+    def catch_up(self, connection: Connection) -> Routing:
+        """Read the subscriptions that have changed, and return the routing with these changes."""
+        with self._reading:
+            self._current = _read_changes(connection, self._current)
+            return self._current
+
+
+def _read_changes(connection: Connection, known: Routing) -> Routing:
+    """Return the routing of now. Read the subscriptions that changed since the known one, or all of them if removals
+    were purged. Rows may be newer than the version. They are read again next time, with the same result."""
+    row = connection.execute("SELECT version, rebuild_below FROM routing_version").fetchone()
+    assert row is not None
+    version, rebuild_below = row
+    if version == known.version:
+        return known
+    if known.version < rebuild_below:
+        known = Routing()
+    index, subscribers = known.index.copy(), dict(known.subscribers)
+    added = []
+    for row in connection.execute(statement("queries/changed_subscriptions"), (known.version,)).fetchall():
+        *of_subscription, _ = row
+        subscriber = Subscriber.from_row(of_subscription)
+        is_known = subscriber.subscription_id in index
+        if _is_live(row):
+            subscribers[subscriber.subscription_id] = subscriber
+            if not is_known:
+                added.append(subscriber.subscription_id)
+            continue
+        if is_known:
+            index.remove(subscriber.subscription_id)
+        subscribers.pop(subscriber.subscription_id, None)
+    # Read after the changes, because a property is deployed before the filters that name it.
+    properties = _read_properties(connection, known.properties)
+    lists = read_property_lists(connection)
+    host_display_names: dict[int, str] = dict(connection.execute("SELECT id, name FROM hosts").fetchall())
+    for start in range(0, len(added), FILTERS_PER_READ):
+        filters = read_filters(connection, added[start : start + FILTERS_PER_READ], properties)
+        for subscription_id, filter in filters.items():
+            index.add(subscription_id, filter)
+    return Routing(
+        version=version,
+        properties=properties,
+        value_types={key: prop.value_type for key, prop in properties.items()},
+        subscribers=subscribers,
+        host_names={host_id: name.lower() for host_id, name in host_display_names.items()},
+        host_display_names=host_display_names,
+        application_properties=read_application_properties(connection),
+        login=read_login(connection),
+        correlation_types=lists["correlation"],
+        convoy_sets=lists["convoy"],
+        index=index,
+    )
 
 
 def _is_live(changed: tuple[Any, ...]) -> bool:

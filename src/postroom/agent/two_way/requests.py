@@ -57,20 +57,18 @@ class RequestResult:
 class RequestPublisher:
     """Publishes the requests whose callers one host instance holds. Many threads share it."""
 
-    def __init__(self, host: Host, host_instance: int, own_host: OwnHost | None = None) -> None:
+    def __init__(self, host: Host, host_instance: int, routing: RoutingTable, own_host: OwnHost | None = None) -> None:
         self._host = host
+        self._routing = routing
         self._own_host = own_host
         self._host_instance = host_instance
         self._subscriptions = ServiceSubscriptions(host, ServiceClass.MESSAGING_IN_PROCESS)
-        self._routing = RoutingTable()
 
     def publish(self, connection: Connection, location: ReceiveLocation, request: Request) -> RequestResult:
         """Run the receive pipeline, and publish the request. It waits for its response if it has no failure."""
-        if not self._routing.version or location.authentication != "none":
-            self._routing.catch_up(connection)  # the pipeline needs its login
         failure: MessageFailure | None = None
         try:
-            message = self._receive(location, request)
+            message = self._receive(connection, location, request)
         except MessageFailure as error:
             failure = error
             received = build_received(request.interchange, location.pipeline.content_type)
@@ -105,15 +103,12 @@ class RequestPublisher:
             return RequestResult(failure=PipelineFailure("The first request with this key failed."))
         return RequestResult(failure=batch.failure, is_repeated=published.repeated)
 
-    def _receive(self, location: ReceiveLocation, request: Request) -> Message | None:
+    def _receive(self, connection: Connection, location: ReceiveLocation, request: Request) -> Message | None:
         """Return the request as it is published, or None if the receive port drops it. Raise MessageFailure."""
-        is_checked = location.authentication != "none"
-        message = read_document(
-            location.pipeline,
-            location.maps,
-            request.interchange,
-            authenticate=partial(authenticate, location, login=self._routing.login) if is_checked else None,
-        )
+        check = None
+        if location.authentication != "none":
+            check = partial(authenticate, location, login=self._routing.catch_up(connection).login)
+        message = read_document(location.pipeline, location.maps, request.interchange, authenticate=check)
         if message is None:
             return None
         context = build_initial_context(location, request.interchange, message.context)

@@ -33,10 +33,10 @@ from postroom.system_properties import BTS
 class ResponsePublisher:
     """Publishes the responses of the send ports of one host. Many threads share it."""
 
-    def __init__(self, host: Host, own_host: OwnHost | None = None) -> None:
+    def __init__(self, host: Host, routing: RoutingTable, own_host: OwnHost | None = None) -> None:
         self._host = host
+        self._routing = routing
         self._own_host = own_host
-        self._routing = RoutingTable()
 
     def publish(
         self,

@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 from postroom.adapters import Attempt
 from postroom.adapters.contract import BatchSendAdapter, Outgoing
 from postroom.agent.resuming import ResumedInbound
+from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.errors import ClaimLost, PostroomError, ReadInterrupted, Unavailable
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
@@ -48,16 +49,16 @@ class EndpointManager:
         host: Host,
         ports: OpenSendPorts,
         queues: HostQueues,
-        resumed: ResumedInbound,
+        routing: RoutingTable,
         responses: ResponseDelivery,
         own_host: OwnHost | None = None,
         clock: Clock = system_clock,
     ) -> None:
         self._ports = ports
         self._queues = queues
-        self._resumed = resumed
+        self._resumed = ResumedInbound(host.name, routing)
         self._responses = responses
-        self._solicits = Solicits(host, queues, own_host)
+        self._solicits = Solicits(host, queues, routing, own_host)
         self._clock = clock
         self._acknowledgements = Acknowledgements(host, queues, clock)
         self._circuits = CircuitBreakers(host.host_id)

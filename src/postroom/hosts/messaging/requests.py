@@ -6,6 +6,7 @@ import time
 from datetime import timedelta
 
 from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.routing.table import RoutingTable
 from postroom.agent.two_way.requests import Request, RequestPublisher
 from postroom.errors import is_environment_error
 from postroom.hosts.messaging.callers import Caller, Callers
@@ -22,8 +23,16 @@ LATE_RESPONSE_SECONDS = 3600.0
 class RequestReceiver:
     """Publishes requests from many threads. The responses come to this host instance."""
 
-    def __init__(self, *, host: Host, host_instance: int, callers: Callers, own_host: OwnHost | None = None) -> None:
-        self._publisher = RequestPublisher(host, host_instance, own_host)
+    def __init__(
+        self,
+        *,
+        host: Host,
+        host_instance: int,
+        callers: Callers,
+        routing: RoutingTable,
+        own_host: OwnHost | None = None,
+    ) -> None:
+        self._publisher = RequestPublisher(host, host_instance, routing, own_host)
         self.callers = callers
 
     def receive(

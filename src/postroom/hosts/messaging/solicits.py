@@ -7,6 +7,7 @@ import uuid
 from postroom.adapters import Attempt, SendAdapter
 from postroom.adapters.contract import SolicitAdapter
 from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.routing.table import RoutingTable
 from postroom.agent.two_way.responses import ResponsePublisher
 from postroom.errors import PipelineFailure
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
@@ -22,8 +23,8 @@ from postroom.messagebox.queues import ClaimedMessage, HostQueues
 class Solicits:
     """Sends the messages of two-way send ports."""
 
-    def __init__(self, host: Host, queues: HostQueues, own_host: OwnHost | None = None) -> None:
-        self._responses = ResponsePublisher(host, own_host)
+    def __init__(self, host: Host, queues: HostQueues, routing: RoutingTable, own_host: OwnHost | None = None) -> None:
+        self._responses = ResponsePublisher(host, routing, own_host)
         self._queues = queues
 
     def send(

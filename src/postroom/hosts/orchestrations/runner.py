@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 
+from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.errors import format_count
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
@@ -41,6 +42,7 @@ class OrchestrationRunner:
         connect: Connect,
         host: Host,
         host_instance: int,
+        routing: RoutingTable,
         dequeuing: Dequeuing,
         turn_limit: timedelta,
         memory_queue: int,
@@ -50,6 +52,7 @@ class OrchestrationRunner:
         self._connect = connect
         self._host = host
         self._host_instance = host_instance
+        self._routing = routing
         self._code = DeployedCode()
         self._clock = clock or system_clock
         self._procedures = HostOrchestrations(host.name)
@@ -144,7 +147,7 @@ class OrchestrationRunner:
         for _ in range(count):
             self._workers.append(
                 InstanceWorker(
-                    sessions=WorkerSessions(self._connect, self._host, self._procedures, self._clock),
+                    sessions=WorkerSessions(self._connect, self._host, self._routing, self._procedures, self._clock),
                     loader=self._loader,
                     work=self._work,
                     watch=self._watch,

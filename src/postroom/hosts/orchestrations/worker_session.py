@@ -71,12 +71,14 @@ class WorkerSession:
 class WorkerSessions:
     """Opens the session of one worker, and opens it again after its connection was lost."""
 
-    def __init__(self, connect: Connect, host: Host, procedures: HostOrchestrations, clock: Clock) -> None:
+    def __init__(
+        self, connect: Connect, host: Host, routing: RoutingTable, procedures: HostOrchestrations, clock: Clock
+    ) -> None:
         self._host = host
         self._procedures = procedures
         self._clock = clock
         self._connections = ThreadConnections(connect, HostQueues(host.name))
-        self._routing = RoutingTable()
+        self._routing = routing
         self._session: WorkerSession | None = None
 
     def get(self) -> WorkerSession:

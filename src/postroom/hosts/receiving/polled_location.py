@@ -55,7 +55,15 @@ OUTCOMES = ("files", "published", "suspended", "routed", "dropped", "empty")
 class PolledLocation:
     """Serves one location in a thread, between ``start`` and ``stop``. One process at a time serves a location."""
 
-    def __init__(self, location: ReceiveLocation, *, connect: Connect, home: Path, clock: Clock = system_clock) -> None:
+    def __init__(
+        self,
+        location: ReceiveLocation,
+        *,
+        connect: Connect,
+        home: Path,
+        routing: RoutingTable,
+        clock: Clock = system_clock,
+    ) -> None:
         self.location = location
         #: The counts since the start: files are interchanges, the others messages.
         self.counts: Counter[str] = Counter()
@@ -70,7 +78,7 @@ class PolledLocation:
         #: True until a batch is finished after the process before this one was killed.
         self._is_isolated = False
         self._lock: LocationLock | None = None
-        self._routing = RoutingTable()
+        self._routing = routing
         self._throttle = ThrottleWatch(location.host_id, find_process_limits)
         self._report = LocationReport()
         self._rate = Rate()

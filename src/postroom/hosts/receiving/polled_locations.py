@@ -7,6 +7,7 @@ import time
 import uuid
 from pathlib import Path
 
+from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.hosts.receiving.polled_location import PolledLocation
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
@@ -21,9 +22,10 @@ _STOP_SECONDS = 5.0
 class PolledLocations:
     """Starts and stops the locations of a host as they are deployed."""
 
-    def __init__(self, *, connect: Connect, home: Path, clock: Clock = system_clock) -> None:
+    def __init__(self, *, connect: Connect, home: Path, routing: RoutingTable, clock: Clock = system_clock) -> None:
         self._connect = connect
         self._home = home
+        self._routing = routing
         self._clock = clock
         self._running: dict[uuid.UUID, PolledLocation] = {}
         self._stopping: list[PolledLocation] = []
@@ -67,7 +69,9 @@ class PolledLocations:
 
     def _start(self, location: ReceiveLocation) -> None:
         try:
-            running = PolledLocation(location, connect=self._connect, home=self._home, clock=self._clock)
+            running = PolledLocation(
+                location, connect=self._connect, home=self._home, routing=self._routing, clock=self._clock
+            )
         except Exception as error:  # the adapter of a package can raise anything
             problem = f"{location.name} cannot be started: {' '.join(str(error).split()) or type(error).__name__}"
             if self._problems.get(location.location_id) != problem:

@@ -14,7 +14,7 @@ from postroom.agent.routing.correlation import (
     find_instance_subscribers,
     read_instance_filters,
 )
-from postroom.agent.routing.table import RoutingTable, read_property_lists
+from postroom.agent.routing.table import Routing, read_property_lists
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES
 from postroom.message import Context
 from postroom.messagebox.configuration.hosts import read_application_properties, read_hosts
@@ -30,9 +30,10 @@ def find_waiting_instances(
     """Return the instance subscriptions that each message matches.
 
     The entry of a message is None if there may be some, but the login may not read the correlation values."""
-    routing = RoutingTable()
-    routing.correlation_types = read_property_lists(connection)["correlation"]
-    routing.value_types = {prop.key: prop.value_type for prop in properties}
+    routing = Routing(
+        correlation_types=read_property_lists(connection)["correlation"],
+        value_types={prop.key: prop.value_type for prop in properties},
+    )
     found: list[list[PossibleSubscriber]] = [[] for _ in contexts]
     wanted: defaultdict[Correlation, list[int]] = defaultdict(list)
     for row, context in enumerate(contexts):

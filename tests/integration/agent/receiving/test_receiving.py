@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 
@@ -15,7 +16,9 @@ from postroom.agent.receiving import interchange as chunks
 from postroom.agent.receiving import receiver as receiving
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.receiver import Receiver
-from postroom.agent.routing.table import RoutingTable
+from postroom.agent.routing.table import Routing, RoutingTable
+from postroom.filters.columns import Columns
+from postroom.filters.index import Piece
 from postroom.message import Bytes, Context, FileSlice
 from postroom.messagebox.connection import connect
 from postroom.operations.ports import send_ports
@@ -310,24 +313,24 @@ def test_the_index_catches_up_when_ports_change_between_batches(box: Box) -> Non
     assert box.suspended() == [("PORT_STOPPED", True)]
 
 
-def test_a_batch_is_matched_again_if_subscriptions_change_during_the_publish(box: Box) -> None:
+def test_a_batch_is_matched_again_if_subscriptions_change_during_the_publish(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The subscriptions change after matching and before the routing lock."""
     location = box.add_location()
     box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
 
-    class ChangingTable(RoutingTable):
-        changed = False
+    match_in_pieces = Routing.match_in_pieces
 
-        def match_in_pieces(self, columns, rows):  # type: ignore[no-untyped-def]
-            found = list(super().match_in_pieces(columns, rows))
-            if not self.changed:
-                self.changed = True
-                box.add_port("Europe", "Region == 'EU'")
-                send_ports.stop(box.connection, "Audit")
-            return found
+    def match_before_a_change(routing: Routing, columns: Columns, rows: int) -> Iterator[Piece]:
+        monkeypatch.undo()
+        yield from match_in_pieces(routing, columns, rows)
+        box.add_port("Europe", "Region == 'EU'")
+        send_ports.stop(box.connection, "Audit")
 
+    monkeypatch.setattr(Routing, "match_in_pieces", match_before_a_change)
     with connect(box.url, user=box.host().role_name) as connection:
-        [received] = Receiver(connection, ChangingTable()).receive(location, [interchange(line())])
+        [received] = Receiver(connection, RoutingTable()).receive(location, [interchange(line())])
     assert received.published == 1
     assert box.queued() == {"Europe": 1}
     assert box.suspended() == [("PORT_STOPPED", True)]

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from postroom.agent.routing import table as routing
-from postroom.agent.routing.batch_matches import WaitingSubscribers, match_batch
+from postroom.agent.routing.batch_matches import match_batch
 from postroom.agent.routing.matching import IndexMatcher
-from postroom.agent.routing.table import RoutingTable
-from postroom.errors import StaleRouting
+from postroom.agent.routing.table import Routing, RoutingTable
 from postroom.filters.columns import build_columns
 from postroom.message import Message
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, connect
 from postroom.operations.ports import send_ports
 from tests.support.box import Box, Region
 
 
-def match_names(table: RoutingTable, region: str) -> list[str]:
-    return [
-        table.subscribers[subscription_id].service_name for subscription_id in table.match_one({Region.key: region})
-    ]
+def match_names(routing: Routing, region: str) -> list[str]:
+    ids = routing.index.match_one({Region.key: region})
+    return [routing.subscribers[subscription_id].service_name for subscription_id in ids]
 
 
 def test_a_table_is_loaded_in_portions_and_reads_only_changes_afterwards(
@@ -39,22 +40,22 @@ def test_a_table_is_loaded_in_portions_and_reads_only_changes_afterwards(
     for number in range(5):
         box.add_port(f"port {number}", "Orders.Region == 'EU'")
     table = RoutingTable()
-    table.catch_up(box.connection)
+    before = table.catch_up(box.connection)
     assert [len(ids) for ids in read] == [2, 2, 1]
-    assert match_names(table, "EU") == [f"port {number}" for number in range(5)]
+    assert match_names(before, "EU") == [f"port {number}" for number in range(5)]
 
     read.clear()
     for number in range(5, 8):
         box.add_port(f"port {number}", "Orders.Region == 'US'")
     send_ports.stop(box.connection, "port 1")
     send_ports.unenlist(box.connection, "port 2")
-    table.catch_up(box.connection)
+    changed = table.catch_up(box.connection)
     # For a stopped port only its state is read again, not its filter.
     assert [len(ids) for ids in read] == [2, 1]
-    assert match_names(table, "EU") == ["port 0", "port 1", "port 3", "port 4"]
-    assert match_names(table, "US") == ["port 5", "port 6", "port 7"]
+    assert match_names(changed, "EU") == ["port 0", "port 1", "port 3", "port 4"]
+    assert match_names(changed, "US") == ["port 5", "port 6", "port 7"]
     assert not next(
-        subscriber for subscriber in table.subscribers.values() if subscriber.service_name == "port 1"
+        subscriber for subscriber in changed.subscribers.values() if subscriber.service_name == "port 1"
     ).started
 
 
@@ -62,8 +63,7 @@ def test_a_failed_catch_up_leaves_the_table_unchanged(box: Box, monkeypatch: pyt
     monkeypatch.setattr(routing, "FILTERS_PER_READ", 1)
     box.add_port("first", "Orders.Region == 'EU'")
     table = RoutingTable()
-    table.catch_up(box.connection)
-    version = table.version
+    before = table.catch_up(box.connection)
     box.add_port("second", "Orders.Region == 'EU'")
     box.add_port("third", "Orders.Region == 'EU'")
     send_ports.unenlist(box.connection, "first")
@@ -77,9 +77,9 @@ def test_a_failed_catch_up_leaves_the_table_unchanged(box: Box, monkeypatch: pyt
     monkeypatch.setattr(routing, "read_filters", fail_on_second_call)
     with pytest.raises(ConnectionError):
         table.catch_up(box.connection)
-    assert (table.version, match_names(table, "EU")) == (version, ["first"])
-    table.catch_up(box.connection)
-    assert match_names(table, "EU") == ["second", "third"]
+    assert table.load(box.connection) is before
+    assert match_names(before, "EU") == ["first"]
+    assert match_names(table.catch_up(box.connection), "EU") == ["second", "third"]
 
 
 @pytest.fixture
@@ -91,22 +91,7 @@ def table(box: Box) -> RoutingTable:
     return table
 
 
-def test_a_table_that_another_thread_changes_while_a_batch_is_matched_makes_the_batch_stale(
-    box: Box, table: RoutingTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    find = WaitingSubscribers.find
-
-    def find_while_the_table_changes(*arguments: Any) -> WaitingSubscribers:
-        box.add_port("second", "Orders.Region == 'EU'")
-        table.catch_up(box.connection)
-        return find(*arguments)
-
-    monkeypatch.setattr(WaitingSubscribers, "find", find_while_the_table_changes)
-    with pytest.raises(StaleRouting):
-        match_batch(box.connection, table, {Region.key: "EU"}, 1, [frozenset()], version=table.version)
-
-
-def test_a_table_that_another_thread_changes_while_the_values_are_read_makes_the_batch_stale(
+def test_a_batch_is_matched_at_one_version_while_another_thread_changes_the_table(
     box: Box, table: RoutingTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Values of properties that are not deployed are left out. One may be deployed just then."""
@@ -119,14 +104,40 @@ def test_a_table_that_another_thread_changes_while_the_values_are_read_makes_the
 
     monkeypatch.setattr("postroom.agent.routing.matching.build_columns", build_before_the_table_changes)
     messages = [Message.of(b"", promoted={Region: region}) for region in ("EU", "US")]
-    with pytest.raises(StaleRouting):
-        IndexMatcher(table).match(box.connection, messages)
+    before = table.load(box.connection)
+    matches = IndexMatcher(before).match(box.connection, messages)
+    assert (matches.version, matches.rows.tolist()) == (before.version, [0])
+    assert match_names(table.load(box.connection), "US") == ["second"]
 
 
 def test_the_matches_of_a_batch_stay_when_the_table_changes(box: Box, table: RoutingTable) -> None:
-    matches = match_batch(box.connection, table, {Region.key: "EU"}, 1, [frozenset()], version=table.version)
+    before = table.load(box.connection)
+    matches = match_batch(box.connection, before, {Region.key: "EU"}, 1, [frozenset()])
     send_ports.stop(box.connection, "first")
     send_ports.unenlist(box.connection, "first")
-    table.catch_up(box.connection)
-    assert not table.subscribers
+    assert not table.catch_up(box.connection).subscribers
     assert [matches.subscribers[one].service_name for one in matches.subscription_ids.tolist()] == ["first"]
+    assert match_names(before, "EU") == ["first"]
+
+
+def test_threads_that_share_a_table_read_each_change_once(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[tuple[object, ...]] = []
+    read_filters = routing.read_filters
+
+    def record_call(*arguments: Any) -> object:
+        read.append(arguments)
+        return read_filters(*arguments)
+
+    monkeypatch.setattr(routing, "read_filters", record_call)
+    box.add_port("first", "Orders.Region == 'EU'")
+    table, start = RoutingTable(), threading.Barrier(4)
+
+    def load(connection: Connection) -> Routing:
+        start.wait()
+        return table.load(connection)
+
+    with ExitStack() as stack:
+        connections = [stack.enter_context(connect(box.url)) for _ in range(4)]
+        threads = stack.enter_context(ThreadPoolExecutor(4))
+        assert len({id(one) for one in threads.map(load, connections)}) == 1
+    assert len(read) == 1

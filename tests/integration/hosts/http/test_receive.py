@@ -19,6 +19,7 @@ import pytest
 import trustme
 
 from postroom import Schedule, Throttling, adapters
+from postroom.agent.routing.table import RoutingTable
 from postroom.hosts.http.locations import _CONNECTIONS, HttpLocations
 from postroom.hosts.instance import HostInstance
 from postroom.hosts.messaging.callers import Callers
@@ -63,7 +64,7 @@ def serve(box: Box, *served: ReceiveLocation, url: str | None = None) -> Iterato
         stored=StoredResponses(host.name),
         host_instance=0,
     )
-    receiver = RequestReceiver(host=host, host_instance=0, callers=callers)
+    receiver = RequestReceiver(host=host, host_instance=0, callers=callers, routing=RoutingTable())
     http = HttpLocations(connect=login, host_id=host.host_id, home=Path("/nowhere"), receiver=receiver, answer_within=1)
     http.serve(list(served))
     try:

@@ -9,6 +9,7 @@ from typing import Any
 
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.routing.table import RoutingTable
 from postroom.hosts.receiving.polled_location import PolledLocation
 from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.connection import connect
@@ -33,4 +34,4 @@ def main(url: str, user: str, location_name: str, home: str) -> None:
     open_connection = partial(connect, url, user=user)
     with open_connection() as connection:
         [location] = [found for found in read_receive_locations(connection) if found.name == location_name]
-    PolledLocation(location, connect=open_connection, home=Path(home)).step()
+    PolledLocation(location, connect=open_connection, home=Path(home), routing=RoutingTable()).step()

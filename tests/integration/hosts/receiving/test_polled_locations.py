@@ -14,6 +14,7 @@ import pytest
 
 from postroom.adapters.contract import Committed, Incoming, ReceiveAdapter
 from postroom.agent.poison_messages import MAX_ATTEMPTS
+from postroom.agent.routing.table import RoutingTable
 from postroom.hosts.receiving.polled_location import PolledLocation
 from postroom.message import Bytes
 from postroom.messagebox.connection import connect
@@ -173,7 +174,7 @@ def test_an_interchange_that_cannot_be_read_stays_at_its_source_and_stops_no_oth
 ) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     location = add_polled_location(box, outbox.definition)
-    polled = PolledLocation(location, connect=partial(connect, box.url), home=tmp_path)
+    polled = PolledLocation(location, connect=partial(connect, box.url), home=tmp_path, routing=RoutingTable())
     adapter = ListedAdapter(
         [
             Incoming(key="1", body=Bytes(ORDER)),
@@ -193,7 +194,10 @@ def test_an_interchange_that_cannot_be_read_stays_at_its_source_and_stops_no_oth
 def test_a_source_that_cannot_be_cleaned_up_is_polled_with_pauses(box: Box, outbox: Outbox, tmp_path: Path) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     polled = PolledLocation(
-        add_polled_location(box, outbox.definition), connect=partial(connect, box.url), home=tmp_path
+        add_polled_location(box, outbox.definition),
+        connect=partial(connect, box.url),
+        home=tmp_path,
+        routing=RoutingTable(),
     )
 
     class KeepingAdapter(ListedAdapter):
@@ -222,7 +226,9 @@ def test_a_row_that_kills_its_host_is_suspended_and_the_others_are_published(
         queued.append(box.count("work_queue"))
     assert queued == [0, 1, 1]
     assert [attempts for (attempts,) in box.connection.execute("SELECT attempts FROM poll_attempts")] == [MAX_ATTEMPTS]
-    polled = PolledLocation(location, connect=partial(connect, box.url, user=role), home=tmp_path)
+    polled = PolledLocation(
+        location, connect=partial(connect, box.url, user=role), home=tmp_path, routing=RoutingTable()
+    )
     polled.step()
     polled.close()
     assert box.queued() == {"Europe": 2}
@@ -248,7 +254,7 @@ def test_an_interchange_that_fails_alone_is_no_attempt(box: Box, outbox: Outbox,
         " VALUES (%s, 'receiving', 'killed', 1)",
         (location.location_id,),
     )
-    polled = PolledLocation(location, connect=partial(connect, box.url), home=tmp_path)
+    polled = PolledLocation(location, connect=partial(connect, box.url), home=tmp_path, routing=RoutingTable())
     polled.adapter = ListedAdapter([Incoming(key="1", body=UnreadableBody()), Incoming(key="2", body=Bytes(ORDER))])
     for _ in range(MAX_ATTEMPTS + 1):
         with pytest.raises(OSError, match="broken disk"):

@@ -10,6 +10,7 @@ import pytest
 
 from postroom import BTS, Context, adapters, pipelines
 from postroom.adapters.contract import Committed, Incoming, ReceiveAdapter, Refused
+from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PipelineFailure
 from postroom.hosts.receiving.polled_location import PolledLocation
 from postroom.message import Bytes
@@ -62,7 +63,9 @@ def polled(box: Box, tmp_path: Path) -> Iterator[PolledLocation]:
     box.add_port("Europe", "Orders.Region == 'EU'")
     location = box.add_location(pipelines.Json(promote=PROMOTE))
     location.__dict__["adapter"] = _Definition()  # the cached property
-    polled = PolledLocation(location, connect=partial(connect, box.url, user=box.host().role_name), home=tmp_path)
+    polled = PolledLocation(
+        location, connect=partial(connect, box.url, user=box.host().role_name), home=tmp_path, routing=RoutingTable()
+    )
     yield polled
     polled.close()
 
