@@ -1,21 +1,119 @@
-"""Read a definition from its stored JSON. Errors name the wrong fields and never repeat their values, which may be
-passwords."""
+"""The values that a user declares, and how they are read from their stored JSON. Errors name the wrong fields and never
+repeat their values, which may be passwords."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from datetime import timedelta
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
 
-from pydantic import TypeAdapter, ValidationError, ValidationInfo
+from pydantic import BaseModel, BeforeValidator, ConfigDict, TypeAdapter, ValidationError, ValidationInfo
+from pydantic.fields import FieldInfo
 
-from postroom.errors import DefinitionError
+from postroom.errors import BadValue, DefinitionError
 
 _T = TypeVar("_T")
+_Given = TypeVar("_Given")
+_Stored = TypeVar("_Stored")
 
 _MAX_DEPTH = 100
 
 #: The context of a validation that reads stored JSON, and not what a user has written.
 _STORED = {"is_stored": True}
+
+
+class Converted(Generic[_Given, _Stored]):
+    """The type of a field whose argument has another type: ``_Given`` is converted to ``_Stored``.
+
+    Type checkers read it as a descriptor. Pydantic validates ``_Stored``, which converts.
+    """
+
+    if TYPE_CHECKING:
+
+        def __get__(self, instance: object, owner: object = None) -> _Stored: ...
+        def __set__(self, instance: object, value: _Given) -> None: ...
+
+    else:
+
+        def __class_getitem__(cls, types: tuple[Any, Any]) -> Any:
+            return Annotated[types[1], _Argument(types[0])]
+
+
+@dataclass(frozen=True)
+class _Argument:
+    """The type of an argument, for the signature."""
+
+    type: Any
+
+
+def _to_text(path: object) -> object:
+    return os.fspath(path) if isinstance(path, os.PathLike) else path
+
+
+def _to_seconds(duration: object) -> object:
+    return duration.total_seconds() if isinstance(duration, timedelta) else duration
+
+
+#: The path of a file or folder, stored as text.
+TextPath = Converted[str | os.PathLike[str], Annotated[str, BeforeValidator(_to_text)]]
+TextPaths = Converted[Sequence[str | os.PathLike[str]], tuple[Annotated[str, BeforeValidator(_to_text)], ...]]
+OptionalPath = Converted[str | os.PathLike[str] | None, Annotated[str | None, BeforeValidator(_to_text)]]
+#: A duration, stored as a number of seconds.
+Seconds = Converted[float | timedelta, Annotated[float, BeforeValidator(_to_seconds)]]
+
+
+class DeclaredValue(BaseModel):
+    """A frozen value that a user declares by calling its class.
+
+    The fields are the arguments. A field with ``Field(kw_only=False)`` may be given by its position. Type checkers know
+    both. The default of a ``Converted`` field needs ``Field(default=..., validate_default=True)``, because it has the
+    type of the argument.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_by_name=True)
+
+    #: The module that users write before the name of the class.
+    _declared_in: ClassVar[str] = ""
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, *positional: Any, **named: Any) -> None:
+            names = [name for name, field in type(self).model_fields.items() if field.kw_only is False]
+            if len(positional) > len(names):
+                raise TypeError(f"{type(self).__name__} takes {len(names)} positional arguments, not {len(positional)}")
+            try:
+                super().__init__(**dict(zip(names, positional, strict=False)), **named)
+            except ValidationError as error:
+                raise DefinitionError(self._describe_error(error)) from None
+            except BadValue as error:
+                raise DefinitionError(f"{self._refusal()}: {error.what}", hint=error.hint) from None
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **settings: Any) -> None:
+        if cls.__init__ is DeclaredValue.__init__:
+            parameters = sorted(map(_to_parameter, cls.model_fields.items()), key=lambda each: each.kind)
+            cls.__signature__ = Signature(parameters, return_annotation=None)
+
+    @classmethod
+    def _refusal(cls) -> str:
+        return f"{cls._declared_in}{cls.__name__} cannot be created from these arguments"
+
+    @classmethod
+    def _describe_error(cls, error: ValidationError) -> str:
+        return f"{cls._refusal()}: {wrong_fields(error)}."
+
+
+def _to_parameter(item: tuple[str, FieldInfo]) -> Parameter:
+    name, field = item
+    return Parameter(
+        field.alias or name,
+        Parameter.POSITIONAL_OR_KEYWORD if field.kw_only is False else Parameter.KEYWORD_ONLY,
+        default=Parameter.empty if field.is_required() else field.get_default(call_default_factory=True),
+        annotation=next((each.type for each in field.metadata if isinstance(each, _Argument)), field.annotation),
+    )
 
 
 def read_stored(what: str, expected: TypeAdapter[_T], stored: Mapping[str, Any]) -> _T:

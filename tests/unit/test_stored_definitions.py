@@ -1,14 +1,20 @@
-"""Stored definitions that are damaged are refused when they are read, not when they are stored again."""
+"""Values that users declare, and stored definitions: damaged ones are refused when they are read, not when they are
+stored again."""
 
 from __future__ import annotations
 
+from datetime import timedelta
+from inspect import Parameter, signature
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import Field
 
 from postroom import Application, adapters, pipelines
 from postroom.application import ApplicationDefinition
 from postroom.errors import DefinitionError
+from postroom.stored_definitions import DeclaredValue, OptionalPath, Seconds, TextPath
 
 
 def store() -> dict[str, Any]:
@@ -34,3 +40,34 @@ def test_a_definition_that_is_nested_too_deeply_is_refused() -> None:
     stored["send_ports"][0]["adapter"] = nested
     with pytest.raises(DefinitionError, match="more than 100 levels"):
         ApplicationDefinition.from_stored(stored)
+
+
+class _Archive(DeclaredValue):
+    folder: TextPath = Field(kw_only=False)
+    copy_to: OptionalPath = Field(default=None, validate_default=True)
+    delay: Seconds = Field(default=1.0, validate_default=True)
+
+
+def test_a_declared_value_converts_its_arguments() -> None:
+    declared = _Archive(Path("old"), copy_to=Path("older"), delay=timedelta(minutes=1))
+    assert declared == _Archive(folder="old", copy_to="older", delay=60)
+    assert declared.model_dump(mode="json") == {"folder": "old", "copy_to": "older", "delay": 60.0}
+
+
+def test_the_signature_of_a_declared_value_has_the_types_of_its_arguments() -> None:
+    parameters = signature(_Archive).parameters
+    assert [(name, each.kind) for name, each in parameters.items()] == [
+        ("folder", Parameter.POSITIONAL_OR_KEYWORD),
+        ("copy_to", Parameter.KEYWORD_ONLY),
+        ("delay", Parameter.KEYWORD_ONLY),
+    ]
+    assert parameters["delay"].annotation == float | timedelta
+
+
+def test_wrong_arguments_of_a_declared_value_are_named_without_their_values() -> None:
+    with pytest.raises(DefinitionError, match=r"_Archive cannot be created from these arguments: delay: .* number"):
+        _Archive("old", delay="hunter2")  # type: ignore[arg-type]
+    with pytest.raises(DefinitionError, match="folder: Field required"):
+        _Archive()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="takes 1 positional arguments, not 2"):
+        _Archive("old", "older")  # type: ignore[call-arg]

@@ -27,12 +27,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
 from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError, DeliveryRefused, MessageFailure
 from postroom.message import Body, Context, Message, Part
-from postroom.stored_definitions import wrong_fields
+from postroom.stored_definitions import DeclaredValue
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,14 +192,14 @@ class ReceiveAdapter(Protocol):
         return
 
 
-class AdapterDefinition(BaseModel):
+class AdapterDefinition(DeclaredValue):
     """The adapter of a receive location or send port, as an application declares it. Frozen and serialisable.
 
     The constructor checks types only. ``problems`` checks the values, so that all problems of an application are
     reported together. Differences between adapters are attributes and methods here: no other module compares kinds.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    _declared_in: ClassVar[str] = "adapters."
 
     #: The value of BTS.InboundTransportType and BTS.OutboundTransportType.
     transport_type: ClassVar[str] = ""
@@ -225,15 +223,6 @@ class AdapterDefinition(BaseModel):
     intake_unit: ClassVar[str] = "file"
 
     kind: str
-
-    def __init__(self, **arguments: Any) -> None:
-        try:
-            super().__init__(**arguments)
-        except ValidationError as error:
-            name = type(self).__name__
-            raise DefinitionError(
-                f"adapters.{name} cannot be created from these arguments: {wrong_fields(error)}."
-            ) from None
 
     @classmethod
     def can_be_isolated(cls) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator
 
 from postroom.adapters.url_logins import has_password, remove_login
 from postroom.secrets.references import Secret, find_secret_problems, read_options
@@ -15,6 +17,11 @@ if TYPE_CHECKING:
 PASSWORD_IN_URL = (
     "contains a password, which would be stored; write options={'password': postroom.secret(env='NAME')} instead."
 )
+
+#: The names of columns. A single one may be given without a list.
+Names = Annotated[
+    Sequence[str], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given), AfterValidator(tuple)
+]
 
 _SETTINGS: Mapping[str, str] = {"connect_timeout": "10", "application_name": "postroom"}
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from postroom.adapters import AdapterDefinition
 from postroom.adapters.kinds import StoredAdapter
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
-from postroom.errors import DefinitionError
-from postroom.stored_definitions import wrong_fields
+from postroom.stored_definitions import DeclaredValue
 
 
 class TransportSettings(BaseModel):
@@ -22,24 +20,10 @@ class TransportSettings(BaseModel):
     """When the transport sends. None: at any time."""
 
 
-class BackupTransport(TransportSettings):
+class BackupTransport(TransportSettings, DeclaredValue):
     """Sends what the port's own adapter could not send: ``BackupTransport(adapters.File("out/late"))`` (SND-06).
 
     It is used when the retries of the port are used up, and has its own retries and service window.
     """
 
-    adapter: StoredAdapter
-
-    def __init__(
-        self,
-        adapter: AdapterDefinition,
-        *,
-        retry: Retry = Retry(),  # noqa: B008 - frozen
-        service_window: Schedule | None = None,
-    ) -> None:
-        try:
-            BaseModel.__init__(self, adapter=adapter, retry=retry, service_window=service_window)
-        except ValidationError as error:
-            raise DefinitionError(
-                f"BackupTransport cannot be created from these arguments: {wrong_fields(error)}."
-            ) from None
+    adapter: StoredAdapter = Field(kw_only=False)

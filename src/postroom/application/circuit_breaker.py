@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field
 
-from postroom.errors import DefinitionError
-from postroom.stored_definitions import wrong_fields
+from postroom.stored_definitions import DeclaredValue, Seconds
 
 _MAX_FAILURES = 1_000_000
 _MAX_SECONDS = timedelta(days=7).total_seconds()
 
 
-class CircuitBreaker(BaseModel):
+class CircuitBreaker(DeclaredValue):
     """Pauses a send port whose receiver is dead: ``CircuitBreaker(failures=10, period=60, probe_interval=30)``.
 
     It opens when ``failures`` attempts have failed one after the other, and the first of them is at least ``period``
@@ -21,26 +20,9 @@ class CircuitBreaker(BaseModel):
     probe that succeeds closes it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
     failures: int = 10
-    period: float = 60.0
-    probe_interval: float = 30.0
-
-    def __init__(
-        self,
-        *,
-        failures: int = 10,
-        period: float | timedelta = 60.0,
-        probe_interval: float | timedelta = 30.0,
-    ) -> None:
-        given = [each.total_seconds() if isinstance(each, timedelta) else each for each in (period, probe_interval)]
-        try:
-            super().__init__(failures=failures, period=given[0], probe_interval=given[1])
-        except ValidationError as error:
-            raise DefinitionError(
-                f"CircuitBreaker cannot be created from these arguments: {wrong_fields(error)}."
-            ) from None
+    period: Seconds = Field(default=60.0, validate_default=True)
+    probe_interval: Seconds = Field(default=30.0, validate_default=True)
 
     def problems(self) -> list[str]:
         """Describe each value that is out of range."""

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field
 
 from postroom.adapters.kinds import get_adapter_type, list_adapter_types
-from postroom.errors import DefinitionError
-from postroom.stored_definitions import wrong_fields
+from postroom.stored_definitions import DeclaredValue
 
 Direction = Literal["receive", "send"]
 
 
-class Handler(BaseModel):
+class Handler(DeclaredValue):
     """An adapter that a host runs in one direction: ``Handler("http", "send", high_watermark=20, low_watermark=10)``.
 
     ``adapter`` is the kind of the adapter, as ``postroom handler list`` shows it. The watermarks are of a send handler:
@@ -22,22 +21,10 @@ class Handler(BaseModel):
     memory, until it has fewer than ``low_watermark`` (DEQ-17).
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    adapter: str
-    direction: Direction
+    adapter: str = Field(kw_only=False)
+    direction: Direction = Field(kw_only=False)
     high_watermark: int = 200
     low_watermark: int = 100
-
-    def __init__(
-        self, adapter: str, direction: Direction, *, high_watermark: int = 200, low_watermark: int = 100
-    ) -> None:
-        try:
-            super().__init__(
-                adapter=adapter, direction=direction, high_watermark=high_watermark, low_watermark=low_watermark
-            )
-        except ValidationError as error:
-            raise DefinitionError(f"Handler cannot be created from these arguments: {wrong_fields(error)}.") from None
 
     @property
     def key(self) -> tuple[str, Direction]:

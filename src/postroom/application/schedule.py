@@ -10,10 +10,10 @@ from functools import cached_property
 from typing import Literal, get_args
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from postroom.errors import DefinitionError
+from postroom.stored_definitions import Converted, DeclaredValue
 
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 Ordinal = Literal["first", "second", "third", "fourth", "last"]
@@ -25,8 +25,14 @@ _LONGEST_MONTH = 31
 #: How far ahead the next opening is searched: the 29th of February comes within eight years.
 _DAYS_AHEAD = 3_000
 
+Day = Converted[date | str | None, date | None]
+Window = Converted[Sequence[time | str] | None, tuple[time, time] | None]
+Weekdays = Converted[Sequence[str], tuple[Weekday, ...]]
+OrdinalWeekdays = Converted[Sequence[Sequence[str]], tuple[tuple[Ordinal, Weekday], ...]]
+Numbers = Converted[Sequence[int], tuple[int, ...]]
 
-class Schedule(BaseModel):
+
+class Schedule(DeclaredValue):
     """``Schedule(window=("08:00", "18:00"), zone="Europe/Berlin", weekdays=["mon", "fri"])``.
 
     ``start`` and ``stop`` are the first and the last day. ``window`` is a time of day. A window whose end is before its
@@ -36,46 +42,20 @@ class Schedule(BaseModel):
     restricts the schedule to some months.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    start: date | None = None
-    stop: date | None = None
-    window: tuple[time, time] | None = None
+    start: Day = Field(default=None, validate_default=True)
+    stop: Day = Field(default=None, validate_default=True)
+    window: Window = Field(default=None, validate_default=True)
     zone: str = "UTC"
     every_days: int | None = None
-    weekdays: tuple[Weekday, ...] = ()
-    month_days: tuple[int, ...] = ()
-    month_weekdays: tuple[tuple[Ordinal, Weekday], ...] = ()
-    months: tuple[int, ...] = ()
+    weekdays: Weekdays = Field(default=(), validate_default=True)
+    month_days: Numbers = Field(default=(), validate_default=True)
+    month_weekdays: OrdinalWeekdays = Field(default=(), validate_default=True)
+    months: Numbers = Field(default=(), validate_default=True)
 
-    def __init__(
-        self,
-        *,
-        start: date | str | None = None,
-        stop: date | str | None = None,
-        window: Sequence[time | str] | None = None,
-        zone: str = "UTC",
-        every_days: int | None = None,
-        weekdays: Sequence[str] = (),
-        month_days: Sequence[int] = (),
-        month_weekdays: Sequence[Sequence[str]] = (),
-        months: Sequence[int] = (),
-    ) -> None:
-        try:
-            super().__init__(
-                start=start,
-                stop=stop,
-                window=window,
-                zone=zone,
-                every_days=every_days,
-                weekdays=tuple(weekdays),
-                month_days=tuple(month_days),
-                month_weekdays=tuple(map(tuple, month_weekdays)),
-                months=tuple(months),
-            )
-        except ValidationError as error:
-            wrong = "; ".join(dict.fromkeys(_format_problem(item) for item in error.errors()))
-            raise DefinitionError(f"The schedule is invalid: {wrong}.") from None
+    @classmethod
+    def _describe_error(cls, error: ValidationError) -> str:
+        wrong = "; ".join(dict.fromkeys(_format_problem(item) for item in error.errors()))
+        return f"The schedule is invalid: {wrong}."
 
     def problems(self) -> Iterator[str]:
         """Yield the problems, one sentence each."""

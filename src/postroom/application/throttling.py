@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field
 
-from postroom.errors import DefinitionError
-from postroom.stored_definitions import wrong_fields
+from postroom.stored_definitions import DeclaredValue, Seconds
 
 _MAX_COUNT = 1_000_000_000
 _MAX_DELAY = 86_400.0
@@ -28,7 +26,7 @@ _RANGES: Mapping[str, float] = {
 }
 
 
-class Throttling(BaseModel):
+class Throttling(DeclaredValue):
     """When a host slows down: ``Throttling(messages=200_000, longest_delay=60)`` (THR-01 to THR-07).
 
     Publishing slows down above ``messages`` in the queues of subscribers, and above ``spool_multiplier`` times as many
@@ -42,48 +40,15 @@ class Throttling(BaseModel):
     down above ``sessions`` sessions of the database. A threshold of 0 is not checked.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
     messages: int = 50_000
     spool_multiplier: float = 10.0
-    longest_delay: float = 300.0
+    longest_delay: Seconds = Field(default=300.0, validate_default=True)
     overdrive: float = 125.0
     in_process: int = 1_000
     process_memory: float = 25.0
     system_memory: float = 0.0
     threads: int = 0
     sessions: int = 0
-
-    def __init__(
-        self,
-        *,
-        messages: int = 50_000,
-        spool_multiplier: float = 10.0,
-        longest_delay: float | timedelta = 300.0,
-        overdrive: float = 125.0,
-        in_process: int = 1_000,
-        process_memory: float = 25.0,
-        system_memory: float = 0.0,
-        threads: int = 0,
-        sessions: int = 0,
-    ) -> None:
-        seconds = longest_delay.total_seconds() if isinstance(longest_delay, timedelta) else longest_delay
-        try:
-            super().__init__(
-                messages=messages,
-                spool_multiplier=spool_multiplier,
-                longest_delay=seconds,
-                overdrive=overdrive,
-                in_process=in_process,
-                process_memory=process_memory,
-                system_memory=system_memory,
-                threads=threads,
-                sessions=sessions,
-            )
-        except ValidationError as error:
-            raise DefinitionError(
-                f"Throttling cannot be created from these arguments: {wrong_fields(error)}."
-            ) from None
 
     def problems(self) -> list[str]:
         """Describe each value that is out of range."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
+
+from pydantic import Field
 
 from postroom.adapters.contract import AdapterDefinition, SendAdapter
 from postroom.adapters.file.definition import find_path_problems
 from postroom.adapters.http.definition import find_timeout_problems, find_url_problems
 from postroom.clock import Clock, system_clock
+from postroom.stored_definitions import TextPaths
 
 
 class Dynamic(AdapterDefinition):
@@ -25,21 +27,9 @@ class Dynamic(AdapterDefinition):
     is_dynamic: ClassVar[bool] = True
 
     kind: Literal["dynamic"] = "dynamic"
-    folders: tuple[str, ...]
-    urls: tuple[str, ...] | None
-    timeout: float
-
-    def __init__(
-        self,
-        *,
-        folders: Sequence[str | os.PathLike[str]] = (".",),
-        urls: Sequence[str] | None = None,
-        timeout: float = 30.0,
-        kind: Literal["dynamic"] = "dynamic",
-    ) -> None:
-        given = [os.fspath(folder) if isinstance(folder, os.PathLike) else folder for folder in folders]
-        # Without this check a string would be read as a list of its characters.
-        super().__init__(folders=folders if isinstance(folders, str) else given, urls=urls, timeout=timeout, kind=kind)
+    folders: TextPaths = Field(default=(".",), validate_default=True)
+    urls: Sequence[str] | None = None
+    timeout: float = 30.0
 
     def problems(self) -> list[str]:
         found = [text for folder in self.folders for text in find_path_problems("folders", folder)]

@@ -7,11 +7,14 @@ import re
 from fnmatch import translate
 from functools import cached_property
 from pathlib import Path, PurePath
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
 
 from postroom.adapters.contract import AdapterDefinition, SendAdapter
 from postroom.adapters.file.names import DEFAULT_NAME, MACRO, find_template_problems, split_path
 from postroom.clock import Clock, system_clock
+from postroom.stored_definitions import OptionalPath, TextPath
 
 #: The folder in the watched folder where receive locations store claimed files.
 PRIVATE_FOLDER = ".postroom"
@@ -43,45 +46,25 @@ class File(AdapterDefinition):
     max_batch: ClassVar[int] = 20
 
     kind: Literal["file"] = "file"
-    path: str
-    pattern: str
-    settle: float
-    archive: str | None
-    private_folder: str | None
-    trusted_senders: bool
-    order: Literal["name", "time"] | None
-    name: str
-    mode: Literal["create", "overwrite"]
+    path: TextPath = Field(kw_only=False)
+    pattern: str = "*"
+    settle: float = 1.0
+    archive: OptionalPath = Field(default=None, validate_default=True)
+    private_folder: OptionalPath = Field(default=None, validate_default=True)
+    trusted_senders: bool = False
+    order: Literal["name", "time"] | None = None
+    name: str = DEFAULT_NAME
+    mode: Literal["create", "overwrite"] = "create"
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        pattern: str = "*",
-        settle: float = 1.0,
-        archive: str | os.PathLike[str] | None = None,
-        private_folder: str | os.PathLike[str] | None = None,
-        trusted_senders: bool = False,
-        order: Literal["name", "time"] | None = None,
-        name: str | None = None,
-        mode: Literal["create", "overwrite"] = "create",
-        kind: Literal["file"] = "file",
-    ) -> None:
-        folder = _text(path)
-        if name is None:
-            folder, name = split_path(folder) if isinstance(folder, str) else (folder, DEFAULT_NAME)
-        super().__init__(
-            path=folder,
-            pattern=pattern,
-            settle=settle,
-            archive=_text(archive),
-            private_folder=_text(private_folder),
-            trusted_senders=trusted_senders,
-            order=order,
-            name=name,
-            mode=mode,
-            kind=kind,
-        )
+    @model_validator(mode="before")
+    @classmethod
+    def _split_path(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Take the name of the file from the path if it is the last part of it."""
+        path = given.get("path")
+        if given.get("name") is not None or not isinstance(path, str | os.PathLike):
+            return given
+        folder, name = split_path(os.fspath(path))
+        return {**given, "path": folder, "name": name}
 
     def problems(self) -> list[str]:
         found = [
@@ -147,10 +130,6 @@ class File(AdapterDefinition):
     @cached_property
     def _expression(self) -> re.Pattern[str]:
         return re.compile(translate(self.pattern))
-
-
-def _text(path: str | os.PathLike[str] | None) -> str | None:
-    return os.fspath(path) if isinstance(path, os.PathLike) else path
 
 
 def find_path_problems(what: str, path: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from postroom.adapters.contract import AdapterDefinition, SendAdapter
 from postroom.adapters.url_logins import has_login
 from postroom.clock import Clock, system_clock
 from postroom.secrets.references import Secret, find_secret_problems
+from postroom.stored_definitions import OptionalPath
 
 #: The value of ``proxy`` that selects HTTP_PROXY, HTTPS_PROXY and NO_PROXY.
 FROM_ENVIRONMENT = "environment"
@@ -59,33 +59,12 @@ class Http(AdapterDefinition):
     can_be_two_way: ClassVar[bool] = True
 
     kind: Literal["http"] = "http"
-    url: str
+    url: str = Field(kw_only=False)
     headers: Mapping[str, str | Secret] = Field(default_factory=dict)
-    timeout: float
-    connections: int
-    ca_file: str | None
-    proxy: str | Secret | None
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        headers: Mapping[str, str | Secret] | None = None,
-        timeout: float = 30.0,
-        connections: int = DEFAULT_CONNECTIONS,
-        ca_file: str | os.PathLike[str] | None = None,
-        proxy: str | Secret | None = None,
-        kind: Literal["http"] = "http",
-    ) -> None:
-        super().__init__(
-            url=url,
-            headers={} if headers is None else headers,
-            timeout=timeout,
-            connections=connections,
-            ca_file=os.fspath(ca_file) if isinstance(ca_file, os.PathLike) else ca_file,
-            proxy=proxy,
-            kind=kind,
-        )
+    timeout: float = 30.0
+    connections: int = DEFAULT_CONNECTIONS
+    ca_file: OptionalPath = Field(default=None, validate_default=True)
+    proxy: str | Secret | None = None
 
     def problems(self) -> list[str]:
         found = find_url_problems("url", self.url)

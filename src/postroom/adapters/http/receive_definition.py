@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
 
 from postroom.adapters.contract import AdapterDefinition
 from postroom.adapters.http.definition import find_timeout_problems
 from postroom.http.tls import TlsFiles
 from postroom.secrets.credentials import is_digest, is_password_hash, normalize_digest
+from postroom.stored_definitions import OptionalPath
 
 #: The default address to listen on. Only programs on the same machine can reach it.
 LOOPBACK = "127.0.0.1"
 
-_DEFAULT_MAX_BYTES = 1 << 30
-#: Twenty minutes, as in BizTalk (RR-05).
-_DEFAULT_RESPONSE_TIMEOUT = 1200.0
 _MAX_RESPONSE_TIMEOUT = 86_400.0
 _PATH = re.compile(r"/[!$&'()*+,;=:@%0-9A-Za-z._~/-]*")
+
+#: Parties by digests.
+Digests = Annotated[
+    Mapping[str, str],
+    AfterValidator(lambda parties: {normalize_digest(digest): party for digest, party in parties.items()}),
+]
 
 
 class HttpReceive(AdapterDefinition):
@@ -52,60 +57,22 @@ class HttpReceive(AdapterDefinition):
     intake_unit: ClassVar[str] = "interchange"
 
     kind: Literal["http_receive"] = "http_receive"
-    path: str
+    path: str = Field(kw_only=False)
     port: int
-    listen: str
-    max_bytes: int
-    timeout: float
-    client_connections: int
-    party_requests: int
-    response_timeout: float = _DEFAULT_RESPONSE_TIMEOUT
-    certificate: str | None
-    key: str | None
-    client_ca: str | None
-    client_certificate: Literal["required", "optional"]
-    certificates: dict[str, str]
-    api_keys: dict[str, str]
-    users: dict[str, str]
-
-    def __init__(
-        self,
-        path: str,
-        *,
-        port: int,
-        listen: str = LOOPBACK,
-        max_bytes: int = _DEFAULT_MAX_BYTES,
-        timeout: float = 30.0,
-        client_connections: int = 50,
-        party_requests: int = 50,
-        response_timeout: float = _DEFAULT_RESPONSE_TIMEOUT,
-        certificate: str | os.PathLike[str] | None = None,
-        key: str | os.PathLike[str] | None = None,
-        client_ca: str | os.PathLike[str] | None = None,
-        client_certificate: Literal["required", "optional"] = "required",
-        certificates: Mapping[str, str] | None = None,
-        api_keys: Mapping[str, str] | None = None,
-        users: Mapping[str, str] | None = None,
-        kind: Literal["http_receive"] = "http_receive",
-    ) -> None:
-        super().__init__(
-            path=path,
-            port=port,
-            listen=listen,
-            max_bytes=max_bytes,
-            timeout=timeout,
-            client_connections=client_connections,
-            response_timeout=response_timeout,
-            party_requests=party_requests,
-            certificate=_to_text(certificate),
-            key=_to_text(key),
-            client_ca=_to_text(client_ca),
-            client_certificate=client_certificate,
-            certificates={normalize_digest(digest): party for digest, party in (certificates or {}).items()},
-            api_keys={normalize_digest(digest): party for digest, party in (api_keys or {}).items()},
-            users=dict(users or {}),
-            kind=kind,
-        )
+    listen: str = LOOPBACK
+    max_bytes: int = 1 << 30
+    timeout: float = 30.0
+    client_connections: int = 50
+    party_requests: int = 50
+    #: Twenty minutes, as in BizTalk (RR-05).
+    response_timeout: float = 1200.0
+    certificate: OptionalPath = Field(default=None, validate_default=True)
+    key: OptionalPath = Field(default=None, validate_default=True)
+    client_ca: OptionalPath = Field(default=None, validate_default=True)
+    client_certificate: Literal["required", "optional"] = "required"
+    certificates: Digests = Field(default_factory=dict)
+    api_keys: Digests = Field(default_factory=dict)
+    users: Mapping[str, str] = Field(default_factory=dict)
 
     @classmethod
     def can_be_isolated(cls) -> bool:
@@ -184,7 +151,3 @@ class HttpReceive(AdapterDefinition):
             client_ca=None if self.client_ca is None else home / self.client_ca,
             requires_client_certificate=self.client_certificate == "required",
         )
-
-
-def _to_text(path: str | os.PathLike[str] | None) -> str | None:
-    return os.fspath(path) if isinstance(path, os.PathLike) else path

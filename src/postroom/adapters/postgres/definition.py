@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from pydantic import Field
+
 from postroom.adapters.contract import AdapterDefinition, SendAdapter
-from postroom.adapters.postgres_server import find_url_problems, format_address
-from postroom.adapters.sink.columns import SinkColumn, to_columns
+from postroom.adapters.postgres_server import Names, find_url_problems, format_address
+from postroom.adapters.sink.columns import Columns
 from postroom.clock import Clock, system_clock
-from postroom.errors import BadValue, DefinitionError
-from postroom.properties import Property
 from postroom.secrets.references import Secret
 
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)?")
@@ -41,51 +41,16 @@ class Postgres(AdapterDefinition):
     max_batch: ClassVar[int] = 100
 
     kind: Literal["postgres"] = "postgres"
-    url: str
-    table: str
-    mode: Literal["insert", "upsert"]
-    key: tuple[str, ...]
-    format: Format | None
-    fields: dict[str, str] | None
-    columns: tuple[SinkColumn, ...]
-    body: str | None
-    delivery_id: str | None
-    options: dict[str, str | Secret]
-
-    def __init__(
-        self,
-        url: str,
-        table: str,
-        *,
-        mode: Literal["insert", "upsert"] = "insert",
-        key: Sequence[str] = (),
-        format: Format | None = "json",
-        fields: Mapping[str, str] | None = None,
-        columns: Mapping[str, Property] | Sequence[Property] = (),
-        body: str | None = None,
-        delivery_id: str | None = None,
-        options: Mapping[str, str | Secret] | None = None,
-        kind: Literal["postgres"] = "postgres",
-    ) -> None:
-        try:
-            chosen = to_columns(columns)
-        except BadValue as error:
-            raise DefinitionError(
-                f"adapters.Postgres cannot be created from these arguments: {error.what}", hint=error.hint
-            ) from None
-        super().__init__(
-            url=url,
-            table=table,
-            mode=mode,
-            key=(key,) if isinstance(key, str) else key,
-            format=format,
-            fields=fields,
-            columns=chosen,
-            body=body,
-            delivery_id=delivery_id,
-            options=dict(options or {}),
-            kind=kind,
-        )
+    url: str = Field(kw_only=False)
+    table: str = Field(kw_only=False)
+    mode: Literal["insert", "upsert"] = "insert"
+    key: Names = ()
+    format: Format | None = "json"
+    fields: Mapping[str, str] | None = None
+    columns: Columns = Field(default=(), validate_default=True)
+    body: str | None = None
+    delivery_id: str | None = None
+    options: Mapping[str, str | Secret] = Field(default_factory=dict)
 
     def problems(self) -> list[str]:
         found = find_url_problems(self.url, self.options)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from pydantic import Field
+
 from postroom.adapters.contract import AdapterDefinition, ReceiveAdapter
-from postroom.adapters.postgres_server import find_url_problems, format_address
+from postroom.adapters.postgres_server import Names, find_url_problems, format_address
 from postroom.secrets.references import Secret
 
 _LIMIT = "%(limit)s"
@@ -40,39 +42,14 @@ class PostgresReceive(AdapterDefinition):
     intake_unit: ClassVar[str] = "row"
 
     kind: Literal["postgres_receive"] = "postgres_receive"
-    url: str
+    url: str = Field(kw_only=False)
     poll: str
-    key: tuple[str, ...]
+    key: Names
     after: str
-    body: str | None
-    batch: int
-    interval: float
-    options: dict[str, str | Secret]
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        poll: str,
-        key: Sequence[str],
-        after: str,
-        body: str | None = None,
-        batch: int = 100,
-        interval: float = 1.0,
-        options: Mapping[str, str | Secret] | None = None,
-        kind: Literal["postgres_receive"] = "postgres_receive",
-    ) -> None:
-        super().__init__(
-            url=url,
-            poll=poll,
-            key=(key,) if isinstance(key, str) else key,
-            after=after,
-            body=body,
-            batch=batch,
-            interval=interval,
-            options=dict(options or {}),
-            kind=kind,
-        )
+    body: str | None = None
+    batch: int = 100
+    interval: float = 1.0
+    options: Mapping[str, str | Secret] = Field(default_factory=dict)
 
     @property
     def polling_interval(self) -> float:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from postroom.adapters.spark_schema import parse_columns
 from postroom.errors import BadValue
 from postroom.properties import Property
+from postroom.stored_definitions import Converted
 from postroom.values import ValueType
 
 #: The first columns of every row.
@@ -59,6 +61,12 @@ def _to_column(name: object, prop: object) -> SinkColumn:
     if not isinstance(prop, Property) or not isinstance(name, str):
         raise BadValue(f"{prop!r} is not a property.", hint='Write columns={"region": Region}, or columns=[Region].')
     return SinkColumn(name=name, key=prop.key, type=int(prop.value_type))
+
+
+#: The columns of rows. The argument has properties, by the names of the columns or without names.
+Columns = Converted[
+    Mapping[str, Property] | Sequence[Property], Annotated[tuple[SinkColumn, ...], BeforeValidator(to_columns)]
+]
 
 
 def add_partition_columns(

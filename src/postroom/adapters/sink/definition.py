@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
 
 from postroom.adapters.contract import AdapterDefinition, SendAdapter
 from postroom.adapters.file.definition import find_path_problems
@@ -16,7 +17,7 @@ from postroom.adapters.sink.columns import (
     BATCH_COLUMN,
     BODY_COLUMN,
     FIXED_COLUMNS,
-    SinkColumn,
+    Columns,
     add_partition_columns,
     find_column_problems,
     parse_column_names,
@@ -25,9 +26,10 @@ from postroom.adapters.sink.columns import (
 from postroom.adapters.sink.jdbc_drivers import add_driver, find_driver
 from postroom.adapters.url_logins import has_password, remove_login
 from postroom.clock import Clock, system_clock
-from postroom.errors import BadValue, DefinitionError, StateError
+from postroom.errors import BadValue, StateError
 from postroom.properties import Property
 from postroom.secrets.references import Secret, find_secret_problems, read_options
+from postroom.stored_definitions import Converted, OptionalPath
 
 #: The file formats. Postroom moves their files to the target itself.
 FILE_FORMATS = ("parquet", "orc", "csv", "json")
@@ -35,6 +37,8 @@ FILE_FORMATS = ("parquet", "orc", "csv", "json")
 _TEXT_FORMATS = ("csv", "json", "text", "xml")
 
 Body = Literal["binary", "text", "none"]
+#: Names of columns. The argument has properties or names.
+PartitionColumns = Converted[Sequence[Property | str], tuple[str, ...]]
 
 _MAX_MESSAGES = 1_000_000
 _MAX_INTERVAL = 86_400.0
@@ -53,14 +57,12 @@ class SinkDefinition(AdapterDefinition):
     can_send: ClassVar[bool] = True
     is_sink: ClassVar[bool] = True
 
-    columns: tuple[SinkColumn, ...]
-    parse: str | None
-    body: Body
-    max_messages: int
-    interval: float
-
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
+    columns: Columns = Field(default=(), validate_default=True)
+    parse: str | None = None
+    body: Body = "binary"
+    options: Mapping[str, str | Secret] = Field(default_factory=dict)
+    max_messages: int = 100_000
+    interval: float = 10.0
 
     @property
     def properties(self) -> tuple[Property, ...]:
@@ -112,38 +114,21 @@ class SparkSink(SinkDefinition):
     """
 
     kind: Literal["spark_sink"] = "spark_sink"
-    format: str
-    path: str | None
-    partition_by: tuple[str, ...]
-    options: dict[str, str | Secret]
+    format: str = Field(kw_only=False)
+    path: OptionalPath = Field(default=None, kw_only=False, validate_default=True)
+    body: Converted[Body | None, Body] = Field(default=None, validate_default=True)
+    partition_by: PartitionColumns = Field(default=(), validate_default=True)
 
-    def __init__(
-        self,
-        format: str,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        columns: Mapping[str, Property] | Sequence[Property] = (),
-        partition_by: Sequence[Property | str] = (),
-        parse: str | None = None,
-        body: Body | None = None,
-        options: Mapping[str, str | Secret] | None = None,
-        max_messages: int = 100_000,
-        interval: float = 10.0,
-        kind: Literal["spark_sink"] = "spark_sink",
-    ) -> None:
-        chosen, divided_by = _to_columns(type(self).__name__, columns, partition_by)
-        super().__init__(
-            format=format,
-            path=os.fspath(path) if isinstance(path, os.PathLike) else path,
-            columns=chosen,
-            partition_by=divided_by,
-            parse=parse,
-            body=body or ("text" if format in _TEXT_FORMATS else "binary"),
-            options=dict(options or {}),
-            max_messages=max_messages,
-            interval=interval,
-            kind=kind,
-        )
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Add the columns of ``partition_by``, and choose how bodies are stored."""
+        partition_by = given.get("partition_by", ())
+        if isinstance(partition_by, str):
+            raise BadValue(f"partition_by is {partition_by!r}.", hint="Write partition_by=[Region].")
+        columns, names = add_partition_columns(to_columns(given.get("columns", ())), partition_by)
+        body = given.get("body") or ("text" if given.get("format") in _TEXT_FORMATS else "binary")
+        return {**given, "columns": columns, "partition_by": names, "body": body}
 
     @property
     def is_files(self) -> bool:
@@ -222,35 +207,8 @@ class SparkTable(SinkDefinition):
     """
 
     kind: Literal["spark_table"] = "spark_table"
-    url: str
-    table: str
-    options: dict[str, str | Secret]
-
-    def __init__(
-        self,
-        url: str,
-        table: str,
-        *,
-        columns: Mapping[str, Property] | Sequence[Property] = (),
-        parse: str | None = None,
-        body: Body = "binary",
-        options: Mapping[str, str | Secret] | None = None,
-        max_messages: int = 100_000,
-        interval: float = 10.0,
-        kind: Literal["spark_table"] = "spark_table",
-    ) -> None:
-        chosen, _ = _to_columns(type(self).__name__, columns, ())
-        super().__init__(
-            url=url,
-            table=table,
-            options=dict(options or {}),
-            columns=chosen,
-            parse=parse,
-            body=body,
-            max_messages=max_messages,
-            interval=interval,
-            kind=kind,
-        )
+    url: str = Field(kw_only=False)
+    table: str = Field(kw_only=False)
 
     @property
     def is_jdbc(self) -> bool:
@@ -306,16 +264,3 @@ class SparkTable(SinkDefinition):
         shown = remove_login(self.url)
         shown = re.sub(r"^(jdbc:\w+:\w+:)[^@]*@", r"\1@", shown)
         return f"{re.split('[?;]', shown)[0]}#{self.table}"
-
-
-def _to_columns(
-    name: str, columns: object, partition_by: Sequence[Any]
-) -> tuple[tuple[SinkColumn, ...], tuple[str, ...]]:
-    try:
-        if isinstance(partition_by, str):
-            raise BadValue(f"partition_by is {partition_by!r}.", hint="Write partition_by=[Region].")
-        return add_partition_columns(to_columns(columns), partition_by)
-    except BadValue as error:
-        raise DefinitionError(
-            f"adapters.{name} cannot be created from these arguments: {error.what}", hint=error.hint
-        ) from None

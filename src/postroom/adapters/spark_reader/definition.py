@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
 
 from postroom.adapters.contract import AdapterDefinition
 from postroom.adapters.file.definition import File
 from postroom.adapters.file.names import DEFAULT_NAME
 from postroom.adapters.spark_schema import Column, parse_columns
 from postroom.secrets.references import Secret, find_secret_problems
+from postroom.stored_definitions import OptionalPath
 
 Option = str | bool | int | float | Secret
 
@@ -51,6 +53,11 @@ CORRUPT = "_corrupt_record"
 _RESERVED = (CORRUPT, "_metadata")
 
 
+def _normalise_format(format: str) -> str:
+    """Return the canonical spelling of a file format. Formats are case-insensitive in Spark."""
+    return {name.lower(): name for name in FILE_FORMATS}.get(format.lower(), format)
+
+
 class SparkReader(AdapterDefinition):
     """Every format that Spark reads: ``adapters.SparkReader("csv", "in/big", schema="id bigint, region string",
     options={"header": True})``, ``adapters.SparkReader("kafka", options={"subscribe": "orders", ...})``.
@@ -72,50 +79,18 @@ class SparkReader(AdapterDefinition):
     reads_rows: ClassVar[bool] = True
 
     kind: Literal["spark_reader"] = "spark_reader"
-    format: str
-    path: str | None
-    options: dict[str, Option]
-    columns: str | None
-    pattern: str
-    settle: float
-    archive: str | None
-    private_folder: str | None
-    trusted_senders: bool
-    bad_rows: int | None
-    bad_share: float | None
-
-    def __init__(
-        self,
-        format: str,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        options: Mapping[str, Option] | None = None,
-        schema: str | None = None,
-        pattern: str = "*",
-        settle: float = 1.0,
-        archive: str | os.PathLike[str] | None = None,
-        private_folder: str | os.PathLike[str] | None = None,
-        trusted_senders: bool = False,
-        bad_rows: int | None = 1_000,
-        bad_share: float | None = None,
-        columns: str | None = None,
-        kind: Literal["spark_reader"] = "spark_reader",
-    ) -> None:
-        super().__init__(
-            format=_normalise_format(format),
-            path=None if path is None else os.fspath(path),
-            options=dict(options or {}),
-            # A pydantic model has an attribute ``schema``, so the field has another name.
-            columns=columns if schema is None else schema,
-            pattern=pattern,
-            settle=settle,
-            archive=None if archive is None else os.fspath(archive),
-            private_folder=None if private_folder is None else os.fspath(private_folder),
-            trusted_senders=trusted_senders,
-            bad_rows=bad_rows,
-            bad_share=bad_share,
-            kind=kind,
-        )
+    format: Annotated[str, AfterValidator(_normalise_format)] = Field(kw_only=False)
+    path: OptionalPath = Field(default=None, kw_only=False, validate_default=True)
+    options: Mapping[str, Option] = Field(default_factory=dict)
+    # A pydantic model has an attribute ``schema``, so the field has another name.
+    columns: str | None = Field(default=None, alias="schema")
+    pattern: str = "*"
+    settle: float = 1.0
+    archive: OptionalPath = Field(default=None, validate_default=True)
+    private_folder: OptionalPath = Field(default=None, validate_default=True)
+    trusted_senders: bool = False
+    bad_rows: int | None = 1_000
+    bad_share: float | None = None
 
     @property
     def reads_files(self) -> bool:
@@ -210,9 +185,3 @@ class SparkReader(AdapterDefinition):
             for name in names
             if name in _RESERVED
         ]
-
-
-def _normalise_format(format: str) -> str:
-    """Return the canonical spelling of a file format. Formats are case-insensitive in Spark."""
-    spelling = {name.lower(): name for name in FILE_FORMATS}
-    return spelling.get(format.lower(), format) if isinstance(format, str) else format
