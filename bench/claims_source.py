@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login
-from postroom.spark.intake import file_claims
-from postroom.spark.intake.file_claims import FileClaim
+from postroom.messagebox.streams import file_claims
+from postroom.messagebox.streams.file_claims import FileClaim
 from postroom.spark.receive.stream_source import StreamSettings, stream_source
 
 if TYPE_CHECKING:

@@ -27,8 +27,6 @@ from typing import Any, Literal
 from bench.delivery_rounds import CLAIM, COMPLETE
 from bench.http_client import find_free_port, wait_for_listener
 from bench.messagebox import MeasuredBox
-from postroom.hosts.http.group_commit import GroupCommit
-from postroom.hosts.http.shared_connections import SharedConnections
 from postroom.http.connection import ConnectionLimits
 from postroom.http.event_loop import EventLoopThread, WorkerPool
 from postroom.http.messages import Request, Response
@@ -36,6 +34,8 @@ from postroom.http.server import HttpServer
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.inbox import NewInterchange
+from postroom.receiving.http.group_commit import GroupCommit
+from postroom.receiving.http.shared_connections import SharedConnections
 from postroom.system_properties import BTS, HTTP
 
 #: The length of a batch of the streaming lane, so that the batches of both sides have about the same size.

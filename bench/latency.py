@@ -30,7 +30,7 @@ from postroom import adapters
 from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Login, connect
-from postroom.spark.intake.file_claimer import FileClaimer
+from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.spark.java import find_java
 
 _MESSAGES = 15

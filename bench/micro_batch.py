@@ -28,7 +28,7 @@ from bench.streaming import write_claims
 from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Login, connect
-from postroom.spark.intake import file_claims
+from postroom.messagebox.streams import file_claims
 from postroom.spark.java import find_java
 
 if TYPE_CHECKING:
@@ -144,14 +144,15 @@ def _start_default_query(login: Login, home: Path) -> Iterator[StreamingQuery]:
     from pyspark.sql import SparkSession
 
     from bench.claims_source import load_claims, read_claims
-    from postroom.spark.intake.claimed_files import ClaimedFiles
-    from postroom.spark.receive.task import TALLY_SPARK_SCHEMA, ReceiveTask
+    from postroom.receiving.files.claimed_files import ClaimedFiles
+    from postroom.receiving.task import ReceiveTask
+    from postroom.spark.receive.task import TALLY_SPARK_SCHEMA, SparkReceiveTask
 
     with connect(login.url) as connection:
         [location] = read_receive_locations(connection)
     session = SparkSession.builder.master("local[2]").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    task = ReceiveTask(source=ClaimedFiles(location=location, home=home), login=login)
+    task = SparkReceiveTask(task=ReceiveTask(source=ClaimedFiles(location=location, home=home), login=login))
 
     def receive(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

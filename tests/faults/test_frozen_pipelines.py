@@ -18,12 +18,12 @@ from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.coordination.session_watchdog import SessionWatchdog
 from postroom.messagebox.maintenance.check import check
-from postroom.spark.intake import file_claims
-from postroom.spark.intake.claimed_files import ClaimedFiles
-from postroom.spark.intake.file_claimer import FileClaimer
-from postroom.spark.intake.inbox_rows import Inbox, InboxNumbering
-from postroom.spark.receive.task import ReceiveTask
-from postroom.spark.worker import close_worker
+from postroom.messagebox.streams import file_claims
+from postroom.receiving.files.claimed_files import ClaimedFiles
+from postroom.receiving.files.file_claimer import FileClaimer
+from postroom.receiving.inbox_rows import Inbox, InboxNumbering
+from postroom.receiving.task import ReceiveTask
+from postroom.receiving.worker import close_worker
 from tests.faults.frozen_peers import (
     OTHERS_CONTINUE,
     PIPELINES_ARE_REPLACED,
@@ -35,7 +35,7 @@ from tests.faults.frozen_peers import (
 )
 from tests.integration.messagebox.inbox import interrupted_receiver
 from tests.integration.operations.backup import interrupted_backup
-from tests.integration.spark.intake import interrupted_claimer
+from tests.integration.receiving.files import interrupted_claimer
 from tests.support.box import Box, Region
 from tests.support.file_location import add_file_location
 from tests.support.inbox_location import add_inbox_location

@@ -24,13 +24,13 @@ from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import build_jobs, run_all_jobs_once, run_due_jobs
 from postroom.messagebox.queues import HostQueues
+from postroom.messagebox.streams import file_claims
 from postroom.operations.backup import create, create_backup, read_manifest, restore_backup
 from postroom.operations.backup.manifest import verify_backup
-from postroom.spark.intake import file_claims
-from postroom.spark.intake.claimed_files import ClaimedFiles
-from postroom.spark.intake.file_claimer import FileClaimer
-from postroom.spark.receive.task import ReceiveTask
-from postroom.spark.worker import close_worker
+from postroom.receiving.files.claimed_files import ClaimedFiles
+from postroom.receiving.files.file_claimer import FileClaimer
+from postroom.receiving.task import ReceiveTask
+from postroom.receiving.worker import close_worker
 from tests.support.box import Box, Region, open_box
 from tests.support.databases import Databases
 from tests.support.file_location import add_file_location

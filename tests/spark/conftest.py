@@ -9,7 +9,7 @@ import pytest
 
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
-from postroom.spark.intake.file_claimer import FileClaimer
+from postroom.receiving.files.file_claimer import FileClaimer
 from tests.support.box import Box
 from tests.support.folders import open_folder
 from tests.support.waiting import PATIENCE

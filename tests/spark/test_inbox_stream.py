@@ -8,7 +8,7 @@ from postroom import pipelines
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.connection import Login, connect
-from postroom.spark.intake.inbox_rows import InboxNumbering
+from postroom.receiving.inbox_rows import InboxNumbering
 from tests.spark.conftest import StartStream
 from tests.support.box import Box
 from tests.support.inbox_location import add_inbox_location

@@ -20,9 +20,9 @@ from tests.support.waiting import wait_until
 
 #: The modules that are imported once, before the forks.
 _PRELOADED = (
-    "tests.integration.spark.intake.interrupted_claimer",
+    "tests.integration.receiving.files.interrupted_claimer",
     "tests.integration.messagebox.inbox.interrupted_receiver",
-    "tests.integration.hosts.receiving.interrupted_poller",
+    "tests.integration.receiving.polling.interrupted_poller",
     "tests.integration.operations.backup.interrupted_backup",
     "tests.faults.frozen_peers",
 )

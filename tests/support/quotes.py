@@ -11,12 +11,12 @@ from postroom import maps, pipelines
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.routing.table import RoutingTable
 from postroom.hosts import HostInstance
-from postroom.hosts.messaging.callers import Caller, NoResponse
-from postroom.hosts.messaging.requests import RequestReceiver
 from postroom.maps.port_maps import PortMaps
 from postroom.message import Bytes
 from postroom.messagebox.connection import Connection
 from postroom.pipelines import ReceivePipeline
+from postroom.receiving.http.callers import Caller, NoResponse
+from postroom.receiving.http.request_receiver import RequestReceiver
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import PROMOTE, Box
 from tests.support.two_way import AnsweringAdapter, make_location_two_way, make_two_way

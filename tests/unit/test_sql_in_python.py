@@ -77,9 +77,7 @@ STILL_OUTSIDE = {
     "spark/bulk/task.py",
     "spark/history/data_source.py",
     "spark/history/history_tables.py",
-    "spark/intake/file_claims.py",
     "spark/sinks/running_sinks.py",
-    "spark/worker.py",
 }
 
 _STATEMENT = re.compile(

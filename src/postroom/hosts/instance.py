@@ -12,10 +12,7 @@ from typing import Self
 
 from postroom.adapters import build
 from postroom.clock import Clock
-from postroom.hosts.http.locations import HttpLocations
-from postroom.hosts.messaging.callers import Callers
 from postroom.hosts.messaging.open_send_ports import BuildAdapter
-from postroom.hosts.receiving.polled_locations import PolledLocations
 from postroom.hosts.running_instance import RunningInstance
 from postroom.hosts.settings import HostSettings
 from postroom.hosts.subservices import Subservices
@@ -23,6 +20,9 @@ from postroom.messagebox.configuration.endpoints import find_missing_secrets
 from postroom.messagebox.configuration.hosts import Host, check_login_of_host, find_host
 from postroom.messagebox.connection import Connection, connect
 from postroom.monitoring.metrics import Metric
+from postroom.receiving.http.callers import Callers
+from postroom.receiving.http.locations import HttpLocations
+from postroom.receiving.polling.polled_locations import PolledLocations
 
 _log = logging.getLogger(__name__)
 

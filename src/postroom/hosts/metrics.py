@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from postroom.hosts.dequeue.subservice import Subservice
-from postroom.hosts.http.locations import HttpLocations
-from postroom.hosts.receiving.polled_location import OUTCOMES, PolledLocation
 from postroom.hosts.registration import Registration
 from postroom.messagebox.streams.location_progress import LocationState
 from postroom.monitoring.metrics import Metric
+from postroom.receiving.http.locations import HttpLocations
+from postroom.receiving.polling.polled_location import PolledLocation
+from postroom.receiving.task import OUTCOMES
 
 
 def collect_host_metrics(

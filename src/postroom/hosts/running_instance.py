@@ -12,16 +12,12 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.hosts.configuration_watch import ConfigurationWatch
 from postroom.hosts.delivery_throttle import DeliveryThrottle
-from postroom.hosts.http.locations import HttpLocations
 from postroom.hosts.job_loop import JobLoop
-from postroom.hosts.messaging.callers import Callers
 from postroom.hosts.messaging.endpoint_manager import EndpointManager
 from postroom.hosts.messaging.open_send_ports import BuildAdapter, OpenSendPorts
-from postroom.hosts.messaging.requests import RequestReceiver
 from postroom.hosts.messaging.responses import ResponseDelivery
 from postroom.hosts.metrics import collect_host_metrics, collect_polled_metrics
 from postroom.hosts.orchestrations.runner import OrchestrationRunner
-from postroom.hosts.receiving.polled_locations import PolledLocations
 from postroom.hosts.registration import LOCK_SOCKET, Registration
 from postroom.hosts.settings import HostSettings
 from postroom.hosts.subservices import Subservices
@@ -39,6 +35,10 @@ from postroom.monitoring.instances import InstanceMetrics
 from postroom.monitoring.load import LoadMetrics
 from postroom.monitoring.metrics import Metric
 from postroom.processes.background_loop import BackgroundLoop
+from postroom.receiving.http.callers import Callers
+from postroom.receiving.http.locations import HttpLocations
+from postroom.receiving.http.request_receiver import RequestReceiver
+from postroom.receiving.polling.polled_locations import PolledLocations
 
 
 class RunningInstance:

@@ -282,19 +282,24 @@ class LazyConnection:
 
     def get_working(self) -> Connection:
         """Return the connection. Open it again if the server has closed it since its last use."""
-        connection = self.get()
-        try:
-            if _has_input(connection):
-                connection.execute("SELECT 1")
-            return connection
-        except MessageBoxUnavailable:
+        if not is_working(self.get()):
             self.close()
-            return self.get()
+        return self.get()
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def is_working(connection: Connection) -> bool:
+    """Return False if the server has closed the connection since its last use."""
+    try:
+        if _has_input(connection):
+            connection.execute("SELECT 1")
+        return True
+    except MessageBoxUnavailable:
+        return False
 
 
 def _has_input(connection: Connection) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationState
 from postroom.monitoring.metrics import Metric
+from postroom.receiving.task import OUTCOMES
 from postroom.spark.receive.running_location import RunningLocation
-from postroom.spark.receive.task import OUTCOMES
 from postroom.spark.sinks.running_sinks import Sinks
 
 

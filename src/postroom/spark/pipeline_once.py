@@ -16,18 +16,19 @@ from postroom.errors import MessageBoxUnavailable, PostroomError, StateError, Un
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Login
+from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.sink_progress import lock_sinks_served
+from postroom.receiving.intake import find_locations_to_serve, make_intake
+from postroom.receiving.intake_once import receive_all
+from postroom.receiving.task import OUTCOMES
 from postroom.spark.bulk.bulk_files import BulkFiles
 from postroom.spark.bulk.bulk_once import receive_once
 from postroom.spark.bulk.progress import BulkMeter, BulkProgress
 from postroom.spark.bulk.row_stream import start_row_stream
 from postroom.spark.error_reasons import format_reason
-from postroom.spark.intake import file_claims
-from postroom.spark.intake.intake import find_locations_to_serve, make_intake
-from postroom.spark.intake.intake_once import receive_all
 from postroom.spark.once_report import OnceReport
 from postroom.spark.receive.stream import start_stream
-from postroom.spark.receive.task import OUTCOMES, TALLY_METRIC, format_tally
+from postroom.spark.receive.task import TALLY_METRIC, format_tally
 from postroom.spark.session import has_died
 from postroom.spark.sinks.drain import SinkWritten
 from postroom.spark.sinks.running_sinks import Sinks, served_by_other_error

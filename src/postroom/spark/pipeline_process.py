@@ -30,10 +30,10 @@ from postroom.messagebox.coordination.running_processes import (
 from postroom.messagebox.throttling.load import Load, read_load
 from postroom.monitoring.load import LoadMetrics
 from postroom.monitoring.metrics import Metric
+from postroom.receiving.intake import read_running_locations, select_locations_to_serve
 from postroom.spark.bulk.row_stream import RunningRowStream
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
 from postroom.spark.error_reasons import format_reason
-from postroom.spark.intake.intake import read_running_locations, select_locations_to_serve
 from postroom.spark.metrics import collect_pipeline_metrics, describe_problem
 from postroom.spark.receive.running_location import RunningLocation
 from postroom.spark.session import has_died, spark_died_error

@@ -1,9 +1,4 @@
-"""The Python worker that runs the tasks of Spark: what it keeps from one task to the next, and its guard against
-messages that kill it.
-
-A worker keeps a connection and a routing table. This is module-level state, because Spark has no other place for it: a
-worker runs many tasks, one at a time, and each of them would connect and load all subscriptions. A worker is forked
-before this module is imported, so that no two workers share a connection.
+"""Guard a Python worker of Spark against messages that kill it.
 
 A hung C extension ends a worker without an exception, as a crash does. When Spark retries the task, every message is
 processed alone (agent/poison_messages.py).
@@ -16,24 +11,15 @@ processed alone (agent/poison_messages.py).
 from __future__ import annotations
 
 import faulthandler
-import gc
-import logging
-import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from io import UnsupportedOperation
 
-from postroom.agent.receiving.receiver import Receiver
-from postroom.agent.routing.table import RoutingTable
-from postroom.errors import PostroomError, Unavailable
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
-from postroom.messagebox.connection import Connection, Login
-from postroom.messagebox.throttling.pace import Pace
-from postroom.monitoring.logs import LOG_FORMAT_VARIABLE, LogFormat, set_up_logging
+from postroom.errors import Unavailable
+from postroom.processes.garbage_collection import freeze_objects
 from postroom.processes.time_limit import count_abandoned_threads
 
 #: A worker with more abandoned threads than this is replaced.
@@ -44,65 +30,10 @@ GRACE = 30.0
 _HEARTBEAT_SECONDS = 5.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Worker:
-    """What this worker process keeps from one task to the next."""
-
-    connection: Connection
-    receiver: Receiver
-
-
-_workers: dict[Login, Worker] = {}
-
-
-def get_worker(login: Login) -> Worker:
-    """Return the connection and the receiver of this process. Connect again if the connection has died since the last
-    task."""
-    worker = _workers.get(login)
-    if worker is not None:
-        try:
-            worker.connection.execute("SELECT 1")
-            return worker
-        except PostroomError:
-            pass
-    # Workers log to the same place as the driver, so in the same format.
-    set_up_logging(LogFormat(os.environ.get(LOG_FORMAT_VARIABLE, "text")), logging.WARNING)
-    for other in list(_workers):
-        close_worker(other)
-    connection = login.connect("receive")
-    routing = RoutingTable()
-    routing.catch_up(connection)
-    worker = Worker(connection=connection, receiver=Receiver(connection, routing))
-    _workers[login] = worker
-    _freeze()
-    return worker
-
-
-def _freeze() -> None:
-    """Exclude all objects that exist from garbage collection, except those of the worker before this one. Spark
-    collects garbage after every task. To visit every module and subscription is ten times the work of a small task."""
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()
-
-
 @lru_cache(maxsize=1)
 def freeze_modules() -> None:
     """Freeze the modules of a worker that keeps nothing else, at its first task."""
-    _freeze()
-
-
-def close_worker(login: Login) -> None:
-    """Close the connection of this process, so that the next task connects again."""
-    worker = _workers.pop(login, None)
-    if worker is not None:
-        worker.connection.close()
-
-
-def make_pace(worker: Worker, location: ReceiveLocation, *, paced: bool) -> Callable[[], bool]:
-    """Return what a task calls between two transactions. If it is ``paced``, it waits while receiving is throttled, and
-    returns False if the task has to end."""
-    return Pace(worker.connection, location.host_id, location.location_id) if paced else lambda: True
+    freeze_objects()
 
 
 @contextmanager

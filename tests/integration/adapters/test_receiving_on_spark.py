@@ -16,13 +16,13 @@ from postroom.hosts import HostInstance, HostSettings
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
-from postroom.spark.intake import file_claims
-from postroom.spark.intake.claimed_files import ClaimedFiles
-from postroom.spark.intake.file_claimer import FileClaimer
-from postroom.spark.intake.inbox_rows import Inbox, InboxNumbering
-from postroom.spark.receive.task import ReceiveTask
-from postroom.spark.worker import close_worker
-from tests.integration.spark.intake.conftest import MovedClock
+from postroom.messagebox.streams import file_claims
+from postroom.receiving.files.claimed_files import ClaimedFiles
+from postroom.receiving.files.file_claimer import FileClaimer
+from postroom.receiving.inbox_rows import Inbox, InboxNumbering
+from postroom.receiving.task import ReceiveTask
+from postroom.receiving.worker import close_worker
+from tests.integration.receiving.files.conftest import MovedClock
 from tests.support.reserved_port import reserve_port
 from tests.support.waiting import PATIENCE, wait_until
 

@@ -22,7 +22,7 @@ from postroom.monitoring.logs import JsonFormatter
 from postroom.monitoring.metrics import format_metrics
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
-from tests.integration.hosts.http.test_receive import send_request
+from tests.integration.receiving.http.test_receive import send_request
 from tests.support.box import Box, Region
 from tests.support.inbox_location import add_inbox_location
 from tests.support.recording_adapter import RecordingAdapter

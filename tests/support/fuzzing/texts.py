@@ -15,10 +15,10 @@ from postroom.application.definition import ApplicationDefinition
 from postroom.application.loading.load import load, read
 from postroom.errors import BadValue
 from postroom.filters.text import format_filter, parse
-from postroom.hosts.http.requests import build_context
 from postroom.http.connection import ClientProtocol, ConnectionLimits, HttpConnection
 from postroom.http.event_loop import WorkerPool
 from postroom.http.messages import RequestFailed, Response
+from postroom.receiving.http.requests import build_context
 from tests.support.filter_strategies import PROPERTIES
 from tests.support.fuzzing.mutations import mutate_bytes, mutate_json, mutate_lines
 from tests.support.fuzzing.target import MessageLost, Target

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import Fault, MessageBoxUnavailable, StateError
+from postroom.messagebox.streams.file_claims import FileClaim, format_problem
 from postroom.spark.error_reasons import find_fault, format_reason
-from postroom.spark.intake.file_claims import FileClaim, format_problem
 
 CALLING = "An error occurred while calling o98.collectToPython.\n: "
 STACK = "\tat org.apache.spark.rdd.RDD.collect(RDD.scala:1122)\n\tat java.base/java.lang.Thread.run(Thread.java:840)\n"

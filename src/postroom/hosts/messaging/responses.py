@@ -7,7 +7,6 @@ import logging
 from postroom.agent.direct.answers import correlation_failure
 from postroom.errors import ClaimLost, MessageFailure, ReadInterrupted, is_environment_error
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
-from postroom.hosts.messaging.callers import Answer, Caller, Callers, NoResponse
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, Suspension, check_claim
@@ -15,6 +14,7 @@ from postroom.messagebox.storage.stored_messages import StoredContext, build_mes
 from postroom.messagebox.storage.stored_responses import StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.pipelines.documents.temporary_bodies import spool
+from postroom.receiving.http.callers import Answer, Caller, Callers, NoResponse
 from postroom.system_properties import BTS
 
 _log = logging.getLogger(__name__)

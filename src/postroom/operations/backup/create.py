@@ -29,10 +29,10 @@ from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.connection import Connection, connect, read_value
 from postroom.messagebox.coordination.file_pause import FilePause
 from postroom.messagebox.statements import statement
+from postroom.messagebox.streams.file_claims import FileClaimState
 from postroom.operations.backup.manifest import DUMP, FORMAT, Manifest, Report, SavedRole, write_manifest
 from postroom.operations.backup.programs import dump_database
 from postroom.operations.backup.saved_files import FileCollection
-from postroom.spark.intake.file_claims import FileClaimState
 
 #: The files of claims in these states must exist. In other states they may be removed already.
 _STATES_WITH_FILES = (FileClaimState.CLAIMED, FileClaimState.FAILED)

@@ -19,14 +19,14 @@ from postroom.agent.idempotency import read_progress
 from postroom.errors import Fault, PostroomError
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
+from postroom.messagebox.streams import file_claims
+from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
+from postroom.receiving.files.claimed_files import finish_files, is_unchanged
 from postroom.spark.bulk.read_plan import ReadPlan, clone_session, read_files, rows_pipeline, rows_reader
 from postroom.spark.bulk.row_counts import RowCounts
 from postroom.spark.bulk.task import TALLY_SPARK_SCHEMA, BulkTask
 from postroom.spark.bulk.text_encoding import TextEncoding
 from postroom.spark.error_reasons import find_fault, format_reason
-from postroom.spark.intake import file_claims
-from postroom.spark.intake.claimed_files import finish_files, is_unchanged
-from postroom.spark.intake.file_claims import FileClaim, FileClaimState
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -15,9 +15,9 @@ from postroom.errors import StateError
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.throttling.pace import Pace
+from postroom.receiving.worker import Worker, close_worker, get_worker
 from postroom.spark.bulk.read_plan import rows_pipeline, rows_reader
 from postroom.spark.receive.task import make_tally
-from postroom.spark.worker import Worker, close_worker, get_worker
 
 #: Maximum seconds that a task waits in total while receiving is throttled.
 _MAX_WAIT_SECONDS = 30.0

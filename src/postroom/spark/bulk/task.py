@@ -21,14 +21,14 @@ from postroom.agent.receiving.row_units import ReceivedRows, RowUnit, receive_ro
 from postroom.message import Context
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
+from postroom.messagebox.streams import file_claims
 from postroom.pipelines.rows.batch import RowOrigin
 from postroom.properties import Property
+from postroom.receiving.worker import close_worker, get_worker, make_pace
 from postroom.spark.bulk.decoding_errors import mark_undecoded
 from postroom.spark.bulk.read_plan import FILE, LENGTH, START, rows_pipeline, rows_reader
 from postroom.spark.bulk.row_lines import RowLines
 from postroom.spark.bulk.text_encoding import TextEncoding
-from postroom.spark.intake import file_claims
-from postroom.spark.worker import close_worker, get_worker, make_pace
 from postroom.system_properties import BTS
 from postroom.system_properties import FILE as FILE_PROPERTIES
 

@@ -21,8 +21,8 @@ from postroom.messagebox.streams.location_progress import LocationProgress, Loca
 from postroom.messagebox.throttling.states import Throttle
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
+from postroom.receiving.intake import Intake, is_drained, is_served_as_configured, make_intake
 from postroom.spark.error_reasons import format_reason
-from postroom.spark.intake.intake import Intake, is_drained, is_served_as_configured, make_intake
 from postroom.spark.receive.stream import TRIGGER, start_stream
 from postroom.spark.receive.task import MILLISECONDS, TALLY_COLUMNS, TALLY_METRIC, format_tally
 

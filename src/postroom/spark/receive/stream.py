@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login
-from postroom.spark.intake import file_claims
-from postroom.spark.intake.claimed_files import ClaimedFiles
-from postroom.spark.intake.inbox_rows import Inbox
-from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC, TALLY_SPARK_SCHEMA, ReceiveTask
+from postroom.messagebox.streams import file_claims
+from postroom.receiving.files.claimed_files import ClaimedFiles
+from postroom.receiving.inbox_rows import Inbox
+from postroom.receiving.task import ReceiveTask
+from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC, TALLY_SPARK_SCHEMA, SparkReceiveTask
 from postroom.spark.worker import GRACE
 
 if TYPE_CHECKING:
@@ -69,9 +70,8 @@ def start_stream(
         else Inbox(location=location, login=login),
         login=login,
         paced=not once,
-        grace=grace,
     )
-    source = stream_source(settings, task, TALLY_SPARK_SCHEMA)
+    source = stream_source(settings, SparkReceiveTask(task=task, grace=grace), TALLY_SPARK_SCHEMA)
     with without_pandas_warning():
         session.dataSource.register(source)
         tallies = session.readStream.format(source.name()).load()

@@ -1,46 +1,21 @@
-"""The receive task: publish interchanges and remove them from their source. Runs in a Spark worker.
-
-    row read ─► interchange published, with its receipts ─► removed from the source
-
-The task may run again after any interruption. Receipts prevent a second publish of what is still in the source. What is
-no longer there was received by an earlier attempt.
-"""
+"""The receive task as Spark runs it: in a guarded worker, with its tally as a row."""
 
 from __future__ import annotations
 
-import logging
-import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from postroom.agent.poison_messages import attempt_alone, process_death_failure
 from postroom.agent.receiving.document_batch import ReceiveResult
-from postroom.agent.receiving.interchange import Interchange, to_message_failure
-from postroom.clock import system_clock
-from postroom.errors import PipelineFailure, format_count, is_environment_error
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
-from postroom.messagebox.connection import Connection, Login
-from postroom.spark.worker import (
-    GRACE,
-    Worker,
-    close_worker,
-    get_worker,
-    guard_worker,
-    make_pace,
-)
-
-_log = logging.getLogger(__name__)
+from postroom.errors import format_count
+from postroom.receiving.task import OUTCOMES, Identified, ReceiveTask
+from postroom.receiving.worker import get_worker
+from postroom.spark.worker import GRACE, guard_worker
 
 #: The name of the tally among the metrics of a streaming query.
 TALLY_METRIC = "tally"
-#: What is counted: files, messages published, instances suspended, failures that became error messages, messages
-#: dropped because they have no authenticated originator, and files without any document.
-OUTCOMES = ("files", "published", "suspended", "routed", "dropped", "empty")
 #: The time from the arrival of the files to their publication.
 MILLISECONDS = "milliseconds"
 TALLY_COLUMNS = (*OUTCOMES, MILLISECONDS)
@@ -49,211 +24,19 @@ TALLY_SPARK_SCHEMA = ", ".join(f"{name} long" for name in TALLY_COLUMNS)
 _TALLY_ARROW_SCHEMA = pa.schema([(name, pa.int64()) for name in TALLY_COLUMNS])
 
 
-class Identified(Protocol):
-    """An interchange in its source."""
-
-    @property
-    def interchange_id(self) -> uuid.UUID: ...
-
-
-Row = TypeVar("Row", bound=Identified, contravariant=True)
-Item = TypeVar("Item", bound=Identified)
-
-
-class ReceiveSource(Protocol[Row, Item]):
-    """Where the interchanges of a receive location wait: claimed files, or the inbox. Pickled with the task."""
-
-    @property
-    def location(self) -> ReceiveLocation: ...
-
-    def read(self, connection: Connection, rows: Sequence[Row]) -> list[Item]:
-        """Return the interchanges that can be received now."""
-        ...
-
-    def interchange(self, item: Item) -> Interchange: ...
-
-    def get_arrival(self, item: Item) -> float:
-        """Return when it arrived, in seconds since 1970."""
-        ...
-
-    def describe(self, item: Item) -> str:
-        """Return what the log calls it."""
-        ...
-
-    def is_unchanged(self, item: Item) -> bool: ...
-
-    def is_waiting(self, row: Row) -> bool:
-        """Return True if the interchange is still in the source."""
-        ...
-
-    def finish(self, connection: Connection, items: Sequence[Item]) -> None:
-        """Remove interchanges that were received."""
-        ...
-
-    def give_back(self, connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> None:
-        """Have interchanges read again later."""
-        ...
-
-    def quarantine(self, connection: Connection, item: Item, error: Exception) -> None:
-        """Keep an interchange that can be neither received nor suspended out of the stream."""
-        ...
-
-    def record_attempt(self, connection: Connection, interchange_id: uuid.UUID) -> int: ...
-
-    def undo_attempt(self, connection: Connection, interchange_id: uuid.UUID) -> None: ...
-
-
-#: Publishes interchanges, or suspends them.
-_Receive = Callable[[Sequence[Any]], dict[uuid.UUID, ReceiveResult]]
-
-
 @dataclass(frozen=True, kw_only=True)
-class ReceiveTask:
+class SparkReceiveTask:
     """The function that Spark runs on the rows of a partition; pickled once per query."""
 
-    source: ReceiveSource[Any, Any]
-    login: Login
-    paced: bool = False
-    """Slow down between transactions while too many messages wait in the MessageBox."""
+    task: ReceiveTask
     grace: float = GRACE
     """The worker is killed if it makes no progress for this many seconds longer than a call may take."""
 
-    @property
-    def location(self) -> ReceiveLocation:
-        return self.source.location
-
-    @cached_property
-    def _is_ordered(self) -> bool:
-        return self.location.adapter.is_ordered
-
     def __call__(self, rows: Sequence[Identified]) -> Iterator[pa.RecordBatch]:
-        timeout = self.location.pipeline.call_seconds + self.grace
+        timeout = self.task.location.pipeline.call_seconds + self.grace
         with guard_worker(timeout) as is_retry:
-            get_worker(self.login)  # also for no rows, so that the worker is warm
-            yield make_tally(self.receive(rows, isolated=is_retry))
-
-    def receive(self, rows: Sequence[Identified], *, isolated: bool = False) -> list[ReceiveResult]:
-        """Publish interchanges and remove them from their source. Raise if the MessageBox does not answer.
-
-        ``isolated`` is for a retry, because one of the interchanges may have killed the worker.
-        """
-        if not rows:
-            return []
-        worker = get_worker(self.login)
-        try:
-            if self._is_ordered:
-                return self._receive_in_order(worker, rows, isolated=isolated)
-            if isolated:
-                return [received for row in rows for received in self._receive_isolated(worker, row)]
-            return self._receive_batch(worker, rows)
-        except BaseException:
-            close_worker(self.login)
-            raise
-
-    def _receive_in_order(self, worker: Worker, rows: Sequence[Identified], *, isolated: bool) -> list[ReceiveResult]:
-        """Receive each interchange after the commit of the one before. One that is not ready delays the others."""
-        done: list[ReceiveResult] = []
-        for row in rows:
-            received = self._receive_isolated(worker, row) if isolated else self._receive_batch(worker, [row])
-            done += received
-            if any(interchange.unfinished for interchange in received) or (
-                not received and self.source.is_waiting(row)
-            ):
-                break
-        return done
-
-    def _receive_isolated(self, worker: Worker, row: Identified) -> list[ReceiveResult]:
-        interchange_id, connection = row.interchange_id, worker.connection
-        return attempt_alone(
-            partial(self.login.connect, "attempts"),
-            record=lambda: self.source.record_attempt(connection, interchange_id),
-            undo=lambda another: self.source.undo_attempt(another, interchange_id),
-            process=lambda: self._receive_batch(worker, [row]),
-            suspend=lambda: self._receive_batch(worker, [row], partial(self._suspend_poison, worker)),
-        )
-
-    def _receive_batch(
-        self, worker: Worker, rows: Sequence[Identified], receive: _Receive | None = None
-    ) -> list[ReceiveResult]:
-        source, connection = self.source, worker.connection
-        items = source.read(connection, rows)
-        if not items:
-            return []
-        received = self._receive_all(worker, items, receive or partial(self._publish, worker))
-        unfinished = [interchange.interchange_id for interchange in received.values() if interchange.unfinished]
-        if unfinished:
-            source.give_back(connection, unfinished)
-        finished = received.keys() - set(unfinished)
-        done = [item for item in items if item.interchange_id in finished]
-        self._log_and_measure(received, done)
-        if done:
-            source.finish(connection, done)
-        return list(received.values())
-
-    def _log_and_measure(self, received: dict[uuid.UUID, ReceiveResult], done: Sequence[Any]) -> None:
-        """Log what became of interchanges, and add the time since their arrival to their results."""
-        now = system_clock().timestamp()
-        for item in done:
-            result = received[item.interchange_id]
-            if result.empty:
-                # It is only logged: an empty interchange has no message and no instance.
-                self._log(logging.WARNING, item, f"is empty ({self.source.interchange(item).body.size} bytes)")
-            if result.suspended:
-                self._log(logging.WARNING, item, f"has {format_count(result.suspended, 'suspended instance')}")
-            milliseconds = max(0, round(1000 * (now - self.source.get_arrival(item))))
-            received[item.interchange_id] = replace(result, milliseconds=milliseconds)
-
-    def _receive_all(self, worker: Worker, items: Sequence[Any], receive: _Receive) -> dict[uuid.UUID, ReceiveResult]:
-        """Receive items together. If one of them makes that fail, receive each alone, and suspend the one that fails.
-
-        Raise errors that are not caused by an item."""
-        try:
-            return receive(items)
-        except Exception as error:
-            if is_environment_error(error):
-                raise
-            if len(items) > 1:
-                each = [self._receive_all(worker, [item], receive) for item in items]
-                return {
-                    interchange_id: interchange for received in each for interchange_id, interchange in received.items()
-                }
-            suspended = self._suspend_or_quarantine(worker, items[0], error)
-            return {} if suspended is None else {suspended.interchange_id: suspended}
-
-    def _publish(self, worker: Worker, items: Sequence[Any]) -> dict[uuid.UUID, ReceiveResult]:
-        interchanges = [self.source.interchange(item) for item in items]
-        pace = make_pace(worker, self.location, paced=self.paced)
-        return {
-            interchange.interchange_id: interchange
-            for interchange in worker.receiver.receive(self.location, interchanges, pace=pace)
-        }
-
-    def _suspend_poison(self, worker: Worker, items: Sequence[Any]) -> dict[uuid.UUID, ReceiveResult]:
-        hint = "Correct the message and send it again, or correct the component and resume."
-        failure = process_death_failure(PipelineFailure, process="worker", hint=hint)
-        for item in items:
-            self._log(logging.ERROR, item, f"is suspended: {failure.what}")
-        suspended = [worker.receiver.reject(self.location, self.source.interchange(item), failure) for item in items]
-        return {interchange.interchange_id: interchange for interchange in suspended}
-
-    def _log(self, level: int, item: Identified, what: str, error: Exception | None = None) -> None:
-        """Write a line about an interchange to the log."""
-        ids = {"interchange_id": item.interchange_id}
-        _log.log(level, "%s: %s %s", self.location.name, self.source.describe(item), what, exc_info=error, extra=ids)
-
-    def _suspend_or_quarantine(self, worker: Worker, item: Any, error: Exception) -> ReceiveResult | None:
-        source, connection = self.source, worker.connection
-        if not source.is_unchanged(item):
-            source.give_back(connection, [item.interchange_id])
-            return None
-        self._log(logging.ERROR, item, "could not be received", error)
-        try:
-            return worker.receiver.reject(self.location, source.interchange(item), to_message_failure(error))
-        except Exception as another:
-            if is_environment_error(another):
-                raise
-        source.quarantine(connection, item, error)
-        return None
+            get_worker(self.task.login)  # also for no rows, so that the worker is warm
+            yield make_tally(self.task.receive(rows, isolated=is_retry))
 
 
 def make_tally(received: Sequence[ReceiveResult]) -> pa.RecordBatch:

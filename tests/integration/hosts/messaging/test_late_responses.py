@@ -7,8 +7,8 @@ import uuid
 import pytest
 
 from postroom import pipelines
-from postroom.hosts.messaging.callers import NoResponse
 from postroom.operations.ports import send_ports
+from postroom.receiving.http.callers import NoResponse
 from tests.support.box import Box
 from tests.support.quotes import Quotes, get_holders, read, read_reason
 from tests.support.two_way import AnsweringAdapter

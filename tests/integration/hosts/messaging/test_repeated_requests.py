@@ -11,12 +11,12 @@ from postroom import pipelines
 from postroom.adapters import Attempt
 from postroom.agent.two_way.requests import RequestPublisher, RequestResult
 from postroom.errors import DeliveryFailure, KeyReused, MessageBoxUnavailable
-from postroom.hosts.messaging import requests
-from postroom.hosts.messaging.callers import NoResponse
 from postroom.message import Message
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.ports import send_ports
+from postroom.receiving.http import request_receiver
+from postroom.receiving.http.callers import NoResponse
 from tests.support.box import Box
 from tests.support.quotes import Quotes, declare_dead, end_sessions, get_holders, read, read_reason
 from tests.support.two_way import AnsweringAdapter
@@ -83,7 +83,7 @@ def test_a_repeated_key_at_another_host_instance_joins_the_waiting_call(box: Box
 def test_a_call_that_has_joined_another_host_instance_fails_when_the_first_one_waits_no_longer(
     quotes: Quotes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "LATE_RESPONSE_SECONDS", 0.0)
+    monkeypatch.setattr(request_receiver, "LATE_RESPONSE_SECONDS", 0.0)
     quotes.start(state="stopped")
     quotes.start_host()
     key = uuid.uuid4()
@@ -192,7 +192,7 @@ def test_a_repeated_key_that_has_taken_over_a_request_waits_for_its_late_respons
 
 
 def test_a_repeated_key_whose_response_was_lost_fails(quotes: Quotes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "LATE_RESPONSE_SECONDS", 0.0)
+    monkeypatch.setattr(request_receiver, "LATE_RESPONSE_SECONDS", 0.0)
     quotes.start(state="stopped")
     key = uuid.uuid4()
     assert read_reason(quotes.ask(key=key, timeout=0.05)) is NoResponse.EXPIRED

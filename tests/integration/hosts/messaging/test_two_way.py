@@ -11,7 +11,6 @@ import pytest
 from postroom import pipelines
 from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure, PipelineFailure, RoutingFailure
-from postroom.hosts.messaging.callers import NoResponse
 from postroom.message import Message
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
@@ -19,6 +18,7 @@ from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.instances.advice import read_advice
 from postroom.operations.instances.listing import InstanceQuery, list_instances
 from postroom.operations.ports import send_ports
+from postroom.receiving.http.callers import NoResponse
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import PROMOTE, Box, Region

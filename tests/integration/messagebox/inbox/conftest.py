@@ -11,9 +11,9 @@ from postroom.messagebox import inbox
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.inbox import InboxRow
-from postroom.spark.intake.inbox_rows import Inbox, InboxNumbering
-from postroom.spark.receive.task import ReceiveTask
-from postroom.spark.worker import close_worker
+from postroom.receiving.inbox_rows import Inbox, InboxNumbering
+from postroom.receiving.task import ReceiveTask
+from postroom.receiving.worker import close_worker
 from tests.support.box import Box
 from tests.support.inbox_location import add_inbox_location
 

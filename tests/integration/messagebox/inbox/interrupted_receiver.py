@@ -10,8 +10,8 @@ from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.connection import Login, connect
-from postroom.spark.intake.inbox_rows import Inbox, InboxNumbering
-from postroom.spark.receive.task import ReceiveTask
+from postroom.receiving.inbox_rows import Inbox, InboxNumbering
+from postroom.receiving.task import ReceiveTask
 from tests.support.interrupted_process import interrupt_after, interrupt_self
 
 #: The interchanges that the process stores: a small one, and a large one in fragments.

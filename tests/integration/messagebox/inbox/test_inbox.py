@@ -24,11 +24,12 @@ from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.messagebox.throttling.pace import Pace
 from postroom.monitoring.logs import JsonFormatter
-from postroom.spark import worker
-from postroom.spark.intake.inbox_rows import Inbox, InboxNumbering
-from postroom.spark.intake.intake_once import receive_all
+from postroom.receiving import worker
+from postroom.receiving.inbox_rows import Inbox, InboxNumbering
+from postroom.receiving.intake_once import receive_all
+from postroom.receiving.task import ReceiveTask
 from postroom.spark.receive.stream_source import NumberedReader, StreamSettings
-from postroom.spark.receive.task import MILLISECONDS, ReceiveTask, make_tally
+from postroom.spark.receive.task import MILLISECONDS, make_tally
 from postroom.system_properties import BTS
 from tests.integration.messagebox.inbox.conftest import Connect, StoreInterchange, rows_of, waiting
 from tests.support.box import PROMOTE, Box

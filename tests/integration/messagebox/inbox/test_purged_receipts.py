@@ -6,8 +6,8 @@ import uuid
 
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.maintenance.check import check
-from postroom.spark.intake.inbox_rows import InboxNumbering
-from postroom.spark.receive.task import ReceiveTask
+from postroom.receiving.inbox_rows import InboxNumbering
+from postroom.receiving.task import ReceiveTask
 from tests.integration.messagebox.inbox.conftest import StoreInterchange, waiting
 from tests.support.box import Box
 

@@ -7,8 +7,8 @@ import pytest
 from postroom.message import Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
-from postroom.spark.intake.inbox_rows import InboxNumbering
-from postroom.spark.receive.task import ReceiveTask
+from postroom.receiving.inbox_rows import InboxNumbering
+from postroom.receiving.task import ReceiveTask
 from tests.integration.messagebox.inbox.conftest import Connect, waiting
 from tests.integration.messagebox.inbox.interrupted_receiver import CONTENTS, POINTS, main
 from tests.support.box import Box

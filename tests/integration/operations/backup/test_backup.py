@@ -17,15 +17,15 @@ from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.migrate import is_current
+from postroom.messagebox.streams import file_claims
 from postroom.operations.backup import Manifest, RestoreReport, create_backup, read_manifest, restore_backup
 from postroom.operations.backup import create as create_module
 from postroom.operations.backup.manifest import DUMP, MANIFEST, verify_backup
 from postroom.operations.backup.programs import dump_database
-from postroom.spark.intake import file_claims
-from postroom.spark.intake.claimed_files import ClaimedFiles
-from postroom.spark.intake.file_claimer import FileClaimer
-from postroom.spark.receive.task import ReceiveTask
-from postroom.spark.worker import close_worker
+from postroom.receiving.files.claimed_files import ClaimedFiles
+from postroom.receiving.files.file_claimer import FileClaimer
+from postroom.receiving.task import ReceiveTask
+from postroom.receiving.worker import close_worker
 from tests.support.box import Box, Region, open_box
 from tests.support.databases import Databases
 from tests.support.file_location import add_file_location

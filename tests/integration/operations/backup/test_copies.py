@@ -19,7 +19,7 @@ from postroom.operations.backup import create_backup, read_manifest, restore_bac
 from postroom.operations.deployment.taken_changes import wait_until_taken
 from postroom.operations.hosts import set_stopped
 from postroom.operations.roles import grant_role, list_roles, revoke_role
-from postroom.spark.intake.file_claimer import FileClaimer
+from postroom.receiving.files.file_claimer import FileClaimer
 from tests.integration.hosts.conftest import SETTINGS
 from tests.support.box import Box, Region, open_box
 from tests.support.databases import Databases

@@ -11,7 +11,7 @@ from postroom.messagebox.coordination.file_pause import lock_files
 from postroom.messagebox.maintenance.check import check
 from postroom.operations.backup import create_backup, read_manifest, restore_backup
 from postroom.operations.backup.manifest import verify_backup
-from postroom.spark.intake.file_claimer import FileClaimer
+from postroom.receiving.files.file_claimer import FileClaimer
 from tests.integration.operations.backup import interrupted_backup
 from tests.support.box import Box
 from tests.support.databases import Databases

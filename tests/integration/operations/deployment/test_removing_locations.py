@@ -19,10 +19,10 @@ from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.maintenance.check import find_violations
+from postroom.messagebox.streams import file_claims
+from postroom.messagebox.streams.file_claims import FileClaimState
 from postroom.operations.deployment import apply as deployment
 from postroom.operations.deployment.compare import compare
-from postroom.spark.intake import file_claims
-from postroom.spark.intake.file_claims import FileClaimState
 from tests.support.deployment import deploy
 from tests.support.waiting import wait_until
 

@@ -17,7 +17,7 @@ from postroom.operations.ports.receive_locations import (
     list_locations,
     list_served_locations,
 )
-from postroom.spark.intake.file_claimer import FileClaimer
+from postroom.receiving.files.file_claimer import FileClaimer
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
 from tests.support.inbox_location import add_inbox_location

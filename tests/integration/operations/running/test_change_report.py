@@ -18,7 +18,7 @@ from postroom.operations.instances.listing import Suspended, count_suspended
 from postroom.operations.ports.receive_locations import describe_running_locations
 from postroom.operations.running.change_report import ChangeReport
 from postroom.operations.running.supervisor import Supervisor
-from postroom.spark.intake.file_claimer import FileClaimer
+from postroom.receiving.files.file_claimer import FileClaimer
 from tests.support.box import Box, Region
 from tests.support.file_location import add_file_location
 from tests.support.orchestrations import ECHO, apply_orchestrations

@@ -21,16 +21,17 @@ from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login
 from postroom.messagebox.coordination.notifications import receive_notifications
 from postroom.messagebox.coordination.running_processes import read_routing_version
+from postroom.messagebox.streams import file_claims
+from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.messagebox.streams.location_progress import LocationReport
 from postroom.monitoring.metrics import format_metrics
 from postroom.operations.ports.receive_locations import LocationListing, list_locations
 from postroom.operations.ports.sinks import list_sinks
+from postroom.receiving.worker import close_worker, get_worker
 from postroom.spark import pipeline_once, pipeline_process
 from postroom.spark.bulk.bulk_files import BulkFiles
 from postroom.spark.bulk.progress import BulkProgress
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
-from postroom.spark.intake import file_claims
-from postroom.spark.intake.file_claims import FileClaim, FileClaimState
 from postroom.spark.metrics import collect_pipeline_metrics
 from postroom.spark.once_report import OnceReport
 from postroom.spark.pipeline_once import PipelineOnce
@@ -38,7 +39,6 @@ from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.receive import running_location
 from postroom.spark.receive.running_location import RunningLocation
 from postroom.spark.receive.task import MILLISECONDS, TALLY_COLUMNS, TALLY_METRIC
-from postroom.spark.worker import close_worker, get_worker
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
 from tests.support.file_location import add_file_location

@@ -1,0 +1,1 @@
+"""Locations whose adapters a host polls."""

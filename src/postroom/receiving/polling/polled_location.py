@@ -1,0 +1,257 @@
+"""A receive location whose adapter runs in a host: the host polls it, publishes each batch, and has it cleaned up.
+
+Each interchange has a receipt, which is derived from its key at the source. An interchange that comes again, because
+the process ended before it was cleaned up, is only cleaned up.
+
+If the process that served the location before was killed, the first batch may contain what killed it. So its
+interchanges are processed alone, and one that has killed several processes is suspended (agent/poison_messages.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+from postroom.adapters.contract import Committed, Incoming, ReceiveAdapter, Refused
+from postroom.agent.idempotency import interchange_for_key
+from postroom.agent.poison_messages import attempt_alone, process_death_failure
+from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.routing.table import RoutingTable
+from postroom.clock import Clock, system_clock
+from postroom.errors import MessageBoxUnavailable, PipelineFailure, PostroomError
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
+from postroom.messagebox.connection import Connect, Connection, LazyConnection
+from postroom.messagebox.streams.location_lock import LocationLock
+from postroom.messagebox.streams.location_progress import (
+    LocationProgress,
+    LocationReport,
+    LocationState,
+    Rate,
+    was_killed,
+)
+from postroom.messagebox.streams.poll_attempts import delete_attempts, record_attempt, undo_attempt
+from postroom.messagebox.throttling.load import ThrottleWatch
+from postroom.messagebox.throttling.pace import Pace
+from postroom.messagebox.throttling.process_load import find_process_limits
+from postroom.processes.background_loop import BackgroundLoop
+from postroom.processes.backoff import Backoff
+from postroom.receiving.task import OUTCOMES
+
+_log = logging.getLogger(__name__)
+
+#: The time between two checks whether another process has released the location, or its schedule has opened.
+_STANDBY_SECONDS = 1.0
+_BACKOFF = Backoff(first=0.5, longest=5.0)
+
+
+class PolledLocation:
+    """Serves one location in a thread, between ``start`` and ``stop``. One process at a time serves a location."""
+
+    def __init__(
+        self,
+        location: ReceiveLocation,
+        *,
+        connect: Connect,
+        home: Path,
+        routing: RoutingTable,
+        clock: Clock = system_clock,
+    ) -> None:
+        self.location = location
+        #: The counts since the start: files are interchanges, the others messages.
+        self.counts: Counter[str] = Counter()
+        #: None while another process serves the location, or none.
+        self.state: LocationState | None = None
+        #: Why the last poll failed.
+        self.failure: str | None = None
+        self._clock = clock
+        self.adapter: ReceiveAdapter = location.adapter.make_receiver(home)
+        self._connect = connect
+        self._connection = LazyConnection(connect)
+        #: True until a batch is finished after the process before this one was killed.
+        self._is_isolated = False
+        self._lock: LocationLock | None = None
+        self._routing = routing
+        self._throttle = ThrottleWatch(location.host_id, find_process_limits)
+        self._report = LocationReport()
+        self._rate = Rate()
+        self._last_batch_at: datetime | None = None
+        self.loop = BackgroundLoop(f"receiving of {location.name}", self.step, backoff=_BACKOFF)
+
+    def close(self) -> None:
+        """Release the location. The loop has ended."""
+        self.adapter.close()
+        if self._lock is not None:
+            with suppress(PostroomError):
+                self._report.delete(self._connection.get(), self.location.location_id)
+                self._lock.release()
+        self._lock = None
+        self.state = None
+        self._connection.close()
+
+    def step(self) -> float:
+        """Receive one batch. Return the seconds until the next poll."""
+        try:
+            connection = self._connection.get()
+            is_served_here = self._acquire(connection)
+        except Exception:
+            self.close()
+            raise
+        if not is_served_here:
+            return _STANDBY_SECONDS
+        try:
+            delay = self._receive(connection)
+        except MessageBoxUnavailable:
+            self.close()  # another process may serve the location now
+            raise
+        except Exception as error:
+            self.failure = " ".join(str(error).split()) or type(error).__name__
+            self._store_progress(connection, LocationState.FAILING, self.failure)
+            raise
+        self.failure = None
+        return delay
+
+    def _acquire(self, connection: Connection) -> bool:
+        """Return True if this process serves the location now."""
+        if not self.location.receives_at(self._clock()):
+            if self._lock is not None:
+                self.close()
+            return False
+        if self._lock is not None:
+            return self._lock.acquire()
+        lock = LocationLock(connection, self.location.location_id)
+        if not lock.acquire():
+            return False
+        if self.location not in read_receive_locations(connection, host_id=self.location.host_id):
+            # It has changed while this process was frozen, and is about to be replaced.
+            lock.release()
+            return False
+        self._lock = lock
+        self._is_isolated = was_killed(connection, self.location.location_id)
+        self.adapter.open()
+        self._store_progress(connection, LocationState.RECEIVING)
+        _log.info("%s: receiving", self.location.name)
+        return True
+
+    def _receive(self, connection: Connection) -> float:
+        throttle = self._throttle.current(connection, self.location.location_id)
+        if throttle is not None:
+            self._store_progress(connection, LocationState.THROTTLED, throttle.reason)
+            return throttle.delay
+        batch = self.adapter.poll(self.location.adapter.poll_limit)
+        before = self.counts["files"]
+        if batch:
+            self._publish_and_clean_up(connection, batch)
+            self._last_batch_at = self._clock()
+        self._store_progress(connection, LocationState.RECEIVING)
+        # A source that returns only what it returned before is not polled without a pause.
+        return 0.0 if self.counts["files"] > before else self.location.adapter.polling_interval
+
+    def _publish_and_clean_up(self, connection: Connection, batch: Sequence[Incoming]) -> None:
+        try:
+            done, failure = self._publish_together_or_alone(connection, batch)
+        except MessageBoxUnavailable:
+            self.adapter.release(batch)
+            raise
+        if self._is_isolated:
+            delete_attempts(connection, self.location.location_id)
+            self._is_isolated = False
+        keys = {one.incoming.key for one in done}
+        if left := [incoming for incoming in batch if incoming.key not in keys]:
+            self.adapter.release(left)
+        if committed := [one for one in done if isinstance(one, Committed)]:
+            self.adapter.clean_up(committed)
+        if refused := [one for one in done if isinstance(one, Refused)]:
+            self.adapter.refuse(refused)
+        if left and failure is not None:
+            raise failure
+
+    def _publish_together_or_alone(
+        self, connection: Connection, batch: Sequence[Incoming]
+    ) -> tuple[list[Committed | Refused], Exception | None]:
+        """Publish a batch. If that fails, publish each interchange alone: one that cannot be read does not stop the
+        others. Return what is done, and the last failure. Raise MessageBoxUnavailable."""
+        failure: Exception | None = None
+        if not self._is_isolated:
+            try:
+                return self._publish(connection, batch), None
+            except MessageBoxUnavailable:
+                raise
+            except Exception as error:
+                if len(batch) == 1:
+                    return [], error
+        done: list[Committed | Refused] = []
+        for incoming in batch:
+            try:
+                done += self._publish_alone(connection, incoming)
+            except MessageBoxUnavailable:
+                raise
+            except Exception as error:
+                failure = error
+        return done, failure
+
+    def _publish(self, connection: Connection, batch: Sequence[Incoming]) -> list[Committed | Refused]:
+        """Publish a batch. Return what is in the MessageBox now, or was before, and what its adapter decides about."""
+        location = self.location
+        by_unit = {interchange_for_key(location.location_id, incoming.key): incoming for incoming in batch}
+        interchanges = [
+            Interchange(interchange_id=unit, body=incoming.body, context=incoming.context, seed=uuid.uuid4())
+            for unit, incoming in by_unit.items()
+        ]
+        pace = Pace(connection, location.host_id, location.location_id)
+        receiver = Receiver(connection, self._routing, clock=self._clock)
+        results = receiver.receive(location, interchanges, pace=pace, can_refuse=True)
+        for result in results:
+            messages = {name: int(getattr(result, name)) for name in OUTCOMES if name != "files"}
+            self.counts.update(messages, files=int(any(messages.values())))
+            self._rate.add(result.published)
+        return [
+            Committed(incoming=by_unit[result.interchange_id], suspended=result.suspended > 0)
+            if result.refused is None
+            else Refused(incoming=by_unit[result.interchange_id], failure=result.refused)
+            for result in results
+            if not result.unfinished
+        ]
+
+    def _publish_alone(self, connection: Connection, incoming: Incoming) -> list[Committed | Refused]:
+        if not self._is_isolated:
+            return self._publish(connection, [incoming])
+        location_id = self.location.location_id
+        unit = interchange_for_key(location_id, incoming.key)
+        done = attempt_alone(
+            self._connect,
+            record=lambda: record_attempt(connection, location_id, unit),
+            undo=lambda another: undo_attempt(another, unit),
+            process=lambda: self._publish(connection, [incoming]),
+            suspend=lambda: self._suspend_poison(connection, unit, incoming),
+        )
+        delete_attempts(connection, location_id, unit)
+        return done
+
+    def _suspend_poison(self, connection: Connection, unit: uuid.UUID, incoming: Incoming) -> list[Committed | Refused]:
+        hint = "Correct the message and send it again, or correct the component and resume."
+        failure = process_death_failure(PipelineFailure, process="host process", hint=hint)
+        ids = {"interchange_id": unit}
+        _log.error("%s: %s is suspended: %s", self.location.name, incoming.key, failure.what, extra=ids)
+        interchange = Interchange(interchange_id=unit, body=incoming.body, context=incoming.context, seed=uuid.uuid4())
+        result = Receiver(connection, self._routing, clock=self._clock).reject(self.location, interchange, failure)
+        self.counts.update(suspended=result.suspended, files=1)
+        return [Committed(incoming=incoming, suspended=True)]
+
+    def _store_progress(self, connection: Connection, state: LocationState, reason: str | None = None) -> None:
+        self.state = state
+        progress = LocationProgress(
+            location_id=self.location.location_id,
+            state=state,
+            reason=reason,
+            rows=self.counts["published"],
+            suspended=self.counts["suspended"],
+            rate=self._rate.per_second(),
+            last_batch_at=self._last_batch_at,
+        )
+        self._report.store(connection, progress)

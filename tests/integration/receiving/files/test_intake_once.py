@@ -1,0 +1,176 @@
+"""Claimed files are published even if their location is disabled, and --once leaves nothing (ORS-07, ORS-08)."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from postroom import Schedule
+from postroom.clock import system_clock
+from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
+from postroom.messagebox.streams import file_claims
+from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
+from postroom.operations.ports import receive_locations as locations
+from postroom.receiving.intake import select_location_to_serve
+from postroom.receiving.intake_once import receive_all
+from postroom.receiving.task import ReceiveTask
+from tests.integration.receiving.files.conftest import MakeClaimer, WatchedLocation
+from tests.support.box import Box
+
+Claimed = Callable[[], list[FileClaim]]
+ORDER = b'{"region": "EU"}'
+
+
+def put(folder: Path, count: int) -> None:
+    for number in range(count):
+        (folder / f"{number}.json").write_bytes(ORDER)
+
+
+@pytest.fixture
+def unsettled(location: ReceiveLocation) -> ReceiveLocation:
+    """Return the location without a settle time."""
+    return replace(location, adapter_json={**location.adapter_json, "settle": 0})
+
+
+def test_all_files_are_received_in_several_rounds(
+    box: Box, folder: Path, unsettled: ReceiveLocation, make_claimer: MakeClaimer, task: ReceiveTask, claimed: Claimed
+) -> None:
+    put(folder, 12)
+    claimer = make_claimer(unsettled, max_outstanding=5)
+    rounds: list[int] = []
+
+    def publish() -> None:
+        rounds.append(len(task.receive(claimed())))
+
+    assert receive_all(claimer, publish, settle=timedelta(), stopping=threading.Event())
+    assert rounds == [5, 5, 2]
+    assert box.queued() == {"Everything": 12}
+    assert not list(folder.glob("*.json"))
+
+
+def test_files_that_another_process_has_claimed_are_published_first(
+    box: Box, folder: Path, unsettled: ReceiveLocation, make_claimer: MakeClaimer, task: ReceiveTask, claimed: Claimed
+) -> None:
+    put(folder, 7)
+    killed = make_claimer(unsettled, max_outstanding=5)
+    assert killed.scan().claimed == 5
+    killed.release()
+    claimer = make_claimer(unsettled, max_outstanding=5)
+    assert receive_all(claimer, lambda: task.receive(claimed()), settle=timedelta(), stopping=threading.Event())
+    assert box.queued() == {"Everything": 7}
+
+
+def test_the_next_run_retries_quarantined_files_and_deletes_claims_of_missing_files(
+    box: Box, folder: Path, unsettled: ReceiveLocation, make_claimer: MakeClaimer, task: ReceiveTask, claimed: Claimed
+) -> None:
+    put(folder, 3)
+    first = make_claimer(unsettled)
+    assert first.scan().claimed == 3
+    for claim in claimed():
+        file_claims.store_problem(box.connection, claim, FileClaimState.FAILED, "It is broken.")
+    next(first.private_folder.iterdir()).unlink()
+    first.release()
+    again = make_claimer(unsettled)
+    assert receive_all(again, lambda: task.receive(claimed()), settle=timedelta(), stopping=threading.Event())
+    assert box.queued() == {"Everything": 2}
+    assert box.one("SELECT count(*) FROM file_claims") == 0
+
+
+def test_it_ends_if_claimed_files_cannot_be_published(
+    box: Box, folder: Path, unsettled: ReceiveLocation, make_claimer: MakeClaimer
+) -> None:
+    put(folder, 7)
+    rounds: list[None] = []
+    claimer = make_claimer(unsettled, max_outstanding=5)
+    assert receive_all(claimer, lambda: rounds.append(None), settle=timedelta(), stopping=threading.Event())
+    assert len(rounds) == 1
+    assert not receive_all(make_claimer(unsettled), rounds.clear, settle=timedelta(), stopping=threading.Event())
+    assert rounds, "another process serves the location"
+
+
+def test_a_backlog_is_not_listed_without_capacity(
+    box: Box,
+    folder: Path,
+    unsettled: ReceiveLocation,
+    make_claimer: MakeClaimer,
+    task: ReceiveTask,
+    claimed: Claimed,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    put(folder, 5)
+    claimer = make_claimer(unsettled, max_outstanding=3)
+    assert claimer.scan().claimed == 3
+    listed: list[object] = []
+    scandir = os.scandir
+
+    def counted(path: str | Path) -> object:
+        listed.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    full = claimer.scan()
+    assert (full.claimed, full.more) == (0, True)
+    assert folder not in listed
+    task.receive(claimed()[:1])
+    claimer.scan()
+    assert folder not in listed, "the folder is not listed for one file while others are being published"
+    assert claimer.scan().claimed == 1, "the file is claimed if no others are published"
+    task.receive(claimed())
+    last = claimer.scan()
+    assert (last.claimed, last.more) == (1, False)
+
+
+def test_claimed_files_of_a_disabled_location_are_published_and_no_others_are_claimed(
+    watched: WatchedLocation, box: Box, unsettled: ReceiveLocation, make_claimer: MakeClaimer
+) -> None:
+    """This happens after a drain that took too long, or a restart while the location is disabled."""
+    put(watched.folder, 1)
+    first = make_claimer(unsettled)
+    assert first.scan().claimed == 1
+    first.release()
+    (watched.folder / "late.json").write_bytes(ORDER)
+    # Another process died while it moved a second file.
+    moving = first.private_folder / "7e0ec1a5-7c6b-4c1b-9f0e-000000000001~moving.json"
+    moving.write_bytes(ORDER)
+
+    locations.disable(box.connection, "drop")
+    served = _location_to_serve(box)
+    assert served is not None
+    assert not served.enabled
+    claimer = make_claimer(served)
+    for _ in range(2):
+        claimer.scan()
+        watched.clock.move(2)
+    assert claimer.scan().more is False
+    assert len(watched.receive()) == 2
+    assert box.queued() == {"Everything": 2}
+    assert (watched.folder / "late.json").exists()
+    assert _location_to_serve(box) is None
+
+
+def test_claimed_files_of_a_location_outside_its_schedule_are_published(
+    box: Box, folder: Path, unsettled: ReceiveLocation, make_claimer: MakeClaimer
+) -> None:
+    put(folder, 1)
+    assert make_claimer(unsettled).scan().claimed == 1
+    locations.set_schedule(box.connection, "drop", Schedule(stop="2000-12-31"))
+    served = _location_to_serve(box)
+    assert served is not None
+    assert not served.enabled
+    box.connection.execute("UPDATE file_claims SET state = 5, problem = 'it cannot be read'")
+    assert _location_to_serve(box) is None, "a quarantined file is retried when the location is started"
+    locations.set_schedule(box.connection, "drop", None)
+    served = _location_to_serve(box)
+    assert served is not None
+    assert served.enabled
+
+
+def _location_to_serve(box: Box) -> ReceiveLocation | None:
+    [location] = read_receive_locations(box.connection)
+    return select_location_to_serve(box.connection, location, system_clock())
