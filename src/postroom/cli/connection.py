@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 @contextmanager
 def open_messagebox(options: CommandOptions, *, create: bool = False) -> Iterator[Connection]:
     """Connect to the MessageBox that the options name. With ``create``, create or upgrade it first."""
+    from postroom.messagebox.audit import set_reason
     from postroom.messagebox.migrate import connect_to_messagebox, migrate
-    from postroom.operations.audit import set_reason
 
     with options.messagebox(create=create) as url:
         with _add_source_of_address(options):

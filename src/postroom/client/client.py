@@ -45,6 +45,7 @@ from postroom.errors import (
 from postroom.filters.expression import Filter
 from postroom.filters.text import parse
 from postroom.message import Body, Context, Message
+from postroom.messagebox.configuration.properties import read_deployed_properties
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import connect_to_messagebox
@@ -52,7 +53,7 @@ from postroom.messagebox.throttling.load import ThrottleWatch
 from postroom.messagebox.throttling.pace import find_pauses
 from postroom.messagebox.throttling.states import Throttle
 from postroom.operations.hosts import get_publishing_host
-from postroom.operations.properties import find_property, read_deployed_properties
+from postroom.operations.properties import find_property
 from postroom.processes.garbage_collection import delay_garbage_collection
 from postroom.processes.steps import Steps, run_steps
 from postroom.properties import Property, dotted_name, split_key

@@ -17,12 +17,13 @@ from functools import cache
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg.abc import RV, PQGen
+from psycopg.abc import RV, Params, PQGen
 from psycopg.adapt import Transformer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import error_from_result
 from psycopg.pq import DiagnosticField, ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGresult
+from psycopg.rows import class_row
 
 from postroom.errors import DefinitionError, LockTimeout, MessageBoxUnavailable, TransactionConflict
 from postroom.messagebox.postgres_errors import translate_errors, translate_psycopg_error
@@ -128,7 +129,9 @@ def connect(
     given = _parse_url(url)
     settings: dict[str, Any] = {**_SETTINGS, "application_name": application_name, **(socket_settings or {}), **given}
     # The URL may contain options, but the search path is always needed.
-    options = [_OPTIONS, *(f"-c {name}={value}" for name, value in (server_settings or {}).items())]
+    # The audit shows the user of this process beside the login.
+    configured = {"postroom.os_user": get_os_user() or "", **(server_settings or {})}
+    options = [_OPTIONS, *(f"-c {name}={_escape_option(value)}" for name, value in configured.items())]
     settings["options"] = " ".join([*options, str(given.get("options") or "")]).strip()
     if user is not None:
         settings["user"] = user
@@ -142,6 +145,10 @@ def connect(
         ) from error
     connection.prepare_threshold = _PREPARE_THRESHOLD
     return connection
+
+
+def _escape_option(value: str) -> str:
+    return re.sub(r"([\\\s])", r"\\\1", value)
 
 
 def _suggest_fix(error: str) -> str:
@@ -171,6 +178,12 @@ def read_value(connection: Connection, query: str, *arguments: object) -> Any:
     row = connection.execute(query, arguments).fetchone()
     assert row is not None
     return row[0]
+
+
+def read_records(connection: Connection, record: type[T], query: str, parameters: Params = ()) -> list[T]:
+    """Return the rows of a query as records. The columns have the names of the fields."""
+    with connection.cursor(row_factory=class_row(record)) as cursor:
+        return cursor.execute(query, parameters).fetchall()
 
 
 def get_backend_pid(connection: Connection) -> int:
@@ -214,7 +227,7 @@ def operator_transaction(
 ) -> T:
     """Run ``work`` like ``transaction``, for the command of an operator.
 
-    The audit shows the user of this process beside the login. Publishers queue behind a command that waits for the
+    Publishers queue behind a command that waits for the
     routing lock. So it waits for a short time only, and tries again. Raise LockTimeout after ``lock_seconds``, and name
     the sessions that hold the routing lock. Inside another transaction only the outer one waits and tries again.
     """
@@ -223,10 +236,7 @@ def operator_transaction(
     deadline = time.monotonic() + lock_seconds
 
     def work_with_timeout(connection: Connection) -> T:
-        connection.execute(
-            "SELECT set_config('lock_timeout', %s, true), set_config('postroom.os_user', %s, true)",
-            (f"{int(lock_timeout * 1000)}ms", get_os_user() or ""),
-        )
+        connection.execute("SELECT set_config('lock_timeout', %s, true)", (f"{int(lock_timeout * 1000)}ms",))
         return work(connection)
 
     for attempt in itertools.count(1):

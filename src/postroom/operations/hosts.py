@@ -6,29 +6,33 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from psycopg.rows import class_row, dict_row
-
 from postroom.adapters.url_logins import HIDDEN
 from postroom.application.handler import list_default_handlers
 from postroom.errors import BadValue, NotFound, StateError, suggest_names
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
-from postroom.messagebox.configuration.handlers import read_handlers
+from postroom.messagebox.audit import record_action
+from postroom.messagebox.configuration.handlers import count_uses_of_handlers, read_handlers
 from postroom.messagebox.configuration.hosts import (
     DEQUEUED_CLASSES,
     Dequeuing,
     Host,
+    HostInstanceListing,
+    count_what_keeps_host,
     find_host,
     read_application_properties,
     read_dequeuing,
+    read_host_instances,
+    read_host_uses,
     read_hosts,
+    set_host_stopped,
+    store_dequeuing,
 )
+from postroom.messagebox.configuration.properties import read_sensitive_keys
 from postroom.messagebox.connection import Connection, operator_transaction
+from postroom.messagebox.coordination.running_processes import change_routing
 from postroom.messagebox.migrate import create_host, remove_host
-from postroom.messagebox.statements import statement
-from postroom.operations.audit import record_action
 from postroom.operations.instances.listing import count_queues
 from postroom.operations.records import extend, to_row
-from postroom.operations.redaction import read_sensitive_keys
 from postroom.properties import dotted_name, split_key
 
 _MAX_POLLING_INTERVAL = timedelta(seconds=60)
@@ -68,17 +72,6 @@ class HostListing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostInstanceListing:
-    """A host instance. ``dead_since`` is the time when another process found its lock released."""
-
-    host_instance_id: int
-    server: str
-    pid: int
-    started_at: datetime
-    dead_since: datetime | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class HostDetails(HostListing):
     """A host with its instances and the number of messages in its queues, by their state."""
 
@@ -100,12 +93,24 @@ def list_hosts(connection: Connection) -> list[HostListing]:
     """Return every host, sorted by name."""
     shown = read_application_properties(connection)
     hidden = read_sensitive_keys(connection)
-    with connection.cursor(row_factory=dict_row) as cursor:
-        rows = cursor.execute(statement("queries/list_hosts")).fetchall()
+    uses = read_host_uses(connection)
+    instances = read_host_instances(connection)
     return [
-        HostListing(**row, properties=tuple(_list_properties(shown.get(host_id, NO_APPLICATION_PROPERTIES), hidden)))
-        for row in rows
-        for host_id in (row.pop("host_id"),)
+        HostListing(
+            name=host.name,
+            is_default=host.is_default,
+            trusted=host.trusted,
+            isolated=host.isolated,
+            stopped=host.stopped,
+            role_name=host.role_name,
+            created_at=use.created_at,
+            running_instances=sum(one.dead_since is None for one in instances[host.host_id]),
+            locations=use.locations,
+            send_ports=use.send_ports,
+            properties=tuple(_list_properties(shown.get(host.host_id, NO_APPLICATION_PROPERTIES), hidden)),
+        )
+        for host in sorted(read_hosts(connection), key=lambda host: host.name)
+        if (use := uses.get(host.host_id)) is not None
     ]
 
 
@@ -114,20 +119,9 @@ def _list_properties(shown: ApplicationProperties, hidden: Collection[str]) -> I
         yield HostProperty(property=dotted_name(*split_key(key)), value=HIDDEN if key in hidden else text)
 
 
-def list_host_instances(connection: Connection, name: str) -> list[HostInstanceListing]:
-    """Return the instances of one host, the oldest first."""
-    host = find_host(connection, name)
-    with connection.cursor(row_factory=class_row(HostInstanceListing)) as cursor:
-        return cursor.execute(
-            "SELECT id AS host_instance_id, server, pid, started_at, dead_since FROM host_instances"
-            " WHERE host_id = %s AND kind = 'host' ORDER BY id",
-            (host.host_id,),
-        ).fetchall()
-
-
 def get_host_details(connection: Connection, name: str) -> HostDetails:
     """Return a host. Raise NotFound if there is none with this name."""
-    instances = list_host_instances(connection, name)
+    instances = read_host_instances(connection)[find_host(connection, name).host_id]
     (host,) = (host for host in list_hosts(connection) if host.name.lower() == name.lower())
     queues = {count.state.label: count.count for count in count_queues(connection) if count.host == host.name}
     return extend(host, HostDetails, instances=instances, queues=queues)
@@ -137,7 +131,7 @@ def add_host(connection: Connection, name: str) -> None:
     """Create a host. Applications that name it in ``app.host`` use it."""
 
     def work(connection: Connection) -> None:
-        connection.execute("SELECT change_routing()")
+        change_routing(connection)
         if any(host.name.lower() == name.lower() for host in read_hosts(connection)):
             raise StateError(f"There is a host {name!r} already.", hint="List the hosts: postroom host list")
         create_host(connection, name)
@@ -150,13 +144,13 @@ def delete_host(connection: Connection, name: str) -> None:
     """Remove a host. Raise StateError with what still belongs to it."""
 
     def work(connection: Connection) -> None:
-        connection.execute("SELECT change_routing()")
+        change_routing(connection)
         host = find_host(connection, name)
         if host.is_default:
             raise StateError(f"{host.name} is the default host and cannot be removed.")
         uses = [
             f"{count} {what}{'s' if count > 1 else ''}"
-            for what, count in connection.execute(statement("queries/count_uses_of_host"), {"host": host.host_id})
+            for what, count in count_what_keeps_host(connection, host.host_id).items()
             if count
         ]
         if uses:
@@ -178,7 +172,7 @@ def set_stopped(connection: Connection, name: str, *, stopped: bool) -> None:
         state = "stopped" if stopped else "started"
         if host.stopped is stopped:
             raise StateError(f"The host {host.name} is already {state}.", hint="There is nothing to do.")
-        connection.execute("SELECT set_host_stopped(%s::smallint, %s)", (host.host_id, stopped))
+        set_host_stopped(connection, host.host_id, stopped=stopped)
 
     operator_transaction(connection, work)
 
@@ -202,7 +196,7 @@ def list_handlers(connection: Connection, host_name: str | None = None) -> list[
     """Return the handlers of one host or of all hosts, sorted by host, adapter and direction."""
     hosts = read_hosts(connection) if host_name is None else [find_host(connection, host_name)]
     declared = read_handlers(connection)
-    uses = {tuple(key): count for *key, count in connection.execute(statement("queries/count_uses_of_handlers"))}
+    uses = count_uses_of_handlers(connection)
     return [
         HandlerListing(
             host=host.name,
@@ -245,16 +239,16 @@ def set_service_class(
         raise BadValue(f"A service class has 1 to {_MAX_DEQUEUE_THREADS} dequeue threads.")
 
     def work(connection: Connection) -> ServiceClassListing:
-        # Routing does not change, but running processes detect configuration changes by its version.
-        connection.execute("SELECT change_routing()")
-        before = _describe_dequeuing(read_dequeuing(connection, by_name[name]))
-        connection.execute(
-            "UPDATE service_classes SET polling_interval = coalesce(%s, polling_interval),"
-            " dequeue_threads = coalesce(%s, dequeue_threads) WHERE id = %s",
-            (polling_interval, dequeue_threads, int(by_name[name])),
+        change_routing(connection)
+        known = read_dequeuing(connection, by_name[name])
+        changed = Dequeuing(
+            service_class=known.service_class,
+            polling_interval=polling_interval or known.polling_interval,
+            dequeue_threads=dequeue_threads or known.dequeue_threads,
         )
-        after = _describe_dequeuing(read_dequeuing(connection, by_name[name]))
-        old, new = to_row(before), to_row(after)
+        store_dequeuing(connection, changed)
+        after = _describe_dequeuing(changed)
+        old, new = to_row(_describe_dequeuing(known)), to_row(after)
         del old["name"], new["name"]
         record_action(connection, "service-class.set", name, before=old, after=new)
         return after

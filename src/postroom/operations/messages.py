@@ -14,12 +14,13 @@ from psycopg.rows import class_row
 
 from postroom.errors import NotFound, StateError
 from postroom.message import Body, Context, Message, Part
+from postroom.messagebox.configuration.properties import read_sensitive_keys
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_messages import set_originator
 from postroom.operations.instances.listing import Instance, InstanceQuery, InstanceState, list_instances
 from postroom.operations.properties import PropertyListing, RequiredProperty, list_context, list_required
-from postroom.operations.redaction import read_sensitive_keys, redact_context
+from postroom.operations.redaction import redact_context
 from postroom.operations.short_ids import ShortId, find_id
 from postroom.system_properties import BTS, ErrorReport
 

@@ -11,10 +11,9 @@ from postroom.errors import BadValue, DefinitionError, NotFound
 from postroom.filters.authorisation import MessagePredicate
 from postroom.filters.text import to_bare_name
 from postroom.message import Context
-from postroom.messagebox.connection import Connection
 from postroom.operations.records import extend
 from postroom.properties import Property, dotted_name, split_key
-from postroom.values import Value, ValueType, value_from_text
+from postroom.values import Value, value_from_text
 
 T = TypeVar("T")
 
@@ -68,12 +67,6 @@ def truncate(value: T) -> T | str:
     """Return a value, or the start of a long text."""
     is_long = isinstance(value, str) and len(value) > MAX_CHARACTERS
     return f"{str(value)[:MAX_CHARACTERS]}…" if is_long else value
-
-
-def read_deployed_properties(connection: Connection) -> list[Property]:
-    """Return every property that filters may name."""
-    rows = connection.execute("SELECT key, value_type FROM properties ORDER BY key")
-    return [Property.from_key(key, ValueType(value_type)) for key, value_type in rows]
 
 
 def find_property(name: str, properties: Iterable[Property]) -> Property:

@@ -14,7 +14,6 @@ from postroom.filters.authorisation import MessagePredicate
 from postroom.filters.explain import Explanation, PredicateExplanation
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.message import Context, Message
-from postroom.messagebox.connection import Connection
 from postroom.properties import Property
 from postroom.values import EPOCH, Value, ValueType, type_of
 
@@ -67,11 +66,6 @@ def _redact_setting(key: str, value: Any) -> Any:
     return value
 
 
-def read_sensitive_keys(connection: Connection) -> frozenset[str]:
-    """Return the keys of the sensitive properties."""
-    return frozenset(key for (key,) in connection.execute("SELECT key FROM properties WHERE sensitive"))
-
-
 def redact_context(context: Context, sensitive: Collection[str]) -> Context:
     """Return the context with the values of sensitive properties hidden."""
     return _replace_values(context, sensitive, lambda _: HIDDEN) if sensitive else context
@@ -108,12 +102,6 @@ def redact_filter(filter: Filter, sensitive: Collection[str]) -> Filter:
 def build_hidden_filter(keys: Iterable[str]) -> Filter:
     """Return an instance's filter that shows the properties it waits for, but no values."""
     return Filter((tuple(Predicate(_to_text_property(key), Operator.EQ, HIDDEN) for key in keys),))
-
-
-def can_read_correlation_values(connection: Connection) -> bool:
-    """Return True if the login may read the values that instances wait for. Operators may not (SEC-13)."""
-    row = connection.execute("SELECT has_column_privilege('subscriptions', 'correlation_values', 'SELECT')").fetchone()
-    return row is not None and bool(row[0])
 
 
 def redact_explanation(explanation: Explanation, sensitive: Collection[str], *, waiting: bool = False) -> Explanation:

@@ -2,45 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Literal
 
 from postroom.errors import NotFound, suggest_names
+from postroom.messagebox.audit import record_action
 from postroom.messagebox.connection import Connection, operator_transaction
-from postroom.messagebox.statements import statement
-from postroom.operations.audit import record_action
-
-
-@dataclass(frozen=True, kw_only=True)
-class Role:
-    """A role. ``name`` is the name that users type: administrators, operators, or host:NAME."""
-
-    name: str
-    role_name: str
-    logins: tuple[str, ...]
-
-
-def list_roles(connection: Connection) -> list[Role]:
-    """Return the roles: administrators, operators, then one per host."""
-    rows = connection.execute(statement("queries/list_roles"))
-    return [Role(name=name, role_name=role_name, logins=tuple(logins)) for name, role_name, logins in rows]
+from postroom.messagebox.roles import Role, change_role
+from postroom.messagebox.roles import list_roles as list_roles
 
 
 def grant_role(connection: Connection, role: str, login: str) -> None:
     """Grant the role to a login of the PostgreSQL server."""
-    _call(connection, "grant_role", role, login)
+    _change(connection, "grant", role, login)
 
 
 def revoke_role(connection: Connection, role: str, login: str) -> None:
     """Revoke the role from a login."""
-    _call(connection, "revoke_role", role, login)
+    _change(connection, "revoke", role, login)
 
 
-def _call(connection: Connection, function: str, role: str, login: str) -> None:
+def _change(connection: Connection, change: Literal["grant", "revoke"], role: str, login: str) -> None:
     role_name = _find_role(connection, role).role_name
 
     def work(connection: Connection) -> None:
-        connection.execute(f"SELECT {function}(%s, %s)", (role_name, login))
-        record_action(connection, f"role.{function.removesuffix('_role')}", login, after={"role": role})
+        change_role(connection, change, role_name, login)
+        record_action(connection, f"role.{change}", login, after={"role": role})
 
     try:
         operator_transaction(connection, work)

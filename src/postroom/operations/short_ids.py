@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import dataclass
-from typing import Literal
 
 from postroom.errors import BadValue, NotFound
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.statements import statement
-from postroom.messagebox.storage.copy_rows import Cause
+from postroom.messagebox.short_ids import IdKind as IdKind
+from postroom.messagebox.short_ids import find_ids
 from postroom.operations.instances.listing import InstanceQuery, list_instances
 
 _DIGITS = 32
@@ -41,11 +40,6 @@ class ShortId:
         return self.first == self.last
 
 
-#: What a short id identifies. A message can be given by the id of one of its instances. A subscriber is an instance
-#: with subscriptions of its own.
-IdKind = Literal["message", "instance", "subscriber", "interchange"]
-
-
 #: How to find the id of what no longer exists.
 _NOT_FOUND_HINTS: dict[IdKind, str] = {
     "message": "A message is deleted after its last instance completes. See 'postroom message list'.",
@@ -59,16 +53,14 @@ def find_id(connection: Connection, given: ShortId, kind: IdKind) -> uuid.UUID:
     """Return the whole id. Raise NotFound if no id starts with these digits, BadValue if several do."""
     if given.is_whole:
         return given.first
-    parameters = {"kind": kind, "first": given.first, "last": given.last, "limit": _MAX_SHOWN + 1}
-    found = [found_id for (found_id,) in connection.execute(statement("queries/find_ids"), parameters)]
+    found = find_ids(connection, kind, given.first, given.last, limit=_MAX_SHOWN + 1)
     if not found:
         raise NotFound(f"No {kind} has an id that starts with {given.text}.", hint=_NOT_FOUND_HINTS[kind])
     if 1 < len(found) <= _MAX_SHOWN:
         # The report about an instance shares its first digits, and the instance is meant.
-        reports = _find_reports(connection, given) if kind in ("message", "instance") else set()
-        found = [each for each in found if each not in reports] or found
+        found = [each for each in found if not each.of_report] or found
     if len(found) > 1:
-        shown = found[:_MAX_SHOWN]
+        shown = [each.id for each in found[:_MAX_SHOWN]]
         described = _describe_instances(connection, shown) if kind == "instance" else {}
         more = ["and more"] if len(found) > _MAX_SHOWN else []
         raise BadValue(
@@ -76,17 +68,7 @@ def find_id(connection: Connection, given: ShortId, kind: IdKind) -> uuid.UUID:
             why="\n".join([*(described.get(each, str(each)) for each in shown), *more]),
             hint="Give more digits, or the whole id.",
         )
-    result: uuid.UUID = found[0]
-    return result
-
-
-def _find_reports(connection: Connection, given: ShortId) -> set[uuid.UUID]:
-    """Return the ids of the routing failure reports with this start, and of their messages."""
-    rows = connection.execute(
-        "SELECT instance_id, message_id FROM suspended_queue WHERE cause = %s AND instance_id BETWEEN %s AND %s",
-        (int(Cause.ROUTING_FAILURE_REPORT), given.first, given.last),
-    )
-    return {each for row in rows for each in row}
+    return found[0].id
 
 
 def _describe_instances(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:

@@ -14,17 +14,16 @@ from postroom.errors import DefinitionError, NotFound, suggest_names
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse
 from postroom.messagebox.configuration.hosts import ServiceClass
+from postroom.messagebox.configuration.properties import (
+    can_read_correlation_values,
+    read_deployed_properties,
+    read_sensitive_keys,
+)
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import SubscriptionState
-from postroom.operations.properties import read_deployed_properties
 from postroom.operations.records import extend
-from postroom.operations.redaction import (
-    build_hidden_filter,
-    can_read_correlation_values,
-    read_sensitive_keys,
-    redact_filter,
-)
+from postroom.operations.redaction import build_hidden_filter, redact_filter
 from postroom.properties import Property
 from postroom.values import Value
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
-from psycopg.rows import dict_row
-
 from postroom.application.throttling import Override, OverrideMode, Overrides
 from postroom.errors import BadValue
+from postroom.messagebox.audit import record_action
 from postroom.messagebox.configuration.hosts import find_host, read_hosts
 from postroom.messagebox.connection import Connection, operator_transaction
-from postroom.messagebox.coordination.running_processes import PROCESS_LOCK
-from postroom.messagebox.statements import statement
+from postroom.messagebox.coordination.running_processes import change_routing, list_throttles
 from postroom.messagebox.throttling.load import read_throttle, store_overrides
 from postroom.messagebox.throttling.states import ThrottleState
-from postroom.operations.audit import record_action
 
 _MAX_SEVERITY = 1_000
 
@@ -43,8 +40,7 @@ class ThrottlingListing:
 
 def list_throttling(connection: Connection) -> list[ThrottlingListing]:
     """Return the publishing of every host, and what its running processes report, sorted by host."""
-    reported = connection.cursor(row_factory=dict_row).execute(statement("queries/list_throttles"), (PROCESS_LOCK,))
-    processes = reported.fetchall()
+    processes = list_throttles(connection)
     listed = []
     for host in sorted(read_hosts(connection), key=lambda host: host.name):
         throttle = read_throttle(connection, host.host_id, None)
@@ -63,20 +59,20 @@ def list_throttling(connection: Connection) -> list[ThrottlingListing]:
             )
         )
         for process in processes:
-            if process["host_id"] == host.host_id:
+            if process.host_id == host.host_id:
                 overrides = {"publishing": host.overrides.publishing, "delivery": host.overrides.delivery}
                 listed.append(
                     ThrottlingListing(
                         host=host.name,
-                        direction=process["direction"],
-                        process=f"{process['pid']} on {process['server']}",
-                        state=process["state"],
-                        description=ThrottleState(process["state"]).label,
-                        severity=process["severity"],
-                        delay=process["delay"],
-                        since=process["since"],
-                        reason=process["reason"],
-                        override=str(overrides[process["direction"]]),
+                        direction=process.direction,
+                        process=f"{process.pid} on {process.server}",
+                        state=process.state,
+                        description=ThrottleState(process.state).label,
+                        severity=process.severity,
+                        delay=process.delay,
+                        since=process.since,
+                        reason=process.reason,
+                        override=str(overrides[process.direction]),
                     )
                 )
     return listed
@@ -96,8 +92,7 @@ def set_override(
         raise BadValue(f"The severity is {severity}, but must be from 1 to {_MAX_SEVERITY:,}.")
 
     def work(connection: Connection) -> Overrides:
-        # Routing does not change, but running processes detect configuration changes by its version.
-        connection.execute("SELECT change_routing()")
+        change_routing(connection)
         host = find_host(connection, name)
         after = host.overrides
         if publishing is not None:

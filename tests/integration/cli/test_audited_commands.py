@@ -11,8 +11,8 @@ import click
 import pytest
 
 from postroom.cli.main import cli
+from postroom.messagebox.audit import AuditEntry, list_audit
 from postroom.messagebox.connection import connect
-from postroom.operations.audit import AuditEntry, list_audit
 from tests.integration.cli.conftest import Run
 from tests.integration.cli.test_json_output import list_commands
 

@@ -11,8 +11,8 @@ import pytest
 
 from postroom.errors import NotAllowed
 from postroom.message import Message
+from postroom.messagebox.audit import AuditEntry, list_audit
 from postroom.messagebox.connection import Connection, connect
-from postroom.operations.audit import AuditEntry, list_audit
 from postroom.operations.roles import grant_role
 from tests.support.approved import AssertApproved
 from tests.support.box import Box, Region

@@ -12,9 +12,9 @@ from postroom import Application, Schedule, adapters, pipelines
 from postroom.application.retry import Retry
 from postroom.errors import NotAllowed, StateError
 from postroom.message import Message
+from postroom.messagebox.audit import AuditEntry, list_audit, set_reason
 from postroom.messagebox.connection import Connection, connect
 from postroom.operations.all_or_none import all_or_none
-from postroom.operations.audit import AuditEntry, list_audit, set_reason
 from postroom.operations.deployment.apply import apply, remove
 from postroom.operations.instances import changes
 from postroom.operations.instances.listing import InstanceQuery

@@ -21,7 +21,7 @@ from postroom.messagebox.connection import connect
 from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.subscriptions import SubscriptionState
-from postroom.operations.hosts import list_host_instances, list_hosts
+from postroom.operations.hosts import get_host_details, list_hosts
 from postroom.operations.instances.changes import resume, terminate
 from postroom.operations.instances.listing import InstanceQuery, list_instances
 from postroom.operations.jobs import check, list_jobs, run_jobs
@@ -269,13 +269,14 @@ def test_hosts_are_listed_with_their_instances(box: Box) -> None:
     )
     assert (another.name, another.running_instances) == ("Another", 0)
     assert [
-        (instance.server, instance.dead_since is None) for instance in list_host_instances(box.connection, "default")
+        (instance.server, instance.dead_since is None)
+        for instance in get_host_details(box.connection, "default").instances
     ] == [
         ("here", True),
         ("there", False),
     ]
     with pytest.raises(NotFound):
-        list_host_instances(box.connection, "nowhere")
+        get_host_details(box.connection, "nowhere")
 
 
 def test_jobs_are_run_and_listed(box: Box) -> None:

@@ -40,7 +40,6 @@ NOT_SEPARATED = {
     "queries/count_uses_of_host",
     "queries/history_queues",
     "queries/instance_conditions",
-    "queries/list_hosts",
     "queries/list_instances",
     "queries/list_orchestrations",
     "queries/list_receive_locations",

@@ -23,6 +23,7 @@ from postroom.errors import RoutingFailure
 from postroom.filters.authorisation import comparable_text
 from postroom.filters.columns import Columns, build_columns
 from postroom.message import Message
+from postroom.messagebox.configuration.properties import read_property_types
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_values import to_stored
@@ -87,8 +88,7 @@ class ProcedureMatcher(Matcher):
     """Matches in the MessageBox (find_subscriptions), under the routing lock."""
 
     def value_types(self, connection: Connection) -> Mapping[str, ValueType]:
-        rows = connection.execute("SELECT key, value_type FROM properties")
-        return {key: ValueType(value_type) for key, value_type in rows}
+        return read_property_types(connection)
 
     def login(self, connection: Connection) -> PublisherLogin:
         return read_login(connection)

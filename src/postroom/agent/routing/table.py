@@ -23,6 +23,7 @@ from postroom.filters.columns import Columns
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.filters.index import Piece, SubscriptionIndex
 from postroom.messagebox.configuration.hosts import ServiceClass, read_application_properties
+from postroom.messagebox.configuration.properties import read_property_types
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import QueueTask
@@ -207,8 +208,8 @@ def _is_live(changed: tuple[Any, ...]) -> bool:
 
 def _read_properties(connection: Connection, known: Mapping[str, Property]) -> dict[str, Property]:
     return {
-        key: known.get(key) or Property.from_key(key, ValueType(value_type))
-        for key, value_type in connection.execute("SELECT key, value_type FROM properties")
+        key: known.get(key) or Property.from_key(key, value_type)
+        for key, value_type in read_property_types(connection).items()
     }
 
 

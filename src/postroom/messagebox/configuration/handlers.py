@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from postroom.application.handler import Handler
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.statements import statement
 
 
 def read_handlers(connection: Connection) -> dict[int, tuple[Handler, ...]]:
@@ -39,3 +40,8 @@ def read_send_handlers(connection: Connection, host_id: int) -> Mapping[bytes, H
         "SELECT id, adapter_kind FROM management.send_ports WHERE %s = ANY (former_host_ids || host_id)", (host_id,)
     )
     return {port_id.bytes: declared.get((kind, "send"), Handler(kind, "send")) for port_id, kind in ports}
+
+
+def count_uses_of_handlers(connection: Connection) -> dict[tuple[int, str, str], int]:
+    """Return the number of locations or transports that use each handler, by host id, adapter and direction."""
+    return {tuple(key): count for *key, count in connection.execute(statement("queries/count_uses_of_handlers"))}

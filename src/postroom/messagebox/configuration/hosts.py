@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import IntEnum
 
 from postroom.application import Throttling
 from postroom.application.throttling import Overrides, load_overrides, load_throttling
 from postroom.errors import NotAllowed, NotFound, suggest_names
 from postroom.filters.authorisation import ApplicationProperties
-from postroom.messagebox.connection import Connection, read_value
+from postroom.messagebox.connection import Connection, read_records, read_value
+from postroom.messagebox.statements import statement
 
 
 class ServiceClass(IntEnum):
@@ -133,3 +134,62 @@ def read_dequeuing(connection: Connection, service_class: ServiceClass) -> Deque
         raise NotFound(f"There is no service class {service_class.name.lower()}.", hint="Migrate the MessageBox again.")
     polling_interval, dequeue_threads = row
     return Dequeuing(service_class=service_class, polling_interval=polling_interval, dequeue_threads=dequeue_threads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostUse:
+    """When a host was created, and the number of its locations and send ports."""
+
+    host_id: int
+    created_at: datetime
+    locations: int
+    send_ports: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostInstanceListing:
+    """A host instance. ``dead_since`` is the time when another process found its lock released."""
+
+    host_instance_id: int
+    server: str
+    pid: int
+    started_at: datetime
+    dead_since: datetime | None
+
+
+def read_host_uses(connection: Connection) -> dict[int, HostUse]:
+    """Return what each host has, by host id."""
+    return {use.host_id: use for use in read_records(connection, HostUse, statement("queries/count_host_uses"))}
+
+
+def read_host_instances(connection: Connection) -> dict[int, list[HostInstanceListing]]:
+    """Return the instances of each host, the oldest first, by host id."""
+    found: defaultdict[int, list[HostInstanceListing]] = defaultdict(list)
+    for host_id, number, server, pid, started_at, dead_since in connection.execute(
+        "SELECT host_id, id, server, pid, started_at, dead_since FROM messagebox.host_instances"
+        " WHERE kind = 'host' ORDER BY id"
+    ):
+        found[host_id].append(
+            HostInstanceListing(
+                host_instance_id=number, server=server, pid=pid, started_at=started_at, dead_since=dead_since
+            )
+        )
+    return found
+
+
+def count_what_keeps_host(connection: Connection, host_id: int) -> dict[str, int]:
+    """Return the number of what belongs to a host. It can be removed if all are 0."""
+    return dict(connection.execute(statement("queries/count_uses_of_host"), {"host": host_id}).fetchall())
+
+
+def set_host_stopped(connection: Connection, host_id: int, *, stopped: bool) -> None:
+    """Stop or start a host, and record it in the audit."""
+    connection.execute("SELECT set_host_stopped(%s::smallint, %s)", (host_id, stopped))
+
+
+def store_dequeuing(connection: Connection, dequeuing: Dequeuing) -> None:
+    """Store the settings of a service class."""
+    connection.execute(
+        "UPDATE management.service_classes SET polling_interval = %s, dequeue_threads = %s WHERE id = %s",
+        (dequeuing.polling_interval, dequeuing.dequeue_threads, int(dequeuing.service_class)),
+    )

@@ -8,9 +8,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import asdict, dataclass
 
-from psycopg.rows import class_row
-
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, read_records
 from postroom.messagebox.statements import statement
 
 
@@ -30,11 +28,8 @@ class RemovedService:
 
 def read_removed_services(connection: Connection) -> list[RemovedService]:
     """Return all removed services, the latest last."""
-    with connection.cursor(row_factory=class_row(RemovedService)) as cursor:
-        return cursor.execute(
-            "SELECT id, kind, application, name, port_name, two_way, backlog FROM removed_services"
-            " ORDER BY removed_at, name"
-        ).fetchall()
+    columns = "id, kind, application, name, port_name, two_way, backlog"
+    return read_records(connection, RemovedService, f"SELECT {columns} FROM removed_services ORDER BY removed_at, name")
 
 
 def store_removed_service(connection: Connection, removed: RemovedService) -> None:

@@ -15,13 +15,13 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
-from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from postroom.messagebox.connection import Connection, read_value
+from postroom.messagebox.connection import Connection, read_records, read_value
 from postroom.messagebox.statements import statement
 
 #: The class of the advisory locks of processes. The object of a lock is the id of the process.
@@ -80,6 +80,12 @@ def read_routing_version(connection: Connection) -> int:
     return int(read_value(connection, "SELECT version FROM messagebox.routing_version"))
 
 
+def change_routing(connection: Connection) -> None:
+    """Lock the routing exclusively until the transaction ends, and increment its version. Running processes detect
+    every change of the configuration by the version, also one that does not change the routing."""
+    connection.execute("SELECT change_routing()")
+
+
 def report_configuration(connection: Connection, process_id: int, version: int) -> None:
     """Report that a process uses the configuration of this routing version or a later one."""
     connection.execute(
@@ -115,5 +121,24 @@ def read_code_problems(connection: Connection) -> set[str]:
 
 def list_running_processes(connection: Connection) -> list[RunningProcess]:
     """Return the processes that hold their lock, sorted by host."""
-    with connection.cursor(row_factory=class_row(RunningProcess)) as cursor:
-        return cursor.execute(statement("queries/list_running_processes"), (PROCESS_LOCK,)).fetchall()
+    return read_records(connection, RunningProcess, statement("queries/list_running_processes"), (PROCESS_LOCK,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportedThrottle:
+    """How a running host instance is throttled in one direction. ``state`` is that of a ThrottleState."""
+
+    host_id: int
+    server: str
+    pid: int
+    direction: Literal["delivery", "publishing"]
+    state: int
+    severity: float
+    delay: float
+    since: datetime | None
+    reason: str
+
+
+def list_throttles(connection: Connection) -> list[ReportedThrottle]:
+    """Return the delivery of every running host instance, and its publishing if the process itself throttles it."""
+    return read_records(connection, ReportedThrottle, statement("queries/list_throttles"), (PROCESS_LOCK,))

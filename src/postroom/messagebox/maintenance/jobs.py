@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
+from psycopg.rows import dict_row
+
 from postroom.errors import LockTimeout, PostroomError, Unavailable
 from postroom.messagebox.connection import IDLE_TIMEOUTS, Connection, read_blocking, read_value, transaction
 
@@ -273,3 +275,29 @@ def _fold_ref_counts(kind: str) -> Callable[[Connection], int]:
 def _unlock(connection: Connection) -> None:
     if not connection.closed:
         connection.execute(f"SELECT pg_advisory_unlock(%s, %s), {_RESET_TIMEOUTS}", JOB_LOCK)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobListing:
+    """A job and its last run. A job that never ran has no times."""
+
+    name: str
+    interval_seconds: float
+    runs: int = 0
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    rows_last: int | None = None
+    rows_total: int = 0
+    error: str | None = None
+
+
+def list_jobs(connection: Connection) -> list[JobListing]:
+    """Return every job, in the order in which they run."""
+    rows = connection.cursor(row_factory=dict_row).execute(
+        "SELECT name, runs, started_at, finished_at, rows_last, rows_total, error FROM management.job_runs"
+    )
+    known = {row["name"]: row for row in rows}
+    return [
+        JobListing(interval_seconds=job.interval.total_seconds(), **known.get(job.name, {"name": job.name}))
+        for job in build_jobs()
+    ]

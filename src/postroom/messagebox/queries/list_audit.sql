@@ -1,7 +1,7 @@
 -- The actions of operators, the latest first. Every condition is optional. An action without a dot selects all of its
 -- kind.
 -- Indexes: the primary key; audit_target if a target is given.
-SELECT id, recorded_at, login, os_user, action, target, reason, before, after
+SELECT id AS entry_id, recorded_at, login, os_user, action, target, reason, before, after
   FROM management.audit
  WHERE (%(action)s::text IS NULL OR action = %(action)s OR starts_with(action, %(action)s || '.'))
    AND (%(target)s::text IS NULL OR target = %(target)s)

@@ -19,12 +19,12 @@ from psycopg import sql
 
 from postroom.errors import DefinitionError, StateError, format_count
 from postroom.files.safe_files import get_inode
+from postroom.messagebox.audit import record_action, set_reason
 from postroom.messagebox.configuration.endpoints import read_receive_locations, read_send_ports
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.coordination.running_processes import PROCESS_LOCK
 from postroom.messagebox.migrate import migrate
 from postroom.messagebox.statements import statement
-from postroom.operations.audit import record_action, set_reason
 from postroom.operations.backup.manifest import DUMP, Manifest, Report, SavedFile, SavedRole
 from postroom.operations.backup.programs import restore_database
 from postroom.operations.backup.saved_files import restore_file

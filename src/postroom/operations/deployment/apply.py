@@ -19,9 +19,10 @@ from psycopg.pq import TransactionStatus
 
 from postroom.application import ApplicationDefinition
 from postroom.errors import LockTimeout, Problem
+from postroom.messagebox.audit import record_action
 from postroom.messagebox.connection import Connection, operator_transaction, transaction
+from postroom.messagebox.coordination.running_processes import change_routing
 from postroom.messagebox.statements import statement
-from postroom.operations.audit import record_action
 from postroom.operations.deployment.applications import check_application
 from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.compare import compare, find_problems
@@ -135,7 +136,7 @@ def _deploy(
         late = () if planned.problems else _find_late_problems(connection, definition, deployed, backlog)
         replace(planned, problems=(*planned.problems, *late)).check()
         if planned.changes:
-            connection.execute("SELECT change_routing()")
+            change_routing(connection)
             Deployment(connection, definition, deployed, planned, home, backlog or Backlog.KEEP).execute()
             _record(connection, planned)
         return planned

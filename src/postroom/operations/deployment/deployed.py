@@ -17,6 +17,7 @@ from postroom.messagebox.configuration.endpoints import (
 )
 from postroom.messagebox.configuration.handlers import read_handlers
 from postroom.messagebox.configuration.hosts import Host, read_application_properties, read_hosts
+from postroom.messagebox.configuration.properties import read_property_types, read_sensitive_keys
 from postroom.messagebox.configuration.removed_services import read_removed_services
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.connection import Connection
@@ -30,7 +31,6 @@ from postroom.operations.deployment.backlog import count_backlog
 from postroom.operations.deployment.plan import ChangeKind
 from postroom.operations.deployment.renames import NO_RENAMES, Renames, find_location_renames, find_port_renames
 from postroom.operations.instances.listing import InstanceState
-from postroom.operations.redaction import read_sensitive_keys
 from postroom.values import ValueType
 
 
@@ -134,10 +134,7 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
         hosts={host.name.lower(): host for host in read_hosts(connection)},
         application_properties=read_application_properties(connection),
         handlers=read_handlers(connection),
-        properties={
-            key: ValueType(value_type)
-            for key, value_type in connection.execute("SELECT key, value_type FROM properties")
-        },
+        properties=read_property_types(connection),
         sensitive=read_sensitive_keys(connection),
         definition=definitions.get(application),
         others=tuple(

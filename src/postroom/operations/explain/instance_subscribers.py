@@ -18,9 +18,9 @@ from postroom.agent.routing.table import Routing, read_property_lists
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES
 from postroom.message import Context
 from postroom.messagebox.configuration.hosts import read_application_properties, read_hosts
+from postroom.messagebox.configuration.properties import can_read_correlation_values
 from postroom.messagebox.connection import Connection
 from postroom.operations.explain.subscribers import PossibleSubscriber
-from postroom.operations.redaction import can_read_correlation_values
 from postroom.properties import Property
 
 

@@ -20,12 +20,12 @@ from postroom.filters.explain import Explanation, distance, explain
 from postroom.filters.expression import Comparable, Filter, Group
 from postroom.filters.index import SubscriptionIndex
 from postroom.message import Context
+from postroom.messagebox.configuration.properties import read_deployed_properties, read_sensitive_keys
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_messages import set_originator
 from postroom.operations.explain.subscribers import find_subscriber, is_directed, select_groups
-from postroom.operations.properties import read_deployed_properties
-from postroom.operations.redaction import read_sensitive_keys, redact_explanation, redact_filter
+from postroom.operations.redaction import redact_explanation, redact_filter
 from postroom.system_properties import BTS
 from postroom.values import Value
 

@@ -16,13 +16,13 @@ from typing import Protocol
 
 from postroom.errors import StateError
 from postroom.message import Body, Bytes, Part
+from postroom.messagebox.audit import record_action
 from postroom.messagebox.connection import Connection, operator_transaction, read_value
 from postroom.messagebox.coordination.notifications import WakeUp
 from postroom.messagebox.queues import OUT_OF_ORDER, derive_delivery_id
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask, write_part
 from postroom.operations.all_or_none import all_or_none
-from postroom.operations.audit import record_action
 from postroom.operations.instances.bulk_operations import (
     BulkOperation,
     OperationKind,

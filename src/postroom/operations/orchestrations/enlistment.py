@@ -10,12 +10,12 @@ from psycopg.types.json import Jsonb
 from postroom.application import OrchestrationDefinition
 from postroom.filters.text import format_filter, parse
 from postroom.messagebox.configuration.hosts import ServiceClass, get_host
+from postroom.messagebox.configuration.properties import read_deployed_properties
 from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.orchestrations import DeployedOrchestration, OrchestrationState, read_orchestrations
 from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.operations.ports.enlistment import start_service
-from postroom.operations.properties import read_deployed_properties
 from postroom.properties import Property
 from postroom.system_properties import BTS
 

@@ -14,10 +14,11 @@ from pathlib import Path
 
 from postroom.errors import StateError
 from postroom.message import Message
+from postroom.messagebox.configuration.properties import read_sensitive_keys
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.operations.messages import get_message, load_message
-from postroom.operations.redaction import read_sensitive_keys, replace_sensitive_values
+from postroom.operations.redaction import replace_sensitive_values
 from postroom.orchestrations.journal import Continuation
 from postroom.orchestrations.recorded_values import from_recorded
 from postroom.orchestrations.saved_journal import SavedJournal

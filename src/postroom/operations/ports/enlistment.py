@@ -17,10 +17,10 @@ from postroom.filters.expression import Filter, any_of
 from postroom.filters.text import parse
 from postroom.messagebox.configuration.endpoints import PortState, SendPort, read_send_ports
 from postroom.messagebox.configuration.hosts import ServiceClass, get_host
+from postroom.messagebox.configuration.properties import read_deployed_properties
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.subscriptions import create_subscription
-from postroom.operations.properties import read_deployed_properties
 from postroom.properties import Property
 from postroom.system_properties import BTS
 

@@ -14,6 +14,7 @@ from postroom.application import Schedule
 from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError, NotFound, StateError, suggest_names
 from postroom.files.safe_files import make_folder
+from postroom.messagebox.audit import record_action
 from postroom.messagebox.configuration.endpoints import (
     ReceiveLocation,
     read_receive_locations,
@@ -26,7 +27,6 @@ from postroom.messagebox.coordination.running_processes import ProcessKind, list
 from postroom.messagebox.statements import statement
 from postroom.messagebox.streams.location_lock import LOCATION_LOCK, lock_number
 from postroom.messagebox.streams.location_progress import LocationState
-from postroom.operations.audit import record_action
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,12 +15,13 @@ from typing import Generic, Literal, Protocol, TypeVar
 from psycopg.pq import TransactionStatus
 
 from postroom.errors import StateError
+from postroom.messagebox.audit import record_action
 from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.coordination.notifications import WakeUp
+from postroom.messagebox.coordination.running_processes import change_routing
 from postroom.messagebox.orchestrations import OrchestrationState
-from postroom.operations.audit import record_action
 from postroom.operations.instances.bulk_operations import run_operation
 from postroom.operations.ports.enlistment import Resumed, ServiceKind, start_or_stop_service
 
@@ -120,7 +121,7 @@ class StateOperations(Generic[T]):
         self, connection: Connection, operation: str, name: str, step: Callable[[Connection, T], T]
     ) -> StateChange:
         """Enlist or unenlist under the exclusive routing lock, and record it in the audit."""
-        connection.execute("SELECT change_routing()")
+        change_routing(connection)
         found = self._find_allowed(connection, operation, name)
         after = step(connection, found)
         before = found.state.name.lower()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from postroom.application import CircuitBreaker
-from postroom.operations.audit import list_audit
+from postroom.messagebox.audit import list_audit
 from postroom.operations.ports.send_ports import Retried, retry
 from tests.integration.hosts.conftest import StartHost
 from tests.integration.hosts.messaging.test_circuit_breaker import Receiver, count_paused, publish

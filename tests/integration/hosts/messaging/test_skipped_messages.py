@@ -7,9 +7,9 @@ import uuid
 import pytest
 
 from postroom.errors import DeliveryFailure, StateError
+from postroom.messagebox.audit import list_audit
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
-from postroom.operations.audit import list_audit
 from postroom.operations.instances import changes
 from postroom.operations.instances.advice import get_advice
 from postroom.operations.instances.bulk_operations import list_operations

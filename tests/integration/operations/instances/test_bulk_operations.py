@@ -12,12 +12,12 @@ import pytest
 from postroom.errors import NotAllowed
 from postroom.hosts import HostInstance
 from postroom.message import Message
+from postroom.messagebox.audit import list_audit
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance import jobs
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import HostQueues, ScheduledRetry
-from postroom.operations.audit import list_audit
 from postroom.operations.instances import bulk_operations, changes
 from postroom.operations.instances.bulk_operations import (
     BulkOperation,

@@ -114,9 +114,10 @@ def test(
     from postroom.cli.rendering.explanation_text import show_filter_result, show_groups, show_subscriber
     from postroom.filters.explain import explain
     from postroom.filters.text import parse
+    from postroom.messagebox.configuration.properties import read_deployed_properties
     from postroom.operations.explain.explanation import explain_subscription
     from postroom.operations.explain.records import record_filter, record_subscriber
-    from postroom.operations.properties import parse_context, read_deployed_properties
+    from postroom.operations.properties import parse_context
 
     _check_arguments(subscription, text)
     with open_messagebox(options) as connection:
@@ -162,9 +163,9 @@ def explain(options: CommandOptions, subscription: str | None, text: str | None,
     """
     from postroom.cli.rendering.matching_messages import show_matches
     from postroom.filters.text import parse
+    from postroom.messagebox.configuration.properties import read_deployed_properties
     from postroom.operations.explain.matching_messages import find_matching_messages, find_messages_of_subscription
     from postroom.operations.explain.records import record_matches
-    from postroom.operations.properties import read_deployed_properties
 
     _check_arguments(subscription, text)
     with open_messagebox(options) as connection:

@@ -16,9 +16,8 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, read_records
 from postroom.messagebox.statements import statement
-from postroom.processes.os_user import get_os_user
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +43,11 @@ def record_action(
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
 ) -> None:
-    """Record an action of an administrator in the transaction that does it. PostgreSQL adds the time, the login and
-    the reason."""
+    """Record an action of an administrator in the transaction that does it. PostgreSQL adds the time, the login,
+    the user and the reason."""
     connection.execute(
-        "INSERT INTO management.audit (os_user, action, target, before, after) VALUES (%s, %s, %s, %s, %s)",
-        (get_os_user(), action, target, _to_jsonb(before), _to_jsonb(after)),
+        "INSERT INTO management.audit (action, target, before, after) VALUES (%s, %s, %s, %s)",
+        (action, target, _to_jsonb(before), _to_jsonb(after)),
     )
 
 
@@ -68,12 +67,8 @@ def list_audit(
     limit: int | None = None,
 ) -> list[AuditEntry]:
     """Return the recorded actions, the latest first. ``action`` is ``port.start``, or ``port`` for all of ports."""
-    rows = connection.execute(
-        statement("queries/list_audit"),
-        {"action": action, "target": target, "login": login, "since": since, "until": until, "limit": limit},
-    )
-    names = ("entry_id", "recorded_at", "login", "os_user", "action", "target", "reason", "before", "after")
-    return [AuditEntry(**dict(zip(names, row, strict=True))) for row in rows]
+    conditions = {"action": action, "target": target, "login": login, "since": since, "until": until, "limit": limit}
+    return read_records(connection, AuditEntry, statement("queries/list_audit"), conditions)
 
 
 def _to_jsonb(value: Mapping[str, Any] | None) -> Jsonb | None:
