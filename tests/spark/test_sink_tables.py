@@ -18,7 +18,7 @@ from postroom.messagebox.connection import Login
 from postroom.messagebox.maintenance.check import check
 from postroom.spark.sinks import staging
 from postroom.spark.sinks.drain import Drain
-from postroom.spark.sinks.jdbc import SEQ, TASK, Database, JdbcTable, RowsRejected, to_statement_error
+from postroom.spark.sinks.jdbc import SEQ, TASK, Database, RowsRejected, connect_jdbc, to_statement_error
 from postroom.spark.sinks.running_sinks import Sinks
 from postroom.spark.sinks.writer import SparkWriter
 from tests.support.box import Box, Region, Total
@@ -71,8 +71,7 @@ STEPS: dict[str, tuple[Any, str, bool]] = {
     "before the table is made": (Database, "prepare", False),
     "before the staging table is made": (Database, "create_staging", False),
     "before the rows are merged": (Database, "merge", False),
-    "before the merge is committed": (Database, "_commit", False),
-    "after the merge is committed": (Database, "_commit", True),
+    "after the rows are merged": (Database, "merge", True),
     "after the staging table is dropped": (Database, "drop_staging", True),
 }
 
@@ -138,7 +137,7 @@ def test_staging_tables_are_dropped_if_a_late_session_drops_one_of_them(
     for number in (1, 2, 3):
         derby.execute(f"CREATE TABLE postroom_ab_{number} (id INTEGER)")
     monkeypatch.setattr(Database, "_execute", execute_late)
-    with JdbcTable(session, derby.url, {}).connect() as database:
+    with connect_jdbc(session, derby.url, {}) as database:
         database.drop_staging("postroom_ab_", "orders", up_to=2)
     assert derby.tables() == ["POSTROOM_AB_3"]
 

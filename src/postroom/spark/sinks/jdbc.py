@@ -1,10 +1,9 @@
 """Access a table by JDBC, on the driver, through the JVM of the session.
 
-    jdbc = JdbcTable(session, sink)
-    with jdbc.connect() as database:
-        target = database.prepare("lake.orders", schema)          # created if it is missing
-        database.create_staging("postroom_3c1c…_1", schema)         # tasks write into it
-        database.merge(target, "postroom_3c1c…_1", None)          # in one transaction
+    with connect_jdbc(session, url, options) as database:
+        columns = database.prepare("lake.orders", schema)                       # created if it is missing
+        database.create_staging("postroom_3c1c…_1", schema)                     # tasks write into it
+        database.merge("lake.orders", columns, "postroom_3c1c…_1", of=None)     # all rows or none
 
 The connections are those of Spark, so drivers, logins and dialects are the same as in its JDBC writer.
 """
@@ -12,18 +11,15 @@ The connections are those of Spark, so drivers, logins and dialects are the same
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from postroom.errors import DefinitionError, Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType, StructType
-
-_T = TypeVar("_T")
 
 KEY = "message_id"
 #: The task that staged a row, and the number of its message in the queue. Only staging tables have these columns.
@@ -51,76 +47,57 @@ def to_statement_error(message: str, state: str) -> StatementFailed:
     return kind(f"{message} (SQLSTATE {state})" if state else message)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Target:
-    """The table that rows are merged into. ``columns`` maps the columns of the rows to those of the table."""
+@contextmanager
+def connect_jdbc(session: SparkSession, url: str, options: Mapping[str, str]) -> Iterator[Database]:
+    """Open a connection for the block. Errors of the database in the block become StatementFailed."""
+    jvm: Any = session._jvm
+    jdbc: Any = jvm.org.apache.spark.sql.execution.datasources.jdbc
+    dialect = jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(url)
+    # The name of the table is required, but a connection does not use it.
+    settings = jdbc.JDBCOptions(jvm.PythonUtils.toScalaMap({**options, "url": url, "dbtable": "none"}))
+    try:
+        with _translate_errors(session):
+            connection = dialect.createConnectionFactory(settings).apply(-1)
+    except StatementFailed as error:
+        raise Unavailable("The database of the table cannot be reached.", why=str(error)) from error
+    try:
+        with _translate_errors(session):
+            yield Database(session, dialect, connection, _TEXT_TYPES.get(url.split(":")[1]))
+    finally:
+        # Some databases do not close a connection in a transaction.
+        with suppress(Exception):
+            connection.rollback()
+        with suppress(Exception):
+            connection.close()
 
-    name: str
-    columns: Mapping[str, str]
 
+@contextmanager
+def _translate_errors(session: SparkSession) -> Iterator[None]:
+    from py4j.java_gateway import is_instance_of
+    from py4j.protocol import Py4JJavaError
 
-class JdbcTable:
-    """Opens the connections of one sink."""
-
-    def __init__(self, session: SparkSession, url: str, options: Mapping[str, str]) -> None:
-        self._session = session
-        self._url = url
-        self._options = options
-
-    @contextmanager
-    def connect(self) -> Iterator[Database]:
-        jvm: Any = self._session._jvm
-        jdbc: Any = jvm.org.apache.spark.sql.execution.datasources.jdbc
-        dialect = jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(self._url)
-        # The name of the table is required, but a connection does not use it.
-        options = jdbc.JDBCOptions(jvm.PythonUtils.toScalaMap({**self._options, "url": self._url, "dbtable": "none"}))
-        try:
-            connection = self._call(lambda: dialect.createConnectionFactory(options).apply(-1))
-        except StatementFailed as error:
-            raise Unavailable("The database of the table cannot be reached.", why=str(error)) from error
-        try:
-            yield Database(self._session, dialect, connection, self._call, _TEXT_TYPES.get(self._url.split(":")[1]))
-        finally:
-            # Some databases do not close a connection in a transaction.
-            with suppress(Exception):
-                connection.rollback()
-            with suppress(Exception):
-                connection.close()
-
-    def _call(self, function: Callable[[], _T]) -> _T:
-        from py4j.java_gateway import is_instance_of
-        from py4j.protocol import Py4JJavaError
-
-        try:
-            return function()
-        except Py4JJavaError as error:
-            raised = error.java_exception
-            if is_instance_of(self._session._sc._gateway, raised, "java.sql.SQLException"):
-                message = str(raised.getMessage()).strip().partition("\n")[0]
-                raise to_statement_error(message, str(raised.getSQLState() or "")) from None
-            raise
+    try:
+        yield
+    except Py4JJavaError as error:
+        raised = error.java_exception
+        if is_instance_of(session._sc._gateway, raised, "java.sql.SQLException"):
+            message = str(raised.getMessage()).strip().partition("\n")[0]
+            raise to_statement_error(message, str(raised.getSQLState() or "")) from None
+        raise
 
 
 class Database:
     """A connection. Each statement is a separate transaction."""
 
-    def __init__(
-        self,
-        session: SparkSession,
-        dialect: Any,
-        connection: Any,
-        call: Callable[[Callable[[], Any]], Any],
-        text_type: str | None,
-    ) -> None:
+    def __init__(self, session: SparkSession, dialect: Any, connection: Any, text_type: str | None) -> None:
         self._session = session
         self._dialect = dialect
         self._connection = connection
-        self._call = call
         self._text_type = text_type
 
-    def prepare(self, table: str, schema: StructType) -> Target:
-        """Return the table. Create it if it is missing. Raise DefinitionError if an existing one lacks a column or has
-        no unique message_id."""
+    def prepare(self, table: str, schema: StructType) -> Mapping[str, str]:
+        """Return the columns of the table by those of the rows, all quoted. Create the table if it is missing. Raise
+        DefinitionError if an existing one lacks a column or has no unique message_id."""
         try:
             existing = self._columns(table)
         except StatementFailed:
@@ -143,12 +120,12 @@ class Database:
                 why="Without it a repeated row would be inserted twice.",
                 hint=f"Run: ALTER TABLE {table} ADD UNIQUE ({columns[self._quote(KEY)]})",
             )
-        if not self._call(lambda: self._connection.getMetaData().supportsTransactions()):
+        if not self._connection.getMetaData().supportsTransactions():
             raise DefinitionError(
                 f"The database of the table {table} has no transactions.",
                 hint="Use adapters.SparkSink('jdbc', ...), which is at least once.",
             )
-        return Target(name=table, columns=columns)
+        return columns
 
     def create_staging(self, table: str, schema: StructType) -> None:
         """Create an empty table for the rows of an attempt. Drop one that was left by an earlier try."""
@@ -156,38 +133,16 @@ class Database:
             self._execute(f"DROP TABLE {table}")
         self._execute(self._create(table, schema, [KEY, TASK, SEQ]))
 
-    def merge(self, target: Target, staging: str, of: tuple[int, int] | None) -> int:
+    def merge(self, table: str, columns: Mapping[str, str], staging: str, of: tuple[int, int] | None) -> int:
         """Add the staged rows that the table does not have, all or none. Return the number of added rows."""
-        statement = merge_statement(
-            target.name,
-            staging,
-            target.columns,
-            key=self._quote(KEY),
-            task=self._quote(TASK),
-            seq=self._quote(SEQ),
-            of=of,
-        )
-        self._call(lambda: self._connection.setAutoCommit(False))
-        try:
-            added = self._execute(statement)
-            self._commit()
-        except BaseException:
-            with suppress(Exception):
-                self._connection.rollback()
-            raise
-        finally:
-            with suppress(Exception):
-                self._connection.setAutoCommit(True)
-        return added
+        key, task, seq = map(self._quote, (KEY, TASK, SEQ))
+        return self._execute(merge_statement(table, staging, columns, key=key, task=task, seq=seq, of=of))
 
     def read_staged(self, staging: str) -> list[int]:
         """Return the numbers of the messages whose rows are staged."""
         seq = self._quote(SEQ)
         rows = self._query(f"SELECT DISTINCT {seq} FROM {staging} ORDER BY {seq}")
-        found = []
-        while self._call(rows.next):
-            found.append(int(rows.getLong(1)))
-        return found
+        return [int(number or 0) for (number,) in _read(rows, 1)]
 
     def drop_staging(self, prefix: str, table: str, *, up_to: int) -> None:
         """Drop the staging tables in the schema of a table: those with the prefix and a number up to ``up_to``.
@@ -204,34 +159,25 @@ class Database:
 
     def _find_staging(self, prefix: str, table: str, up_to: int) -> list[str]:
         catalog, schema, stored = self._locate(re.sub(r"[^.]+$", prefix, table))
-        metadata = self._connection.getMetaData()
-        tables = self._call(lambda: metadata.getTables(catalog, schema, f"{stored}%", None))
-        names = []
-        while self._call(tables.next):
-            names.append(str(tables.getString("TABLE_NAME")))
-        self._call(tables.close)
-        numbers = {name: name[len(prefix) :] for name in names}
+        tables = self._connection.getMetaData().getTables(catalog, schema, f"{stored}%", None)
+        numbers = {name: name[len(prefix) :] for (name,) in _read(tables, "TABLE_NAME") if name}
         return [
             re.sub(r"[^.]+$", name, table)
             for name, number in numbers.items()
             if number.isdecimal() and int(number) <= up_to
         ]
 
-    def _commit(self) -> None:
-        self._call(self._connection.commit)
-
     def _execute(self, statement: str) -> int:
-        def run() -> int:
+        with _translate_errors(self._session):
             prepared = self._connection.createStatement()
             try:
                 return int(prepared.executeUpdate(statement))
             finally:
                 prepared.close()
 
-        return int(self._call(run))
-
     def _query(self, statement: str) -> Any:
-        return self._call(lambda: self._connection.createStatement().executeQuery(statement))
+        with _translate_errors(self._session):
+            return self._connection.createStatement().executeQuery(statement)
 
     def _columns(self, table: str) -> list[str]:
         rows = self._query(f"SELECT * FROM {table} WHERE 1 = 0")
@@ -242,14 +188,11 @@ class Database:
 
     def _is_unique(self, table: str, key: str) -> bool:
         catalog, schema, name = self._locate(table)
-        metadata = self._connection.getMetaData()
-        rows = self._call(lambda: metadata.getIndexInfo(catalog, schema, name, True, True))
-        indexes: dict[str, list[str]] = {}
-        while self._call(rows.next):
-            if rows.getString("COLUMN_NAME") is not None:
-                column = self._quote(str(rows.getString("COLUMN_NAME")))
-                indexes.setdefault(str(rows.getString("INDEX_NAME")), []).append(column)
-        rows.close()
+        rows = self._connection.getMetaData().getIndexInfo(catalog, schema, name, True, True)
+        indexes: dict[str | None, list[str]] = {}
+        for index, column in _read(rows, "INDEX_NAME", "COLUMN_NAME"):
+            if column is not None:
+                indexes.setdefault(index, []).append(self._quote(column))
         return [key] in indexes.values()
 
     def _locate(self, table: str) -> tuple[str | None, str | None, str]:
@@ -260,10 +203,10 @@ class Database:
         elif metadata.storesLowerCaseIdentifiers():
             table = table.lower()
         before, _, name = table.rpartition(".")
-        catalog = self._call(self._connection.getCatalog)
+        catalog = self._connection.getCatalog()
         if not metadata.supportsSchemasInTableDefinitions():
             return before or catalog, None, name
-        return catalog, before or self._call(self._connection.getSchema), name
+        return catalog, before or self._connection.getSchema(), name
 
     def _create(self, table: str, schema: StructType, key: list[str]) -> str:
         columns = [
@@ -291,6 +234,15 @@ class Database:
 
     def _quote(self, name: str) -> str:
         return str(self._dialect.quoteIdentifier(name))
+
+
+def _read(rows: Any, *columns: str | int) -> list[list[str | None]]:
+    """Return the texts of columns of a result."""
+    found = []
+    while rows.next():
+        found.append([rows.getString(column) for column in columns])
+    rows.close()
+    return found
 
 
 def merge_statement(

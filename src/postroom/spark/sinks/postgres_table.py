@@ -15,10 +15,10 @@ import pyarrow as pa
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from postroom.errors import DatabaseError, DefinitionError, DeliveryRefused, Unavailable
+from postroom.errors import DatabaseError, DefinitionError, Unavailable
 from postroom.messagebox.connection import Connection
 from postroom.spark.sinks.copy_text import to_copy_text
-from postroom.spark.sinks.row_format import to_row_failure
+from postroom.spark.sinks.row_format import row_rejection, to_row_failure
 from postroom.spark.sinks.task import RowChunk, SinkTask
 
 #: The result of a task for each chunk.
@@ -59,8 +59,7 @@ class Table:
         except psycopg.Error as error:
             why = str(error).strip().partition("\n")[0]
             if isinstance(error, psycopg.DataError | psycopg.IntegrityError):
-                hint = "Correct the message or the table, and resume the instance."
-                raise DeliveryRefused(f"The table {self.name} rejects the row.", why=why, hint=hint) from error
+                raise row_rejection(self.name, why) from error
             if isinstance(error, psycopg.OperationalError):
                 raise Unavailable(f"The database of the table {self.name} is not available.", why=why) from error
             raise DatabaseError(f"The table {self.name} cannot be written.", why=why) from error
@@ -133,20 +132,14 @@ class TableTask:
                 yield pa.RecordBatch.from_pylist([{"written": len(chunk.seqs)}], schema=_WRITTEN)
 
     def _add(self, target: psycopg.Connection[tuple[Any, ...]], chunk: RowChunk, connection: Connection) -> None:
-        """Add the rows that the table accepts. Find the others by bisection, and suspend or route their messages."""
-        rows, seqs = chunk
-        if not seqs:
-            return
-        try:
-            self.table.add(target, rows)
-        except Exception as error:
-            failure = to_row_failure(error)
-            if len(seqs) == 1:
-                self.task.refuse(connection, seqs[0], failure)
-                return
-            half = len(seqs) // 2
-            self._add(target, RowChunk(rows.slice(0, half), seqs[:half]), connection)
-            self._add(target, RowChunk(rows.slice(half), seqs[half:]), connection)
+        def add(first: int, end: int) -> None:
+            try:
+                self.table.add(target, chunk.rows.slice(first, end - first))
+            except Exception as error:
+                raise to_row_failure(error) from error
+
+        if chunk.seqs:
+            self.task.write_accepted(connection, chunk.seqs, add)
 
 
 def _copy(

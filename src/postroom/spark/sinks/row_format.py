@@ -221,3 +221,9 @@ def to_row_failure(error: Exception) -> MessageFailure:
         why=f"{type(error).__name__}: {str(error)[:_MAX_DETAIL]}".rstrip(": "),
         hint="Correct the body and resume the instance, or change the columns of the sink.",
     )
+
+
+def row_rejection(table: str, why: str) -> DeliveryRefused:
+    """Return the failure of a message whose row a table does not accept."""
+    hint = "Correct the message or the table, and resume the instance."
+    return DeliveryRefused(f"The table {table} rejects the row.", why=why, hint=hint)

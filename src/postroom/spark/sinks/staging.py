@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from postroom.adapters import SparkTable
-from postroom.errors import DeliveryRefused
-from postroom.messagebox.connection import Connection
 from postroom.messagebox.streams.sink_batches import SinkBatch
-from postroom.spark.sinks.jdbc import SEQ, TASK, Database, JdbcTable, RowsRejected, StatementFailed, Target
+from postroom.spark.sinks.jdbc import SEQ, TASK, Database, RowsRejected, StatementFailed, connect_jdbc
+from postroom.spark.sinks.row_format import row_rejection
 from postroom.spark.sinks.task import SinkTask
 
 if TYPE_CHECKING:
@@ -60,62 +60,47 @@ class StagedMerge:
 
     def __init__(self, session: SparkSession, sink: SparkTable) -> None:
         self._sink = sink
-        self._jdbc = JdbcTable(session, sink.url, sink.writer_options)
+        self._connect = partial(connect_jdbc, session, sink.url, sink.writer_options)
 
     def write(self, rows: DataFrame, batch: SinkBatch, task: SinkTask) -> None:
         """Stage and merge the rows of a StagingTask."""
+        table = self._sink.table
         rows = _to_table_columns(rows)
         prefix = f"postroom_{batch.batch_id.hex}_"
-        staging = re.sub(r"[^.]+$", f"{prefix}{batch.attempt}", self._sink.table)
-        with self._jdbc.connect() as database:
-            target = database.prepare(self._sink.table, rows.drop(TASK, SEQ).schema)
+        staging = re.sub(r"[^.]+$", f"{prefix}{batch.attempt}", table)
+        with self._connect() as database:
+            columns = database.prepare(table, rows.drop(TASK, SEQ).schema)
             database.create_staging(staging, rows.schema)
         options = {**self._sink.writer_options, "url": self._sink.url, "dbtable": staging}
         try:
             rows.write.format("jdbc").options(**options).mode("append").save()
             # A new connection: one that was idle while the tasks wrote may be closed.
-            with self._jdbc.connect() as database:
-                self._merge(database, target, staging, task)
-                self._drop_staging(database, prefix, batch.attempt)
+            with self._connect() as database:
+                self._merge(database, columns, staging, task)
+                try:
+                    database.drop_staging(prefix, table, up_to=batch.attempt)
+                except StatementFailed as error:  # all rows are merged
+                    _log.warning("the staging tables %s… could not be dropped: %s", prefix, error)
         except Exception:
-            with suppress(Exception), self._jdbc.connect() as database:
-                database.drop_staging(prefix, self._sink.table, up_to=batch.attempt)
+            with suppress(Exception), self._connect() as database:
+                database.drop_staging(prefix, table, up_to=batch.attempt)
             raise
 
-    def _merge(self, database: Database, target: Target, staging: str, task: SinkTask) -> None:
+    def _merge(self, database: Database, columns: Mapping[str, str], staging: str, task: SinkTask) -> None:
         try:
-            database.merge(target, staging, None)
-        except RowsRejected:
-            with task.login.connect("sink") as connection:
-                self._merge_some(database, target, staging, database.read_staged(staging), task, connection)
-
-    def _merge_some(
-        self, database: Database, target: Target, staging: str, seqs: list[int], task: SinkTask, connection: Connection
-    ) -> None:
-        """Merge the rows that the table accepts. Find the others by bisection, and suspend or route their messages."""
-        if not seqs:
+            database.merge(self._sink.table, columns, staging, None)
             return
-        try:
-            database.merge(target, staging, (seqs[0], seqs[-1]))
-        except RowsRejected as error:
-            if len(seqs) == 1:
-                refusal = DeliveryRefused(
-                    f"The table {self._sink.table} rejects the row.",
-                    why=str(error),
-                    hint="Correct the message or the table, and resume the instance.",
-                )
-                task.refuse(connection, seqs[0], refusal)
-                return
-            half = len(seqs) // 2
-            self._merge_some(database, target, staging, seqs[:half], task, connection)
-            self._merge_some(database, target, staging, seqs[half:], task, connection)
+        except RowsRejected:
+            seqs = database.read_staged(staging)
 
-    def _drop_staging(self, database: Database, prefix: str, attempt: int) -> None:
-        """Drop the staging tables. All rows are merged, so a failure is only logged."""
-        try:
-            database.drop_staging(prefix, self._sink.table, up_to=attempt)
-        except StatementFailed as error:
-            _log.warning("the staging tables %s… could not be dropped: %s", prefix, error)
+        def merge(first: int, end: int) -> None:
+            try:
+                database.merge(self._sink.table, columns, staging, (seqs[first], seqs[end - 1]))
+            except RowsRejected as error:
+                raise row_rejection(self._sink.table, str(error)) from error
+
+        with task.login.connect("sink") as connection:
+            task.write_accepted(connection, seqs, merge)
 
 
 def _to_table_columns(rows: DataFrame) -> DataFrame:

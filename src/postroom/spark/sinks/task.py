@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import compress, groupby
@@ -238,6 +238,28 @@ class SinkTask:
         messages = SinkQueue(self.host).read_messages(connection, self.batch_id, self.attempt, SeqRange(seq, seq))
         for message in messages:
             self.suspend_or_route(connection, message.claimed, failure)
+
+    def write_accepted(
+        self,
+        connection: Connection,
+        seqs: Sequence[int],
+        write: Callable[[int, int], object],
+        first: int = 0,
+        end: int | None = None,
+    ) -> None:
+        """Write the rows of the messages with these numbers. ``write`` gets the positions of the first row and of the
+        end, and raises MessageFailure if the target rejects a row. Such rows are found by bisection, and their messages
+        are suspended or routed."""
+        end = len(seqs) if end is None else end
+        try:
+            write(first, end)
+        except MessageFailure as failure:
+            middle = (first + end) // 2
+            if middle > first:
+                self.write_accepted(connection, seqs, write, first, middle)
+                self.write_accepted(connection, seqs, write, middle, end)
+            else:
+                self.refuse(connection, seqs[first], failure)
 
     def suspend_or_route(self, connection: Connection, claimed: ClaimedMessage, failure: MessageFailure) -> None:
         """Remove a message from the batch: suspend it, or publish an error message if the port routes failures. Raise
