@@ -6,7 +6,6 @@ python -m bench.bulk
 from __future__ import annotations
 
 import random
-import threading
 
 from bench.copies import RecordedTransaction, copy_with_two_writers, record_rows
 from bench.messagebox import ORDERS, REGIONS, MeasuredBox, measured_box
@@ -16,7 +15,6 @@ from postroom import adapters, pipelines
 from postroom.messagebox.connection import Login
 from postroom.messagebox.streams import file_claims
 from postroom.spark.bulk.bulk_files import BulkFiles
-from postroom.spark.bulk.bulk_once import receive_once
 from postroom.spark.session import open_session
 from postroom.spark.settings import add_bulk_settings
 
@@ -42,7 +40,13 @@ def measure() -> Result:
         def receive_bulk() -> float:
             file_claims.number_claims(box.connection, write_claims(box, [content]))
             files = BulkFiles(session, box.location, login=login, home=box.home, paced=False)
-            elapsed = seconds(lambda: receive_once(files, login=login, stopping=threading.Event()))
+
+            def publish() -> None:
+                with login.connect("bulk") as connection:
+                    while files.receive(connection):
+                        pass
+
+            elapsed = seconds(publish)
             assert box.one("SELECT count(*) FROM spool") == _ROWS
             return _ROWS / elapsed
 

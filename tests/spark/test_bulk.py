@@ -18,8 +18,7 @@ from postroom.errors import StateError
 from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Login
 from postroom.operations.ports.receive_locations import list_locations
-from postroom.spark.bulk.bulk_files import BulkFiles
-from postroom.spark.bulk.bulk_once import receive_once
+from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
 from tests.spark.conftest import ClaimFiles
 from tests.support.box import PROMOTE, Box, Region
 from tests.support.bulk_location import add_bulk_location
@@ -43,8 +42,10 @@ def receive(session: SparkSession, login: Login, tmp_path: Path, claim: ClaimFil
 
     def receive_now(location: ReceiveLocation) -> Any:
         claim(location)
-        files = BulkFiles(session, location, login=login, home=tmp_path)
-        return receive_once(files, login=login, stopping=threading.Event())
+        running = RunningBulkLocation(session, location, login=login, home=tmp_path)
+        with login.connect("progress") as connection:
+            running._publish_all(connection, threading.Event())
+        return running.counts
 
     return receive_now
 

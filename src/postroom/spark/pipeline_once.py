@@ -6,36 +6,27 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.clock import system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError, StateError, Unavailable
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Login
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.sink_progress import lock_sinks_served
-from postroom.receiving.intake import find_locations_to_serve, make_intake
-from postroom.receiving.intake_once import receive_all
-from postroom.receiving.task import OUTCOMES
-from postroom.spark.bulk.bulk_files import BulkFiles
-from postroom.spark.bulk.bulk_once import receive_once
-from postroom.spark.bulk.progress import BulkMeter, BulkProgress
-from postroom.spark.bulk.row_stream import start_row_stream
+from postroom.receiving.intake import find_locations_to_serve
+from postroom.spark.bulk.progress import BulkProgress
+from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
 from postroom.spark.error_reasons import format_reason
-from postroom.spark.once_report import OnceReport
-from postroom.spark.receive.stream import start_stream
-from postroom.spark.receive.task import TALLY_METRIC, format_tally
+from postroom.spark.pipeline_process import choose_running_class
+from postroom.spark.receive.task import format_tally
 from postroom.spark.session import has_died
 from postroom.spark.sinks.drain import SinkWritten
 from postroom.spark.sinks.running_sinks import Sinks, served_by_other_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 _log = logging.getLogger(__name__)
 
@@ -120,71 +111,15 @@ class PipelineOnce:
         ]
 
     def _receive_all(self, location: ReceiveLocation, stopping: threading.Event, watcher: OnceWatcher | None) -> None:
-        with self._login.connect("claims") as connection:
-            intake = make_intake(connection, location, self._home, system_clock)
-            watched = location.watched_folder
-            settle = timedelta(seconds=watched.settle if watched else 0.0)
-            report = OnceReport(connection, location.location_id)
-            meter = BulkMeter(location.name, location.location_id)
-            publish = partial(self._publish_round, location, stopping, watcher, report, meter)
-            try:
-                is_ours = receive_all(intake, publish, settle=settle, stopping=stopping)
-            finally:
-                report.end()
-            intake.release()
+        running = choose_running_class(location)(self._session, location, login=self._login, home=self._home, once=True)
+        if watcher is not None and isinstance(running, RunningBulkLocation):
+            running.watcher = watcher
+        try:
+            is_ours = running.receive_all(stopping)
+        finally:
+            self._counts.update(running.counts)
         if not is_ours:
             raise served_by_other_error(location.name)
-
-    def _publish_round(
-        self,
-        location: ReceiveLocation,
-        stopping: threading.Event,
-        watcher: OnceWatcher | None,
-        report: OnceReport,
-        meter: BulkMeter,
-    ) -> None:
-        counts: Counter[str] = Counter()
-        report.start_round()
-        try:
-            if location.adapter.reads_rows and not location.adapter.is_row_stream:
-                receiving = BulkFiles(self._session, location, login=self._login, home=self._home, paced=False)
-                counts = receiving.counts
-                receive_once(
-                    receiving,
-                    login=self._login,
-                    stopping=stopping,
-                    watcher=watcher,
-                    reporter=report.report_bulk,
-                    meter=meter,
-                )
-            else:
-                self._run_stream(location, stopping, counts, report)
-        finally:
-            self._counts.update(counts)
-            report.end_round(counts)
-
-    def _run_stream(
-        self, location: ReceiveLocation, stopping: threading.Event, counts: Counter[str], report: OnceReport
-    ) -> None:
-        start = start_row_stream if location.adapter.is_row_stream else start_stream
-        query = start(self._session, location, login=self._login, home=self._home, once=True)
-        while not query.awaitTermination(1):
-            report.report_stream(_read_tally(query))
-            if stopping.is_set():
-                query.stop()
-        counts.update(_read_tally(query))
-        error = query.exception()
-        if error is not None:
-            raise Unavailable(f"{location.name} could not be received.", why=format_reason(error)) from error
-
-
-def _read_tally(query: StreamingQuery) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for progress in query.recentProgress:
-        if progress.observedMetrics:
-            tally = progress.observedMetrics[TALLY_METRIC]
-            counts.update({name: int(tally[name] or 0) for name in OUTCOMES})
-    return counts
 
 
 def stopped_early_error() -> PostroomError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from postroom.errors import format_count
@@ -61,6 +61,10 @@ class _Sums:
         return _Sums(size=max(self.size, other.size), rows=max(self.rows, other.rows), bad=max(self.bad, other.bad))
 
 
+#: A callback that gets the progress, about twice a second.
+BulkWatcher = Callable[[BulkProgress], None]
+
+
 class BulkMeter:
     """Reads the progress of a location from the MessageBox, over several rounds of publishing.
 
@@ -74,13 +78,14 @@ class BulkMeter:
         #: What the files had when they were first read.
         self._before: dict[uuid.UUID, _Sums] = {}
         self._finished = _Sums()
-        #: The total of the last reading, and at the end of the last round.
-        self._total = self._at_round = _Sums()
+        #: The total of the last reading.
+        self._total = _Sums()
 
     def read(self, connection: Connection, now: float, counts: Mapping[str, int] | None = None) -> BulkProgress:
         """Return the progress. ``now`` is in seconds of a monotonic clock.
 
-        At the end of a round ``counts`` are its exact counts: the MessageBox has no rows of finished files any more."""
+        At the end of a round ``counts`` are the exact counts since the start: the MessageBox has no rows of finished
+        files any more."""
         found = connection.execute(
             statement("queries/bulk_progress"), (self._location_id, self._location_id)
         ).fetchall()
@@ -98,8 +103,8 @@ class BulkMeter:
             unfinished = unfinished.plus(sums)
         total = self._finished.plus(unfinished)
         if counts is not None:
-            total = total.at_least(self._at_round.plus(_Sums(rows=counts["rows"], bad=counts["bad"])))
-            self._at_round, self._finished = total, total.minus(unfinished)
+            total = total.at_least(_Sums(rows=counts["rows"], bad=counts["bad"]))
+            self._finished = total.minus(unfinished)
         self._total = total.at_least(self._total)
         return BulkProgress(
             location=self._name,

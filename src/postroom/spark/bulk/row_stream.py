@@ -136,7 +136,9 @@ class RunningRowStream(RunningLocation):
     _starts_with_warm_up = False
 
     def _start_query(self) -> StreamingQuery:
-        return start_row_stream(self._session, self.location, login=self._login, home=self._home, trigger=self._trigger)
+        return start_row_stream(
+            self._session, self.location, login=self._login, home=self._home, trigger=self._trigger, once=self._once
+        )
 
     @property
     def takes_input(self) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -11,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.clock import Clock, system_clock
-from postroom.errors import PostroomError, Unavailable
+from postroom.errors import PostroomError, StateError, Unavailable
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
-from postroom.messagebox.connection import LazyConnection, Login
+from postroom.messagebox.connection import Connection, LazyConnection, Login
 from postroom.messagebox.streams.location_progress import LocationProgress
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
 from postroom.spark.bulk.bulk_files import BulkFiles
-from postroom.spark.bulk.progress import BulkMeter, BulkProgress
+from postroom.spark.bulk.progress import BulkMeter, BulkProgress, BulkWatcher
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.receive.running_location import RunningLocation
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_CHECK_SECONDS = 0.2
+_CHECK_SECONDS, _WATCH_SECONDS = 0.2, 0.5
 _PROGRESS_SECONDS, _LOG_SECONDS = 2.0, 10.0
 _BACKOFF = Backoff(first=0.5, longest=30.0)
 
@@ -43,16 +46,20 @@ class RunningBulkLocation(RunningLocation):
         login: Login,
         home: Path,
         clock: Clock = system_clock,
+        once: bool = False,
     ) -> None:
-        super().__init__(session, location, login=login, home=home, clock=clock)
+        super().__init__(session, location, login=login, home=home, clock=clock, once=once)
         self._has_answered = self._is_warm = True  # there is no query to wait for
-        self._files = BulkFiles(session, location, login=login, home=home)
+        self._files = BulkFiles(session, location, login=login, home=home, paced=not once)
         self.counts = self._files.counts
         self._jobs = BackgroundLoop(f"jobs of {location.name}", self._publish, backoff=_BACKOFF)
         self._jobs_connection = LazyConnection(partial(login.connect, "bulk"))
         self._meter = BulkMeter(location.name, location.location_id)
         self._last_progress: BulkProgress | None = None
-        self._progress_due_at = self._log_due_at = 0.0
+        #: Gets the progress of a single run.
+        self.watcher: BulkWatcher = self._log_progress
+        self._progress_due_at = 0.0
+        self._log_due_at = time.monotonic() + _LOG_SECONDS if once else 0.0
         self._file_at = time.monotonic()
 
     def start(self) -> None:
@@ -69,9 +76,13 @@ class RunningBulkLocation(RunningLocation):
             self._progress_due_at = now + _PROGRESS_SECONDS
             with suppress(PostroomError), self._login.connect("progress") as connection:
                 self._last_progress = self._meter.read(connection, now)
-                if now >= self._log_due_at:
-                    self._log_due_at = now + _LOG_SECONDS
-                    _log.info("%s", self._last_progress)
+                self._log_progress(self._last_progress)
+
+    def _log_progress(self, progress: BulkProgress) -> None:
+        """Log the progress every ten seconds."""
+        if time.monotonic() >= self._log_due_at:
+            self._log_due_at = time.monotonic() + _LOG_SECONDS
+            _log.info("%s", progress)
 
     def stop(self, *, drain: bool = False) -> None:
         """Stop the intake and cancel the job. With ``drain``, publish first what is claimed, unless it takes too long.
@@ -110,6 +121,40 @@ class RunningBulkLocation(RunningLocation):
         return throttled or not self._is_served_here.is_set()
 
     # -- the jobs ----------------------------------------------------------------------------------------------
+
+    def _publish_all(self, connection: Connection, stopping: threading.Event) -> None:
+        with ThreadPoolExecutor(1, thread_name_prefix=f"jobs of {self.location.name}") as thread:
+            jobs = thread.submit(self._run_jobs, stopping)
+            try:
+                while not jobs.done():
+                    if stopping.is_set():
+                        with suppress(Exception):
+                            self._files.cancel()
+                    else:
+                        self._show_progress(connection)
+                    wait([jobs], _WATCH_SECONDS)
+            except BaseException:
+                with suppress(Exception):
+                    self._files.cancel()
+                raise
+        self._show_progress(connection, self._files.counts)
+        if not stopping.is_set():
+            self._check_published(jobs.exception())
+        if self._files.stopped_by:
+            raise StateError(
+                f"{self.location.name} has stopped: {self._files.stopped_by}.",
+                hint="Raise the limit and apply the application again, or remove the file.",
+            )
+
+    def _run_jobs(self, stopping: threading.Event) -> None:
+        with self._login.connect("bulk") as connection:
+            while not stopping.is_set() and self._files.receive(connection):
+                self._last_batch_at = self._clock()
+
+    def _show_progress(self, connection: Connection, counts: Mapping[str, int] | None = None) -> None:
+        self._last_progress = self._meter.read(connection, time.monotonic(), counts)
+        self.watcher(self._last_progress)
+        self._store_progress(connection)
 
     def _publish(self) -> float:
         """Run one job. Return the seconds until the next check for files."""

@@ -1,5 +1,5 @@
 """A running receive location: a background loop for the intake, and a streaming query that publishes. Each is restarted
-after a failure."""
+after a failure. `postroom pipeline run --once` runs the two in turn instead, until nothing is left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.clock import Clock, system_clock
-from postroom.errors import MessageBoxUnavailable, PostroomError
+from postroom.errors import MessageBoxUnavailable, PostroomError, Unavailable
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, LazyConnection, Login
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState, Rate
@@ -22,6 +22,7 @@ from postroom.messagebox.throttling.states import Throttle
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
 from postroom.receiving.intake import Intake, is_drained, is_served_as_configured, make_intake
+from postroom.receiving.intake_once import receive_all
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.receive.stream import TRIGGER, start_stream
 from postroom.spark.receive.task import MILLISECONDS, TALLY_COLUMNS, TALLY_METRIC, format_tally
@@ -56,6 +57,7 @@ class RunningLocation:
         home: Path,
         clock: Clock = system_clock,
         trigger: str = TRIGGER,
+        once: bool = False,
     ) -> None:
         self.location = location
         #: The tally since the start.
@@ -71,6 +73,7 @@ class RunningLocation:
         self._home = home
         self._clock = clock
         self._trigger = trigger
+        self._once = once
         self._drain_stopped = threading.Event()
         self._intake_stopped = threading.Event()
         #: Set while this process serves the location, and no other one.
@@ -132,6 +135,20 @@ class RunningLocation:
             self._wait_until_published()
         self._stop_query()
 
+    def receive_all(self, stopping: threading.Event) -> bool:
+        """Receive everything that is there now, instead of serving the location. Return False if another process serves
+        it. Raise Unavailable if it cannot be published."""
+        watched = self.location.watched_folder
+        settle = timedelta(seconds=watched.settle if watched else 0.0)
+        self._has_answered = self._is_warm = True
+        try:
+            connection = self._intake_connection.get()
+            self._intake = make_intake(connection, self.location, self._home, self._clock)
+            publish = partial(self._publish_all, connection, stopping)
+            return receive_all(self._intake, publish, settle=settle, stopping=stopping)
+        finally:
+            self._stop_intake()
+
     def stop_draining(self) -> None:
         """Let a ``stop`` in another thread return without draining."""
         self._drain_stopped.set()
@@ -150,7 +167,32 @@ class RunningLocation:
     # -- the query ---------------------------------------------------------------------------------------------
 
     def _start_query(self) -> StreamingQuery:
-        return start_stream(self._session, self.location, login=self._login, home=self._home, trigger=self._trigger)
+        return start_stream(
+            self._session, self.location, login=self._login, home=self._home, trigger=self._trigger, once=self._once
+        )
+
+    def _publish_all(self, connection: Connection, stopping: threading.Event) -> None:
+        """Publish what was claimed or numbered until now."""
+        self._last_batch_id = -1
+        query = self._query = self._start_query()
+        self._store_progress(connection)
+        while not query.awaitTermination(1):
+            self._store_progress(connection)
+            if stopping.is_set():
+                query.stop()
+        self._store_progress(connection)
+        self._query = None
+        self._check_published(query.exception())
+
+    def _store_progress(self, connection: Connection) -> None:
+        self._read_progress()
+        with suppress(PostroomError):  # the next statement that needs the connection reports it
+            self._report.store(connection, self.get_progress())
+
+    def _check_published(self, error: BaseException | None) -> None:
+        if error is not None:
+            why = format_reason(error)
+            raise Unavailable(f"{self.location.name} could not be received.", why=why) from error
 
     def _handle_query_end(self) -> None:
         assert self._query is not None
@@ -217,7 +259,8 @@ class RunningLocation:
                 if any(done.values()):
                     self._rate.add(done["published"])
                     self._last_batch_at = self._clock()
-                    _log.info("%s: %s", self.location.name, format_tally(done))
+                    if not self._once:  # a single run logs the sum of all batches
+                        _log.info("%s: %s", self.location.name, format_tally(done))
 
     # -- the intake --------------------------------------------------------------------------------------------
 

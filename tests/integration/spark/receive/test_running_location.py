@@ -7,7 +7,7 @@ import threading
 import uuid
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -18,22 +18,21 @@ from postroom.adapters import SparkSink
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import StateError, Unavailable
 from postroom.messagebox.configuration.endpoints import ReceiveLocation
-from postroom.messagebox.connection import Login
+from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.coordination.notifications import receive_notifications
 from postroom.messagebox.coordination.running_processes import read_routing_version
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
-from postroom.messagebox.streams.location_progress import LocationReport
+from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport
 from postroom.monitoring.metrics import format_metrics
 from postroom.operations.ports.receive_locations import LocationListing, list_locations
 from postroom.operations.ports.sinks import list_sinks
 from postroom.receiving.worker import close_worker, get_worker
-from postroom.spark import pipeline_once, pipeline_process
+from postroom.spark import pipeline_process
 from postroom.spark.bulk.bulk_files import BulkFiles
-from postroom.spark.bulk.progress import BulkProgress
+from postroom.spark.bulk.progress import BulkMeter, BulkProgress
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
 from postroom.spark.metrics import collect_pipeline_metrics
-from postroom.spark.once_report import OnceReport
 from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.receive import running_location
@@ -416,24 +415,28 @@ def test_once_reports_its_progress(box: Box, login: Login, tmp_path: Path, monke
     seen = BulkProgress(location="bulk", rows=90, bad=3, rate=5.4, files_left=1, bytes_left=7, bytes_total=70)
     shown: list[LocationListing] = []
 
-    def receive(files: BulkFiles, *, reporter: Callable[[BulkProgress], None], **_: object) -> None:
+    def receive(files: BulkFiles, connection: Connection) -> bool:
+        files.is_busy = True
+        wait_until(lambda: list_locations(box.connection)[0].remaining, what="a reading")
         shown.extend(list_locations(box.connection))
         assert [sink.state for sink in list_sinks(box.connection)] == ["waiting"]
-        reporter(seen)
         files.counts.update(published=100, suspended=3)
+        files.is_busy = False
+        return False
 
-    ends = OnceReport.end_round
+    store = LocationReport.store
 
-    def end_round(report: OnceReport, counts: Mapping[str, int]) -> None:
-        report._report = LocationReport()  # a new one reports at once
-        ends(report, counts)
-        shown.extend(list_locations(box.connection))
+    def store_at_once(_: LocationReport, connection: Connection, progress: LocationProgress) -> None:
+        store(LocationReport(), connection, progress)  # a new one reports at once
+        if progress.rows == 100:
+            shown.extend(list_locations(box.connection))
 
-    monkeypatch.setattr(pipeline_once, "receive_once", receive)
-    monkeypatch.setattr(OnceReport, "end_round", end_round)
+    monkeypatch.setattr(BulkFiles, "receive", receive)
+    monkeypatch.setattr(BulkMeter, "read", lambda *_: seen)
+    monkeypatch.setattr(LocationReport, "store", store_at_once)
     PipelineOnce(NO_SESSION, box.host(), login=login, home=tmp_path).run(threading.Event())
     reported = [(entry.state, entry.published, entry.rate, entry.remaining) for entry in shown]
-    assert reported == [("receiving", 0, 0, None), ("receiving", 100, 5, 7)]
+    assert reported == [("receiving", 87, 5, 7), ("receiving", 100, 0, 0)]
     assert box.count("messagebox.running_locations") == 0
 
 
