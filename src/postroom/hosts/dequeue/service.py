@@ -6,7 +6,7 @@ import threading
 import uuid
 from collections.abc import Sequence
 from enum import Enum
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from postroom.errors import ReadInterrupted, Unavailable
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
@@ -86,22 +86,14 @@ class Service(Protocol):
         """Prepare for a batch of at least one message. The poller calls this on its connection after each claim."""
         ...
 
-    def handle(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
-        """Process one message in a dequeue thread. Never raise because of the message."""
+    def get_batch_limit(self, claimed: ClaimedMessage) -> int:
+        """Return how many messages with the same service and task may be processed together with this one, itself
+        included. It is 1 for messages that share their instance."""
+        ...
+
+    def handle(self, batch: Sequence[ClaimedMessage], connections: ThreadConnections) -> Sequence[Outcome]:
+        """Process a message, or several with the same service and task, in a dequeue thread. Return the outcome of
+        each. Never raise because of a message."""
         ...
 
     def close(self) -> None: ...
-
-
-@runtime_checkable
-class BatchingService(Service, Protocol):
-    """A service that can process several messages together, for example because the adapter of a send port can."""
-
-    def get_batch_limit(self, claimed: ClaimedMessage) -> int:
-        """Return how many messages with the same service and task may be processed together with this one, itself
-        included."""
-        ...
-
-    def handle_batch(self, claimed: Sequence[ClaimedMessage], connections: ThreadConnections) -> Sequence[Outcome]:
-        """Process messages with the same service and task in a dequeue thread. Return the outcome of each."""
-        ...

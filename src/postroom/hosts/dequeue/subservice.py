@@ -5,20 +5,19 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from postroom.application import Handler
 from postroom.clock import Clock
 from postroom.hosts.dequeue.completer import Completer
 from postroom.hosts.dequeue.dequeue_thread import DequeueThread
-from postroom.hosts.dequeue.ordered_delivery import OrderedService, OrderedWorkBuffer
 from postroom.hosts.dequeue.poller import GetThrottle, Poller
 from postroom.hosts.dequeue.queue_claimer import QueueClaimer
-from postroom.hosts.dequeue.service import BatchingService, Service, ThreadConnections
-from postroom.hosts.dequeue.slow_services import SlowServiceWatcher
+from postroom.hosts.dequeue.service import Service, ThreadConnections
+from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.configuration.hosts import Dequeuing
 from postroom.messagebox.connection import Connect
-from postroom.messagebox.queues import ClaimedMessage, HostQueues
+from postroom.messagebox.queues import HostQueues
 
 _log = logging.getLogger(__name__)
 
@@ -41,10 +40,8 @@ class Subservice:
         get_throttle: GetThrottle,
         clock: Clock | None = None,
     ) -> None:
-        batching = service if isinstance(service, BatchingService) else None
-        service = OrderedService(service)
         self._service = service
-        self._buffer = OrderedWorkBuffer(memory_queue)
+        self._buffer = WorkBuffer(memory_queue, dequeuing.dequeue_threads, service.get_batch_limit)
         self.poller = Poller(
             dequeuing,
             self._buffer,
@@ -69,35 +66,23 @@ class Subservice:
         )
         name = dequeuing.service_class.name.lower()
 
-        def take_more(first: ClaimedMessage, limit: int) -> list[ClaimedMessage]:
-            return self._buffer.take_more(first, limit, dequeuing.dequeue_threads)
-
-        def new_thread(
-            name: str, take: Callable[[], ClaimedMessage | None], batching: BatchingService | None = None
-        ) -> DequeueThread:
-            return DequeueThread(
-                name,
+        self._threads = [
+            DequeueThread(
+                f"{kind}{name} {number}",
                 take=take,
-                hand_over=self._buffer.hand_over,
+                buffer=self._buffer,
                 service=service,
                 completer=self._completer,
                 connections=ThreadConnections(connect, queues),
-                batching=batching,
-                take_more=take_more,
             )
-
-        numbers = range(1, dequeuing.dequeue_threads + 1)
-        self._threads = [new_thread(f"{name} {number}", self._buffer.take, batching) for number in numbers]
-        spare_threads = [new_thread(f"spare {name} {number}", self._buffer.take_diverted) for number in numbers]
-        self._watcher = SlowServiceWatcher(
-            f"watch {name}", buffer=self._buffer, threads=self._threads, spare_threads=spare_threads
-        )
+            for kind, take in (("", self._buffer.take), ("spare ", self._buffer.take_spare))
+            for number in range(1, dequeuing.dequeue_threads + 1)
+        ]
 
     def start(self) -> None:
         self._completer.loop.start()
         for thread in self._threads:
             thread.start()
-        self._watcher.loop.start()
         self.poller.start()
 
     def pause(self) -> None:
@@ -144,23 +129,20 @@ class Subservice:
     @property
     def handling_time(self) -> tuple[int, float]:
         """The number of messages that were handled since the start, and the sum of the seconds that each took."""
-        threads = (*self._threads, *self._watcher.started_threads)
+        threads = self._threads
         return sum(thread.handled for thread in threads), sum(thread.handling_seconds for thread in threads)
 
     @property
     def waiting_seconds(self) -> float:
         """How long the messages that were handled had waited in the queue, in total."""
-        return sum(thread.waiting_seconds for thread in (*self._threads, *self._watcher.started_threads))
+        return sum(thread.waiting_seconds for thread in self._threads)
 
     def stop(self, deadline: float) -> None:
         """Stop claiming, and wait until the messages in progress are finished, at most until the deadline."""
         self.poller.stop()
         self._buffer.pause()
-        self._watcher.loop.stop()
-        self._watcher.loop.join(max(1.0, deadline - time.monotonic()))
         self._buffer.close()
-        threads = (*self._threads, *self._watcher.started_threads)
-        ended = [thread.join(max(0.0, deadline - time.monotonic())) for thread in threads]
+        ended = [thread.join(max(0.0, deadline - time.monotonic())) for thread in self._threads]
         finished = self._buffer.wait_until_finished(max(0.0, deadline - time.monotonic()))
         if not all(ended) or not finished:
             _log.warning("%d messages were still in progress when the host stopped", len(self.unfinished_seqs))

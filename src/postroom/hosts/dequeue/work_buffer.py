@@ -4,41 +4,76 @@ The poller adds messages, the dequeue threads take them, and the completer repor
 loses its lock, the queued messages are dropped at once, and threads get no message until the instance has the lock
 again.
 
-While slow services occupy all dequeue threads (slow_services.py), the messages of other services are diverted to the
-spare threads, in a queue of their own.
+Messages are taken in the order in which they were added, but the messages in progress are limited:
+
+- Of the messages that share an instance, for example those of an ordered send port, one at a time is in progress. The
+  next one follows as soon as its predecessor is handled, and outcomes are stored in groups: after a crash, messages
+  that were sent already are sent again, in order. If the predecessor failed, the messages that were claimed with it
+  are refused, and the MessageBox keeps the order from there on (claim_ordered_messages).
+- A service, for example a send port, is slow while one of its messages is in progress for more than INTERVAL seconds.
+  When slow services occupy as many threads as there are dequeue threads, spare threads serve the others, one message
+  of each service at a time. Claims skip the slow services whose messages fill the memory queue or have reached the
+  high watermark of their handler.
 """
 
 from __future__ import annotations
 
 import threading
+import time
+import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 
 from postroom.application import Handler
 from postroom.messagebox.queues import MAX_AHEAD, ClaimedMessage
+from postroom.messagebox.storage.copy_rows import QueueTask
+
+#: A service is slow if one of its messages is in progress for more seconds.
+INTERVAL = 0.1
+#: The tasks of messages that share their instance with others.
+_SHARED_INSTANCE = (QueueTask.JOIN_INSTANCE, QueueTask.DELIVER_IN_ORDER)
+
+
+def shares_instance(message: ClaimedMessage) -> bool:
+    """Return True if other messages of the same instance wait for this one."""
+    return message.task in _SHARED_INSTANCE
 
 
 class WorkBuffer:
     """A bounded queue in memory that also tracks the messages that were taken from it and are not finished.
 
-    Threads take a queued message without the lock, because a lock costs more per message than the rest of ``take``.
-    ``deque.popleft`` is atomic: a message belongs to the thread, or to ``pause``, that popped it.
+    ``threads`` is the number of dequeue threads. ``get_batch_limit`` returns how many messages with the same service
+    and task a thread may take together with a message, itself included.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        threads: int,
+        get_batch_limit: Callable[[ClaimedMessage], int] = lambda first: 1,
+        get_time: Callable[[], float] = time.monotonic,
+    ) -> None:
         # Two halves: the threads work on one while the poller fetches the other. The poller never claims less than a
         # half, because polling for single messages costs more than it gains.
         self._half = max(1, capacity // 2)
+        self._threads = threads
+        self._get_batch_limit = get_batch_limit
+        self._get_time = get_time
         self._lock = threading.Lock()
         self._has_messages = threading.Condition(self._lock)
         self._has_space = threading.Condition(self._lock)
         self._is_empty = threading.Condition(self._lock)
         self._all_finished = threading.Condition(self._lock)
-        self._has_diverted = threading.Condition(self._lock)
+        self._all_busy = threading.Condition(self._lock)
         self._queued: deque[ClaimedMessage] = deque()
-        self._diverted: deque[ClaimedMessage] = deque()
-        self._slow_services: frozenset[bytes | None] = frozenset()
+        # By instance that has a message in the queue or in progress, the messages that wait for it.
+        self._blocked: dict[uuid.UUID, deque[ClaimedMessage]] = {}
+        self._blocked_count = 0
+        # What each thread works on, and since when. By the identity of the first message, because another claim of the
+        # same message may be in progress after a pause.
+        self._in_progress: dict[int, tuple[Sequence[ClaimedMessage], float]] = {}
+        # True if a spare thread checks for slow services now and then.
+        self._is_watched = False
         self._handlers: Mapping[bytes, Handler] = {}
         self._above_watermark: set[Handler] = set()
         # Capacity that claimers have reserved and not filled yet. Two claimers work at the same time.
@@ -46,8 +81,6 @@ class WorkBuffer:
         # A claimer waits until no more than this number of messages is queued; -1 if no claimer waits.
         self._notify_at = -1
         self._unfinished: set[int] = set()
-        #: Called when messages are added and all others are finished.
-        self.on_work: Callable[[], None] = lambda: None
         #: The number of messages that were added, and of those that are finished or were dropped, since the start.
         self.claimed_count, self.finished_count = 0, 0
         self._generation = 0
@@ -64,7 +97,6 @@ class WorkBuffer:
         """
         limit, changed = (0, self._is_empty) if when_empty else (self._half, self._has_space)
         with self._lock:
-            # Set before the check, so that a thread that takes a message after the check notifies.
             self._notify_at = max(self._notify_at, limit)
             if not self._has_capacity(limit) and not self._closed:
                 changed.wait(timeout)
@@ -76,23 +108,33 @@ class WorkBuffer:
         """Return reserved capacity, whether or not it was filled."""
         with self._lock:
             self._reserved -= capacity
+            self._notify_claimers()
+
+    def _notify_claimers(self) -> None:
+        """Wake the claimers that the number of queued messages does not keep waiting."""
+        if len(self._queued) <= self._notify_at:
             self._has_space.notify()
-            self._is_empty.notify()
+            if not self._queued:
+                self._is_empty.notify()
+
+    def _wake_claimers(self) -> None:
+        """Let all claimers check again whether there is capacity."""
+        self._has_space.notify()
+        self._is_empty.notify()
 
     def _has_capacity(self, limit: int) -> bool:
         if self._paused or self._closed:
             return False
-        waiting = len(self._diverted if self._is_full_of_slow_messages() else self._queued)
-        in_progress = len(self._unfinished) - len(self._queued) - len(self._diverted) - self._count_blocked()
+        slow = self._count_slow()
+        waiting = len(self._queued) - (slow if slow > self._half else 0)
         # Messages whose outcome is not stored yet count too: a slow MessageBox must slow down the threads.
-        return waiting <= limit and waiting + self._reserved <= self._half and in_progress <= 4 * self._half
+        taken = len(self._unfinished) - len(self._queued) - self._blocked_count
+        return waiting <= limit and waiting + self._reserved <= self._half and taken <= 4 * self._half
 
-    def _count_blocked(self) -> int:
-        """Return the number of messages that are buffered but not queued yet. Called under the lock."""
-        return 0
-
-    def _is_full_of_slow_messages(self) -> bool:
-        return bool(self._slow_services) and len(self._queued) > self._half
+    def _count_slow(self) -> int:
+        """Return the number of queued messages of slow services."""
+        slow = self._find_slow_services()
+        return sum(message.service in slow for message in self._queued) if slow else 0
 
     def set_handlers(self, handlers: Mapping[bytes, Handler]) -> None:
         """Set the handler of each send port. Its watermarks limit the messages of its slow ports in memory."""
@@ -105,199 +147,191 @@ class WorkBuffer:
         These are all slow services if their messages fill it. Otherwise they are those of a handler that has reached
         its high watermark, until it is below its low watermark (DEQ-17).
         """
-        slow = self._slow_services
-        if not slow:
-            return []
-        if self._is_full_of_slow_messages():
-            return [service for service in slow if service is not None]
+        with self._lock:
+            slow = [service for service in self._find_slow_services() if service is not None]
+            if not slow or self._count_slow() > self._half:
+                return slow
+            queued = Counter(message.service for message in self._queued)
         handlers, above = self._handlers, self._above_watermark
-        handled = {service: handlers[service] for service in slow if service is not None and service in handlers}
-        # A copy, because threads take messages meanwhile.
-        counts = Counter(handled.get(message.service) for message in list(self._queued) if message.service is not None)
+        handled = {service: handlers[service] for service in slow if service in handlers}
+        counts: Counter[Handler] = Counter()
+        for service, handler in handled.items():
+            counts[handler] += queued[service]
         self._above_watermark = {
             handler
-            for handler in handled.values()
-            if counts[handler] >= (handler.low_watermark if handler in above else handler.high_watermark)
+            for handler, count in counts.items()
+            if count >= (handler.low_watermark if handler in above else handler.high_watermark)
         }
         return [service for service, handler in handled.items() if handler in self._above_watermark]
 
     @property
     def ahead(self) -> int:
         """The number of messages of each ordered send port that the next claim may take."""
-        return MAX_AHEAD
+        # Slow ports fill the memory queue. Then only the first message of each port is claimed: the others continue.
+        return MAX_AHEAD if self._blocked_count < 2 * self._half else 1
 
     def put(self, claimed: Sequence[ClaimedMessage], generation: int) -> bool:
         """Add messages. Return False, and add nothing, if the buffer was paused since the generation was read."""
         with self._lock:
             if self._paused or self._generation != generation:
                 return False
-            self._add_unfinished(claimed)
-            self._enqueue(claimed)
+            self._unfinished.update([message.seq for message in claimed])
+            self.claimed_count += len(claimed)
+            self._enqueue([message for message in claimed if not shares_instance(message) or self._is_next(message)])
             return True
 
-    def _add_unfinished(self, claimed: Sequence[ClaimedMessage]) -> None:
-        """Track messages until they are finished. Called under the lock."""
-        was_finished = not self._unfinished
-        self._unfinished.update([message.seq for message in claimed])
-        self.claimed_count += len(claimed)
-        if was_finished and claimed:
-            self.on_work()
+    def _is_next(self, message: ClaimedMessage) -> bool:
+        """Return True if no message of the same instance precedes this one. Otherwise let it wait."""
+        blocked = self._blocked.get(message.instance_id)
+        if blocked is None:
+            self._blocked[message.instance_id] = deque()
+            return True
+        blocked.append(message)
+        self._blocked_count += 1
+        return False
 
     def _enqueue(self, messages: Sequence[ClaimedMessage]) -> None:
-        """Queue messages for the dequeue threads, or for the spare threads. Called under the lock."""
-        if self._slow_services:
-            diverted = [message for message in messages if message.service not in self._slow_services]
-            messages = [message for message in messages if message.service in self._slow_services]
-            self._diverted.extend(diverted)
-            self._has_diverted.notify(len(diverted))
         self._queued.extend(messages)
         self._has_messages.notify(len(messages))
+        self._watch_if_busy()
 
     # -- called by the dequeue threads -------------------------------------------------------------------------
 
-    def take(self) -> ClaimedMessage | None:
-        """Return the next message, or None after ``close``. Wait while no message is queued."""
-        while True:
-            try:
-                taken = self._queued.popleft()
-            except IndexError:
-                if not self._wait_for_messages():
-                    return None
-                continue
+    def take(self) -> Sequence[ClaimedMessage]:
+        """Return the next message, or several to process together. Wait while none is queued. Return nothing after
+        ``close``."""
+        with self._lock:
+            while not self._queued:
+                if self._closed:
+                    return ()
+                self._has_messages.wait()
+            batch = [self._queued.popleft()]
+            if (limit := self._get_batch_limit(batch[0])) > 1:
+                self._fill(batch, limit)
+            self._start(batch)
             if len(self._queued) <= self._notify_at:
                 self._notify_claimers()
-            return taken
+                self._notify_at = 0 if self._queued else -1
+            return batch
 
-    def take_more(self, first: ClaimedMessage, limit: int, threads: int) -> list[ClaimedMessage]:
-        """Return up to ``limit`` messages that follow ``first`` and have the same service and task. Do not wait.
+    def _fill(self, batch: list[ClaimedMessage], limit: int) -> None:
+        """Add messages with the same service and task. Leave each dequeue thread its share of the queued messages."""
+        first = batch[0]
+        limit = min(limit, 1 + len(self._queued) // self._threads)
+        while len(batch) < limit and (self._queued[0].service, self._queued[0].task) == (first.service, first.task):
+            batch.append(self._queued.popleft())
 
-        Each of the ``threads`` that take messages is left its share of the queued messages.
-        """
-        taken: list[ClaimedMessage] = []
-        limit = min(limit, len(self._queued) // threads)
-        while len(taken) < limit:
-            try:
-                message = self._queued.popleft()
-            except IndexError:
-                break
-            if (message.service, message.task) != (first.service, first.task):
-                with self._lock:
-                    self._queued.appendleft(message)
-                    self._has_messages.notify()  # a thread that found no message in the meantime waits
-                break
-            taken.append(message)
-        if taken and len(self._queued) <= self._notify_at:
-            self._notify_claimers()
-        return taken
-
-    def _wait_for_messages(self) -> bool:
-        """Wait until a message is queued, which another thread may take first. Return False after ``close``."""
+    def take_spare(self) -> Sequence[ClaimedMessage]:
+        """Return the next message for a spare thread. Wait while there is none. Return nothing after ``close``."""
         with self._lock:
-            while not self._queued and not self._closed:
-                self._has_messages.wait()
-            return bool(self._queued)
+            while not self._closed:
+                if self._find_slow_services():
+                    busy = {batch[0].service for batch, _ in self._list_in_progress()}
+                    for position, message in enumerate(self._queued):
+                        if message.service not in busy:
+                            del self._queued[position]
+                            self._all_busy.notify()  # another spare thread watches now
+                            self._start([message])
+                            return [message]
+                    # There may be capacity for other services.
+                    self._wake_claimers()
+                self._is_watched = self._is_busy
+                self._all_busy.wait(INTERVAL if self._is_watched else None)
+            return ()
 
-    def take_diverted(self) -> ClaimedMessage | None:
-        """Return the next message for a spare thread, or None after ``close``. Wait while there is none."""
-        with self._lock:
-            while not self._diverted:
-                if self._closed:
-                    return None
-                self._has_diverted.wait()
-            taken = self._diverted.popleft()
-            self._has_space.notify()
-            if not self._diverted:
-                self._is_empty.notify()
-            return taken
+    def _start(self, batch: Sequence[ClaimedMessage]) -> None:
+        """Note that a thread works on these messages."""
+        self._in_progress[id(batch[0])] = batch, self._get_time()
+        if not self._is_watched:
+            self._watch_if_busy()
 
-    def _notify_claimers(self) -> None:
+    def _watch_if_busy(self) -> None:
+        """Let a spare thread watch if messages wait for the dequeue threads, and none watches yet."""
+        if not self._is_watched and self._is_busy:
+            self._is_watched = True
+            self._all_busy.notify()
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self._queued) and len(self._in_progress) >= self._threads
+
+    def _find_slow_services(self) -> set[bytes | None]:
+        """Return the slow services if they occupy as many threads as there are dequeue threads. Otherwise return an
+        empty set."""
+        now, in_progress = self._get_time(), self._list_in_progress()
+        slow = {batch[0].service for batch, started in in_progress if now - started > INTERVAL * len(batch)}
+        return slow if sum(batch[0].service in slow for batch, _ in in_progress) >= self._threads else set()
+
+    def _list_in_progress(self) -> list[tuple[Sequence[ClaimedMessage], float]]:
+        return list(self._in_progress.values())
+
+    def end(self, batch: Sequence[ClaimedMessage], *, is_success: bool) -> Sequence[ClaimedMessage]:
+        """Note that a thread has handled these messages. Return the messages that were claimed together with a message
+        that failed, and that must not be handled because they share its instance."""
+        handled = batch[0]
+        if not shares_instance(handled):
+            del self._in_progress[id(handled)]  # needs no lock
+            return ()
         with self._lock:
-            self._has_space.notify()
-            if self._queued:
-                self._notify_at = 0
+            del self._in_progress[id(handled)]
+            blocked, refused = self._blocked[handled.instance_id], []
+            while not is_success and blocked and blocked[0].claim_id == handled.claim_id:
+                refused.append(blocked.popleft())
+            self._blocked_count -= len(refused)
+            if blocked:
+                self._blocked_count -= 1
+                self._enqueue([blocked.popleft()])
             else:
-                self._notify_at = -1
-                self._is_empty.notify()
-
-    def hand_over(self, handled: ClaimedMessage) -> None:
-        """Queue the message that waited until this one was handled, if any."""
+                del self._blocked[handled.instance_id]
+            return refused
 
     # -- called by the completer -------------------------------------------------------------------------------
 
     def finish(self, seqs: Sequence[int]) -> None:
         """Forget these messages: their outcomes are stored."""
         with self._lock:
-            self._unfinished.difference_update(seqs)
-            self.finished_count += len(seqs)
-            self._has_space.notify()
-            self._is_empty.notify()
-            if not self._unfinished:
-                self._all_finished.notify_all()
+            self._forget(seqs)
+            self._notify_claimers()
 
-    # -- called by the watcher of slow services ----------------------------------------------------------------
-
-    def divert(self, slow_services: frozenset[bytes | None]) -> None:
-        """Divert the messages of all other services to the spare threads, or none if no service is slow."""
-        with self._lock:
-            if slow_services == self._slow_services:
-                return
-            self._slow_services = slow_services
-            self._enqueue(self._drain())
-            self._has_space.notify()
-            self._is_empty.notify()
-
-    def _drain(self) -> list[ClaimedMessage]:
-        """Remove and return the messages that no thread has taken, under the lock."""
-        drained = []
-        for queue in (self._diverted, self._queued):
-            while queue:
-                with suppress(IndexError):  # a thread has taken it first
-                    drained.append(queue.popleft())
-        return drained
+    def _forget(self, seqs: Sequence[int]) -> None:
+        self._unfinished.difference_update(seqs)
+        self.finished_count += len(seqs)
+        if not self._unfinished:
+            self._all_finished.notify_all()
 
     # -- called by the host instance ---------------------------------------------------------------------------
 
     def pause(self) -> list[ClaimedMessage]:
-        """Give out no message until ``unpause``. Drop and return the queued messages."""
+        """Give out no message until ``unpause``. Drop and return the messages that no thread works on."""
         with self._lock:
             self._paused = True
             self._generation += 1
-            dropped = self._drain()
-            dropped += self._drop_blocked(dropped)
-            self._unfinished.difference_update([message.seq for message in dropped])
-            self.finished_count += len(dropped)
-            if not self._unfinished:
-                self._all_finished.notify_all()
+            dropped = [*self._queued, *(message for blocked in self._blocked.values() for message in blocked)]
+            self._queued.clear()
+            # A message that a thread is working on still blocks the next messages of its instance.
+            working = (batch[0] for batch, _ in self._list_in_progress())
+            self._blocked = {message.instance_id: deque() for message in working if shares_instance(message)}
+            self._blocked_count = 0
+            self._forget([message.seq for message in dropped])
             return dropped
-
-    def _drop_blocked(self, dropped: Sequence[ClaimedMessage]) -> list[ClaimedMessage]:
-        """Drop and return the messages that are buffered but not queued yet. Called under the lock."""
-        return []
 
     def unpause(self) -> None:
         with self._lock:
             self._paused = False
-            self._has_space.notify()
-            self._is_empty.notify()
+            self._wake_claimers()
 
     def close(self) -> None:
-        """Let the threads exit once the queue is empty."""
+        """Let the dequeue threads exit once the queue is empty, and the spare threads at once."""
         with self._lock:
             self._closed = True
             self._has_messages.notify_all()
-            self._has_diverted.notify_all()
-            self._has_space.notify()
-            self._is_empty.notify()
+            self._all_busy.notify_all()
+            self._wake_claimers()
 
     def wait_until_finished(self, timeout: float) -> bool:
         """Wait until every message is finished. Return False after the timeout."""
         with self._lock:
             return self._all_finished.wait_for(lambda: not self._unfinished, timeout)
-
-    @property
-    def is_finished(self) -> bool:
-        """True if every message is finished."""
-        return not self._unfinished
 
     @property
     def unfinished_count(self) -> int:

@@ -72,12 +72,21 @@ class EndpointManager:
         if guarded := self._ports.find_guarded(services):
             self._circuits.refresh(connection, guarded)
 
-    def handle(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
-        if claimed.task in DELIVERIES:
-            return self._deliver(claimed, connections)
-        if claimed.task == QueueTask.JOIN_INSTANCE:
-            return self._responses.deliver(claimed, connections)
-        return self._publish_resumed(claimed, connections)
+    def handle(self, batch: Sequence[ClaimedMessage], connections: ThreadConnections) -> list[Outcome]:
+        claimed = batch[0]
+        if claimed.task not in DELIVERIES:
+            if claimed.task == QueueTask.JOIN_INSTANCE:
+                return [self._responses.deliver(claimed, connections)]
+            return [self._publish_resumed(claimed, connections)]
+        port = self._ports.borrow(claimed.service)
+        if port is None:
+            return [self._suspend_for_removed_port(each, connections) for each in batch]
+        try:
+            if len(batch) > 1:
+                return self._deliver_batch(port, batch, connections)
+            return [self._deliver(port, claimed, connections)]
+        finally:
+            self._ports.release(port)
 
     def close(self) -> None:
         self._ports.close()
@@ -85,19 +94,7 @@ class EndpointManager:
     def get_batch_limit(self, claimed: ClaimedMessage) -> int:
         return self._ports.get_batch_limit(claimed.service) if claimed.task == QueueTask.DELIVER else 1
 
-    def handle_batch(self, claimed: Sequence[ClaimedMessage], connections: ThreadConnections) -> list[Outcome]:
-        port = self._ports.borrow(claimed[0].service)
-        if port is None:
-            return [self.handle(each, connections) for each in claimed]
-        try:
-            return self._deliver_batch(port, claimed, connections)
-        finally:
-            self._ports.release(port)
-
-    def _deliver(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
-        port = self._ports.borrow(claimed.service)
-        if port is None:
-            return self._suspend_for_removed_port(claimed, connections)
+    def _deliver(self, port: OpenSendPort, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         try:
             prepared = self._prepare_send(port, claimed, connections)
             if not isinstance(prepared, _PreparedSend):
@@ -114,8 +111,6 @@ class EndpointManager:
             return self._finish(port, claimed, connections)
         except Exception as error:
             return self._handle_error(port, claimed, connections, error)
-        finally:
-            self._ports.release(port)
 
     def _deliver_batch(
         self, port: OpenSendPort, batch: Sequence[ClaimedMessage], connections: ThreadConnections

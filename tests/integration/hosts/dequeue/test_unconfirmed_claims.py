@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from unittest.mock import Mock
 
-from postroom.hosts.dequeue.ordered_delivery import OrderedWorkBuffer
 from postroom.hosts.dequeue.queue_claimer import QueueClaimer
+from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import connect
@@ -19,7 +19,7 @@ _CLAIMED = "SELECT count(*) FROM work_queue WHERE claim_id IS NOT NULL"
 def test_the_messages_of_a_claim_that_came_too_late_are_released(box: Box) -> None:
     box.add_port("Ordered", "Orders.Region == 'EU'", ordered=True)
     box.agent().publish([Message.of(b"x", promoted={Region: "EU"}) for _ in range(3)])
-    buffer = OrderedWorkBuffer(100)
+    buffer = WorkBuffer(100, 5)
     buffer.unpause()
     claimer = QueueClaimer(
         connect=partial(connect, box.url, user=box.host().role_name),

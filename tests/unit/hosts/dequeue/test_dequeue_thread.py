@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import NoReturn
@@ -14,9 +15,13 @@ from postroom.hosts.dequeue.dequeue_thread import DequeueThread
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry, Suspension
+from postroom.messagebox.storage.copy_rows import QueueTask
 from tests.support.waiting import PATIENCE
 from tests.unit.hosts.dequeue.test_work_buffer import claimed, unpaused_buffer
+
+#: The sizes of the batches that were handled.
+sizes: list[int] = []
 
 
 class Handles:
@@ -27,8 +32,12 @@ class Handles:
 
     def prepare(self, connection: Connection, claimed: Sequence[ClaimedMessage]) -> None: ...
 
-    def handle(self, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
-        return self._handle(claimed)
+    def get_batch_limit(self, claimed: ClaimedMessage) -> int:
+        return 1
+
+    def handle(self, batch: Sequence[ClaimedMessage], connections: ThreadConnections) -> list[Outcome]:
+        sizes.append(len(batch))
+        return [self._handle(each) for each in batch]
 
     def close(self) -> None: ...
 
@@ -59,7 +68,7 @@ def run_threads(
         DequeueThread(
             f"thread {number}",
             take=buffer.take,
-            hand_over=buffer.hand_over,
+            buffer=buffer,
             service=Handles(handle),
             completer=completer,
             connections=ThreadConnections(no_connection, queues),
@@ -116,72 +125,43 @@ def test_a_slow_message_does_not_block_messages_while_another_thread_is_free() -
     assert len(stored) == 50
 
 
-class HandlesBatches(Handles):
-    """A service that processes up to five messages together."""
-
-    def get_batch_limit(self, claimed: ClaimedMessage) -> int:
-        return 5
-
-    def handle_batch(self, claimed: Sequence[ClaimedMessage], connections: ThreadConnections) -> list[Outcome]:
-        sizes.append(len(claimed))
-        return [self._handle(each) for each in claimed]
-
-
-sizes: list[int] = []
-
-
 @pytest.fixture(autouse=True)
 def _forget_sizes() -> None:
     sizes.clear()
 
 
-def run_batching_thread(buffer: WorkBuffer, handle: Callable[[ClaimedMessage], Outcome]) -> dict[int, Outcome]:
-    queues = HostQueues("Orders")
-    stored: dict[int, Outcome] = {}
-
-    class Stores(Completer):
-        def store(self, claimed: ClaimedMessage, outcome: Outcome) -> None:
-            stored[claimed.seq] = outcome
-
-    service = HandlesBatches(handle)
-    thread = DequeueThread(
-        "batching",
-        take=buffer.take,
-        hand_over=buffer.hand_over,
-        service=service,
-        completer=Stores(
-            connect=no_connection,
-            queues=queues,
-            buffer=buffer,
-            on_scheduled=lambda delay: None,
-            on_unblocked=lambda: None,
-        ),
-        connections=ThreadConnections(no_connection, queues),
-        batching=service,
-        take_more=lambda first, limit: buffer.take_more(first, limit, 1),
-    )
-    thread.start()
-    buffer.close()
-    assert thread.join(PATIENCE)
-    return stored
-
-
 def test_a_batch_has_no_more_messages_than_its_service_takes() -> None:
-    buffer = unpaused_buffer(100)
+    buffer = unpaused_buffer(100, batch_limit=5)
     buffer.put(claimed(*range(11)), 0)
-    stored = run_batching_thread(buffer, lambda message: Disposition.COMPLETE)
-    assert sizes == [5, 5]
+    stored = dict(run_threads(1, buffer, lambda message: Disposition.COMPLETE))
+    assert sizes == [5, 5, 1]
     assert stored == dict.fromkeys(range(11), Disposition.COMPLETE)
 
 
 def test_each_message_of_a_batch_whose_service_raised_is_retried(caplog: pytest.LogCaptureFixture) -> None:
-    buffer = unpaused_buffer(100)
+    buffer = unpaused_buffer(100, batch_limit=5)
     buffer.put(claimed(*range(3)), 0)
 
     def fail(message: ClaimedMessage) -> Outcome:
         raise ZeroDivisionError("a defect")
 
-    stored = run_batching_thread(buffer, fail)
+    stored = dict(run_threads(1, buffer, fail))
     assert sizes == [3]
     assert [type(outcome) for outcome in stored.values()] == [ScheduledRetry] * 3
     assert "a defect" in caplog.text
+
+
+def test_the_messages_after_a_failed_one_of_the_same_instance_are_released() -> None:
+    buffer = unpaused_buffer(100)
+    instance, claim_id = uuid.uuid4(), uuid.uuid4()
+    buffer.put(
+        [
+            one._replace(instance_id=instance, claim_id=claim_id, task=QueueTask.DELIVER_IN_ORDER)
+            for one in claimed(1, 2, 3)
+        ],
+        0,
+    )
+    failure = Suspension(code="NO", description="No.")
+    outcomes = iter(list[Outcome]([Disposition.COMPLETE, failure]))
+    stored = run_threads(1, buffer, lambda message: next(outcomes))
+    assert stored == [(1, Disposition.COMPLETE), (2, failure), (3, Disposition.RELEASE)]

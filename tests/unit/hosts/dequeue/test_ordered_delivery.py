@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Sequence
 
-from postroom.hosts.dequeue.ordered_delivery import OrderedService, OrderedWorkBuffer
-from postroom.hosts.dequeue.service import Disposition, Outcome
-from postroom.messagebox.queues import MAX_AHEAD, ClaimedMessage, Suspension
+from postroom.hosts.dequeue.work_buffer import WorkBuffer
+from postroom.messagebox.queues import MAX_AHEAD, ClaimedMessage
 from postroom.messagebox.storage.copy_rows import QueueTask
 from tests.support.waiting import wait_until
 from tests.unit.hosts.dequeue.test_work_buffer import claimed
@@ -20,51 +20,65 @@ def joining(instance: uuid.UUID, *seqs: int, claim_id: uuid.UUID = CLAIM) -> lis
     return [one._replace(instance_id=instance, task=4, claim_id=claim_id) for one in claimed(*seqs)]
 
 
-def unpaused_buffer() -> OrderedWorkBuffer:
-    buffer = OrderedWorkBuffer(100)
+def unpaused_buffer() -> WorkBuffer:
+    buffer = WorkBuffer(100, 5)
     buffer.unpause()
     return buffer
 
 
-def seq_of(message: ClaimedMessage | None) -> int:
-    assert message is not None
+def take(buffer: WorkBuffer) -> Sequence[ClaimedMessage]:
+    return buffer.take()
+
+
+def end(buffer: WorkBuffer, handled: Sequence[ClaimedMessage], *, is_success: bool = True) -> list[int]:
+    return [message.seq for message in buffer.end(handled, is_success=is_success)]
+
+
+def seq_of(taken: Sequence[ClaimedMessage]) -> int:
+    (message,) = taken
     return message.seq
 
 
-def test_the_next_message_of_an_instance_is_queued_when_its_predecessor_is_finished() -> None:
+def test_the_next_message_of_an_instance_is_queued_when_its_predecessor_is_handled() -> None:
     buffer = unpaused_buffer()
     buffer.put([*joining(K, 1, 2), *joining(L, 3), *joining(K, 4), *claimed(5)], 0)
-    assert [seq_of(buffer.take()) for _ in range(3)] == [1, 3, 5]
+    first, other, unordered = take(buffer), take(buffer), take(buffer)
+    assert [seq_of(one) for one in (first, other, unordered)] == [1, 3, 5]
     assert sorted(buffer.unfinished_seqs) == [1, 2, 3, 4, 5]
-    buffer.finish([3, 5])
-    late: list[int] = []
-    thread = threading.Thread(target=lambda: late.append(seq_of(buffer.take())), daemon=True)
+    end(buffer, other)
+    end(buffer, unordered)
+    late: list[Sequence[ClaimedMessage]] = []
+    thread = threading.Thread(target=lambda: late.append(take(buffer)), daemon=True)
     thread.start()
     assert late == []
-    buffer.finish([1])
-    wait_until(lambda: late == [2], what="the second message of the instance")
+    end(buffer, first)
+    wait_until(lambda: [seq_of(one) for one in late] == [2], what="the second message of the instance")
     buffer.put(joining(K, 6), 0)
-    buffer.finish([2])
-    assert seq_of(buffer.take()) == 4
-    buffer.finish([4])
-    assert seq_of(buffer.take()) == 6
-    buffer.finish([6])
+    end(buffer, late[0])
+    fourth = take(buffer)
+    assert seq_of(fourth) == 4
+    end(buffer, fourth)
+    sixth = take(buffer)
+    assert seq_of(sixth) == 6
+    end(buffer, sixth)
+    buffer.finish([1, 2, 3, 4, 5, 6])
     assert buffer.unfinished_seqs == []
     buffer.put(joining(K, 7), 0)
-    assert seq_of(buffer.take()) == 7
+    assert seq_of(take(buffer)) == 7
 
 
 def test_pause_drops_blocked_and_queued_messages_and_keeps_those_in_progress() -> None:
     buffer = unpaused_buffer()
     buffer.put([*joining(K, 1, 2), *joining(L, 3, 4)], 0)
-    assert seq_of(buffer.take()) == 1
+    first = take(buffer)
+    assert seq_of(first) == 1
     assert sorted(one.seq for one in buffer.pause()) == [2, 3, 4]
     assert buffer.unfinished_seqs == [1]
     buffer.unpause()
     assert buffer.put([*joining(K, 2), *joining(L, 3)], 1)
-    assert seq_of(buffer.take()) == 3
-    buffer.finish([1])
-    assert seq_of(buffer.take()) == 2
+    assert seq_of(take(buffer)) == 3
+    end(buffer, first)
+    assert seq_of(take(buffer)) == 2
     assert not buffer.put(joining(K, 9), 0)
 
 
@@ -72,49 +86,36 @@ def in_order(port: uuid.UUID, *seqs: int, claim_id: uuid.UUID = CLAIM) -> list[C
     return [one._replace(task=QueueTask.DELIVER_IN_ORDER) for one in joining(port, *seqs, claim_id=claim_id)]
 
 
-def test_the_next_message_of_an_ordered_port_is_queued_when_its_predecessor_is_handled() -> None:
+def test_the_next_message_of_an_ordered_port_is_queued_before_the_outcome_is_stored() -> None:
     buffer = unpaused_buffer()
     buffer.put([*in_order(K, 1, 2), *in_order(L, 3)], 0)
-    first = buffer.take()
+    first = take(buffer)
     assert seq_of(first) == 1
-    assert seq_of(buffer.take()) == 3
-    assert first is not None
-    buffer.hand_over(first)
-    assert seq_of(buffer.take()) == 2
+    assert seq_of(take(buffer)) == 3
+    end(buffer, first)
+    second = take(buffer)
+    assert seq_of(second) == 2
     assert sorted(buffer.unfinished_seqs) == [1, 2, 3], "their outcomes are not stored yet"
-    buffer.finish([1, 2, 3])
+    end(buffer, second)
     buffer.put(in_order(K, 4), 0)
-    assert seq_of(buffer.take()) == 4
-
-
-def test_a_message_of_an_instance_is_not_handed_over_before_the_outcome_is_stored() -> None:
-    buffer = unpaused_buffer()
-    buffer.put([*joining(K, 1, 2), *claimed(3)], 0)
-    first = buffer.take()
-    assert first is not None
-    buffer.hand_over(first)
-    assert seq_of(buffer.take()) == 3
-    buffer.finish([1])
-    assert seq_of(buffer.take()) == 2
+    assert seq_of(take(buffer)) == 4
 
 
 def test_after_a_pause_the_message_in_progress_still_precedes_those_of_the_next_claim() -> None:
     buffer = unpaused_buffer()
     buffer.put(in_order(K, 1, 2), 0)
-    first = buffer.take()
-    assert first is not None
+    first = take(buffer)
     assert [one.seq for one in buffer.pause()] == [2]
     buffer.unpause()
     buffer.put([*in_order(K, 1, 2, claim_id=uuid.uuid4()), *claimed(9)], 1)
-    assert seq_of(buffer.take()) == 9
-    buffer.hand_over(first)
-    again = buffer.take()
-    assert again is not None
+    assert seq_of(take(buffer)) == 9
+    end(buffer, first)
+    (again,) = take(buffer)
     assert (again.seq, again.claim_id != CLAIM) == (1, True)
 
 
 def test_ports_with_many_messages_in_memory_get_one_at_a_time() -> None:
-    buffer = OrderedWorkBuffer(10)
+    buffer = WorkBuffer(10, 5)
     buffer.unpause()
     assert buffer.ahead == MAX_AHEAD
     buffer.put(in_order(K, *range(12)), 0)
@@ -125,36 +126,22 @@ def test_ports_with_many_messages_in_memory_get_one_at_a_time() -> None:
     assert buffer.ahead == MAX_AHEAD
 
 
-class Answers:
-    """A service that returns these outcomes."""
-
-    def __init__(self, *outcomes: Outcome | Exception) -> None:
-        self.outcomes = list(outcomes)
-
-    def prepare(self, connection: object, claimed: object) -> None: ...
-
-    def handle(self, claimed: ClaimedMessage, connections: object) -> Outcome:
-        outcome = self.outcomes.pop(0)
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-    def close(self) -> None: ...
+def test_a_failure_refuses_the_rest_of_its_claim_and_the_next_claim_is_attempted() -> None:
+    buffer = unpaused_buffer()
+    buffer.put(joining(K, 1, 2, 3, 4), 0)
+    buffer.put([*joining(K, 5, 6, claim_id=uuid.uuid4()), *joining(L, 7)], 0)
+    assert end(buffer, take(buffer)) == []
+    assert seq_of(take(buffer)) == 7
+    second = take(buffer)
+    assert seq_of(second) == 2
+    assert end(buffer, second, is_success=False) == [3, 4]
+    assert seq_of(take(buffer)) == 5
+    assert buffer.ahead == MAX_AHEAD
 
 
-def test_a_failure_releases_the_rest_of_its_claim_and_the_next_claim_is_attempted() -> None:
-    suspended = Suspension(code="NO", description="No.")
-    for failure in (suspended, Disposition.RELEASE, Disposition.DISCARD):
-        service = OrderedService(Answers(Disposition.FINISHED, failure, Disposition.COMPLETE, Disposition.COMPLETE))
-        outcomes = [service.handle(one, None) for one in joining(K, 1, 2, 3, 4)]  # type: ignore[arg-type]
-        assert outcomes == [Disposition.FINISHED, failure, Disposition.RELEASE, Disposition.RELEASE]
-        assert service.handle(joining(L, 5)[0], None) is Disposition.COMPLETE  # type: ignore[arg-type]
-        again = joining(K, 2, claim_id=uuid.uuid4())[0]
-        assert service.handle(again, None) is Disposition.COMPLETE  # type: ignore[arg-type]
-
-
-def test_a_message_that_joins_no_instance_is_not_blocked() -> None:
-    service = OrderedService(Answers(Disposition.RELEASE, Disposition.COMPLETE))
-    first, second = claimed(1, 2)
-    assert service.handle(first, None) is Disposition.RELEASE  # type: ignore[arg-type]
-    assert service.handle(second, None) is Disposition.COMPLETE  # type: ignore[arg-type]
+def test_messages_that_share_no_instance_are_not_refused() -> None:
+    buffer = unpaused_buffer()
+    buffer.put(claimed(1, 2), 0)
+    first = take(buffer)
+    assert seq_of(take(buffer)) == 2
+    assert end(buffer, first, is_success=False) == []

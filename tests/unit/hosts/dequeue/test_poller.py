@@ -12,15 +12,14 @@ from postroom.hosts.dequeue.poller import Poller
 from postroom.hosts.dequeue.queue_claimer import QueueClaimer
 from postroom.messagebox.configuration.hosts import Dequeuing, ServiceClass
 from tests.support.waiting import wait_until
-from tests.unit.hosts.dequeue.test_slow_services import SLOW, of
-from tests.unit.hosts.dequeue.test_work_buffer import take_seqs, unpaused_buffer
+from tests.unit.hosts.dequeue.test_slow_services import SLOW, occupied_buffer, of
+from tests.unit.hosts.dequeue.test_work_buffer import take_seqs
 
 
 def test_the_poller_rests_after_a_slow_claim_until_the_slow_service_may_be_claimed_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    buffer = unpaused_buffer(10)
-    buffer.divert(frozenset({SLOW}))
+    buffer, _ = occupied_buffer(10, SLOW)
     buffer.put(of(SLOW, *range(10)), 0)
     now, claims = [1000.0], list[list[bytes]]()
 

@@ -1,19 +1,17 @@
-"""The watcher diverts messages to spare threads while slow services occupy all dequeue threads."""
+"""Spare threads serve the other services while slow services occupy all dequeue threads."""
 
 from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from postroom.application import Handler
 from postroom.hosts.dequeue.completer import Completer
 from postroom.hosts.dequeue.dequeue_thread import DequeueThread
-from postroom.hosts.dequeue.ordered_delivery import OrderedWorkBuffer
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
-from postroom.hosts.dequeue.slow_services import SlowServiceWatcher
-from postroom.hosts.dequeue.work_buffer import WorkBuffer
+from postroom.hosts.dequeue.work_buffer import INTERVAL, WorkBuffer
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
 from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.hosts.dequeue.test_dequeue_thread import Handles, no_connection
@@ -23,57 +21,75 @@ from tests.unit.hosts.dequeue.test_work_buffer import claimed, find_capacity, ta
 SLOW, FAST, OTHER = bytes(16), bytes([1] * 16), bytes([2] * 16)
 
 
+class Clock:
+    """The time of a buffer. It passes when a test lets it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def of(service: bytes, *seqs: int) -> list[ClaimedMessage]:
     return [message._replace(service=service) for message in claimed(*seqs)]
 
 
-def take_diverted_seqs(buffer: WorkBuffer, count: int) -> list[int]:
-    messages = [buffer.take_diverted() for _ in range(count)]
-    return [message.seq for message in messages if message is not None]
+def occupied_buffer(capacity: int, *services: bytes, batch_limit: int = 1) -> tuple[WorkBuffer, Clock]:
+    """Return a buffer of as many threads as there are services. A message of each service is in progress for so long
+    that it is slow."""
+    clock = Clock()
+    buffer = WorkBuffer(capacity, len(services), lambda first: batch_limit, clock)
+    buffer.unpause()
+    for number, service in enumerate(services):
+        buffer.put(of(service, 1000 + number), 0)
+        buffer.take()
+    clock.now += 2 * INTERVAL
+    return buffer, clock
 
 
-def test_messages_of_other_services_are_diverted() -> None:
-    buffer = unpaused_buffer(20)
+def take_spare_seqs(buffer: WorkBuffer, count: int) -> list[int]:
+    """Take messages as a spare thread that handles one after the other."""
+    seqs = []
+    for _ in range(count):
+        batch = buffer.take_spare()
+        seqs += [message.seq for message in batch]
+        buffer.end(batch, is_success=True)
+    return seqs
+
+
+def test_spare_threads_take_the_messages_of_other_services() -> None:
+    buffer, _ = occupied_buffer(20, SLOW)
     buffer.put([*of(SLOW, 1, 2), *of(FAST, 3)], 0)
-    buffer.divert(frozenset({SLOW}))
     buffer.put([*of(SLOW, 4), *of(FAST, 5)], 0)
-    assert take_diverted_seqs(buffer, 2) == [3, 5]
+    assert take_spare_seqs(buffer, 2) == [3, 5]
     assert take_seqs(buffer, 3) == [1, 2, 4]
 
 
-def test_a_service_that_becomes_slow_is_no_longer_diverted() -> None:
-    buffer = unpaused_buffer(20)
-    buffer.divert(frozenset({SLOW}))
-    buffer.put([*of(FAST, 1), *of(OTHER, 2)], 0)
-    buffer.divert(frozenset({SLOW, FAST}))
-    assert take_diverted_seqs(buffer, 1) == [2]
-    assert take_seqs(buffer, 1) == [1]
-
-
-def test_diverted_messages_return_when_no_service_is_slow() -> None:
-    buffer = unpaused_buffer(20)
-    buffer.divert(frozenset({SLOW}))
-    buffer.put([*of(SLOW, 1), *of(FAST, 2)], 0)
-    buffer.divert(frozenset())
-    assert sorted(take_seqs(buffer, 2)) == [1, 2]
+def test_one_message_of_a_service_at_a_time_is_in_progress_in_spare_threads() -> None:
+    buffer, _ = occupied_buffer(20, SLOW)
+    buffer.put([*of(FAST, 1, 2), *of(OTHER, 3)], 0)
+    assert [message.seq for message in buffer.take_spare()] == [1]
+    assert [message.seq for message in buffer.take_spare()] == [3]
+    assert take_seqs(buffer, 1) == [2]
 
 
 def test_a_buffer_full_of_slow_messages_has_capacity_for_other_services() -> None:
-    buffer = unpaused_buffer(10)
+    buffer, clock = occupied_buffer(10, SLOW)
+    clock.now -= 2 * INTERVAL
     buffer.put(of(SLOW, *range(10)), 0)
     assert find_capacity(buffer, 0.0)[0] == 0
-    buffer.divert(frozenset({SLOW}))
+    clock.now += 2 * INTERVAL
     assert buffer.excluded_services == [SLOW]
     assert find_capacity(buffer, 0.0)[0] == 5
     buffer.put(of(FAST, *range(10, 16)), 0)
     assert find_capacity(buffer, 0.0)[0] == 0
-    take_diverted_seqs(buffer, 1)
+    take_spare_seqs(buffer, 1)
     assert find_capacity(buffer, 0.0)[0] == 5
 
 
 def test_a_slow_service_is_claimed_while_half_of_the_buffer_is_free() -> None:
-    buffer = unpaused_buffer(10)
-    buffer.divert(frozenset({SLOW}))
+    buffer, _ = occupied_buffer(10, SLOW)
     buffer.put(of(SLOW, *range(5)), 0)
     assert buffer.excluded_services == []
     assert find_capacity(buffer, 0.0)[0] == 5
@@ -81,12 +97,13 @@ def test_a_slow_service_is_claimed_while_half_of_the_buffer_is_free() -> None:
 
 def test_a_slow_service_is_not_claimed_between_the_high_and_the_low_watermark() -> None:
     """DEQ-17."""
-    buffer = unpaused_buffer(100)
+    buffer, clock = occupied_buffer(100, SLOW, OTHER)
+    clock.now -= 2 * INTERVAL
     file, http = (Handler(adapter, "send", high_watermark=8, low_watermark=4) for adapter in ("file", "http"))
     buffer.set_handlers({SLOW: file, OTHER: http})
     buffer.put([*of(SLOW, *range(8)), *of(OTHER, *range(10, 17))], 0)
     assert buffer.excluded_services == [], "no service is slow"
-    buffer.divert(frozenset({SLOW, OTHER}))
+    clock.now += 2 * INTERVAL
     assert buffer.excluded_services == [SLOW]
     assert find_capacity(buffer, 0.0)[0] == 50
     take_seqs(buffer, 4)
@@ -100,45 +117,35 @@ def test_a_slow_service_is_not_claimed_between_the_high_and_the_low_watermark() 
 
 
 def test_the_slow_services_of_one_handler_share_its_watermarks() -> None:
-    buffer = unpaused_buffer(100)
+    buffer, _ = occupied_buffer(100, SLOW, OTHER, FAST)
     file, http = (Handler(adapter, "send", high_watermark=8, low_watermark=4) for adapter in ("file", "http"))
     buffer.set_handlers({SLOW: file, OTHER: file, FAST: http})
     buffer.put([*of(SLOW, *range(4)), *of(OTHER, *range(10, 14)), *of(FAST, *range(20, 27))], 0)
-    buffer.divert(frozenset({SLOW, OTHER, FAST}))
     assert set(buffer.excluded_services) == {SLOW, OTHER}
     buffer.set_handlers({SLOW: Handler("file", "send"), OTHER: Handler("file", "send"), FAST: http})
     assert buffer.excluded_services == [], "the watermarks can be changed while it runs"
 
 
-def test_pause_drops_diverted_messages() -> None:
-    buffer = unpaused_buffer(10)
-    buffer.divert(frozenset({SLOW}))
-    buffer.put([*of(SLOW, 1), *of(FAST, 2)], 0)
-    assert sorted(message.seq for message in buffer.pause()) == [1, 2]
-    assert buffer.unfinished_seqs == []
-
-
 def test_spare_threads_exit_when_the_buffer_is_closed() -> None:
     buffer = unpaused_buffer(10)
-    got: list[ClaimedMessage | None] = []
-    thread = threading.Thread(target=lambda: got.append(buffer.take_diverted()))
+    got: list[Sequence[ClaimedMessage]] = []
+    thread = threading.Thread(target=lambda: got.append(buffer.take_spare()))
     thread.start()
     buffer.close()
     thread.join(PATIENCE)
-    assert got == [None]
+    assert got == [()]
 
 
-def test_the_messages_of_an_instance_are_diverted_one_after_the_other() -> None:
-    buffer = OrderedWorkBuffer(100)
-    buffer.unpause()
-    buffer.divert(frozenset({SLOW}))
+def test_spare_threads_take_the_messages_of_an_instance_one_after_the_other() -> None:
+    buffer, _ = occupied_buffer(100, SLOW)
     buffer.put([message._replace(service=FAST) for message in joining(K, 1, 2)], 0)
-    assert take_diverted_seqs(buffer, 1) == [1]
+    first = buffer.take_spare()
+    assert [message.seq for message in first] == [1]
     got: list[int] = []
-    thread = threading.Thread(target=lambda: got.extend(take_diverted_seqs(buffer, 1)))
+    thread = threading.Thread(target=lambda: got.extend(take_spare_seqs(buffer, 1)))
     thread.start()
     assert got == []
-    buffer.finish([1])
+    buffer.end(first, is_success=True)
     thread.join(PATIENCE)
     assert got == [2]
 
@@ -167,22 +174,18 @@ class _Threads:
             on_scheduled=lambda delay: None,
             on_unblocked=lambda: None,
         )
-        regular, spare = (
-            [
-                DequeueThread(
-                    "thread",
-                    take=take,
-                    hand_over=buffer.hand_over,
-                    service=Handles(handle),
-                    completer=completer,
-                    connections=ThreadConnections(no_connection, queues),
-                )
-                for _ in range(count)
-            ]
-            for take in (buffer.take, buffer.take_diverted)
-        )
-        self.threads = regular
-        self.watcher = SlowServiceWatcher("watch", buffer=buffer, threads=regular, spare_threads=spare)
+        self.threads = [
+            DequeueThread(
+                "thread",
+                take=take,
+                buffer=buffer,
+                service=Handles(handle),
+                completer=completer,
+                connections=ThreadConnections(no_connection, queues),
+            )
+            for take in (buffer.take, buffer.take_spare)
+            for _ in range(count)
+        ]
 
 
 @contextmanager
@@ -192,43 +195,47 @@ def run_threads(buffer: WorkBuffer, count: int) -> Iterator[_Threads]:
         running.released[service].clear()
     for thread in running.threads:
         thread.start()
-    running.watcher.loop.start()
     try:
         yield running
     finally:
         for event in running.released.values():
             event.set()
-        running.watcher.loop.stop()
-        running.watcher.loop.join(PATIENCE)
         buffer.close()
-        assert all(thread.join(PATIENCE) for thread in (*running.threads, *running.watcher.started_threads))
+        assert all(thread.join(PATIENCE) for thread in running.threads)
 
 
 def test_each_slow_service_beyond_the_first_occupies_one_spare_thread() -> None:
-    buffer = unpaused_buffer(100)
+    buffer = unpaused_buffer(100, threads=2)
     with run_threads(buffer, 2) as running:
         running.released[FAST].set()
         buffer.put([*of(SLOW, *range(10)), *of(OTHER, *range(10, 20)), *of(FAST, *range(20, 30))], 0)
         wait_until(lambda: sorted(running.stored) == list(range(20, 30)))
-        assert len(running.watcher.started_threads) == 2
-        assert [message.service for thread in running.threads for message in thread.current] == [SLOW, SLOW]
+        services = [batch[0].service for batch, _ in buffer._list_in_progress()]
+        assert sorted(service for service in services if service is not None) == [SLOW, SLOW, OTHER]
         running.released[OTHER].set()
         running.released[SLOW].set()
         wait_until(lambda: sorted(running.stored) == list(range(30)))
 
 
+def test_a_message_that_comes_while_slow_messages_occupy_all_threads_is_handled() -> None:
+    buffer = unpaused_buffer(100, threads=1)
+    with run_threads(buffer, 1) as running:
+        running.released[FAST].set()
+        buffer.put(of(SLOW, 1), 0)
+        wait_until(lambda: len(buffer._list_in_progress()) == 1)
+        buffer.put(of(FAST, 2), 0)
+        wait_until(lambda: running.stored == [2])
+
+
 def test_a_batch_is_slow_after_the_time_of_all_its_messages() -> None:
-    buffer = unpaused_buffer(100)
-    running = _Threads(buffer, 1)
-    running.threads[0].current = of(SLOW, 1, 2, 3)
-    for _ in range(3):
-        running.watcher._step()
-        assert not buffer._slow_services
-    running.watcher._step()
-    assert buffer._slow_services == {SLOW}
-    running.threads[0].current = ()
-    running.watcher._step()
-    assert not buffer._slow_services
-    for thread in running.watcher.started_threads:
-        buffer.close()
-        assert thread.join(PATIENCE)
+    clock = Clock()
+    buffer = WorkBuffer(100, 1, lambda first: 3, clock)
+    buffer.unpause()
+    buffer.put(of(SLOW, 1, 2, 3), 0)
+    batch = buffer.take()
+    clock.now += 2.9 * INTERVAL
+    assert not buffer._find_slow_services()
+    clock.now += 0.2 * INTERVAL
+    assert buffer._find_slow_services() == {SLOW}
+    buffer.end(batch, is_success=True)
+    assert not buffer._find_slow_services()

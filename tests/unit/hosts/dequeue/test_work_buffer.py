@@ -36,15 +36,14 @@ def claimed(*seqs: int) -> list[ClaimedMessage]:
     return [one._replace(seq=seq) for seq in seqs]
 
 
-def unpaused_buffer(capacity: int) -> WorkBuffer:
-    buffer = WorkBuffer(capacity)
+def unpaused_buffer(capacity: int, *, threads: int = 1, batch_limit: int = 1) -> WorkBuffer:
+    buffer = WorkBuffer(capacity, threads, lambda first: batch_limit)
     buffer.unpause()
     return buffer
 
 
 def take_seqs(buffer: WorkBuffer, count: int) -> Sequence[int]:
-    messages = [buffer.take() for _ in range(count)]
-    return [message.seq for message in messages if message is not None]
+    return [message.seq for _ in range(count) for message in buffer.take()]
 
 
 def find_capacity(buffer: WorkBuffer, timeout: float, *, when_empty: bool = False) -> tuple[int, int]:
@@ -55,7 +54,7 @@ def find_capacity(buffer: WorkBuffer, timeout: float, *, when_empty: bool = Fals
 
 
 def test_a_new_buffer_is_paused_and_has_no_capacity() -> None:
-    buffer = WorkBuffer(10)
+    buffer = WorkBuffer(10, 1)
     assert find_capacity(buffer, 0.0)[0] == 0
     buffer.unpause()
     assert find_capacity(buffer, 0.0)[0] == 5
@@ -109,13 +108,13 @@ def test_unfinished_messages_use_capacity() -> None:
 
 
 def test_many_threads_take_each_message_exactly_once() -> None:
-    """``take`` uses no lock, so it races with ``put``, with other threads and with ``pause``."""
-    buffer = unpaused_buffer(100)
+    buffer = unpaused_buffer(100, threads=4)
     got: list[int] = []
 
     def take_all() -> None:
-        while (message := buffer.take()) is not None:
-            got.append(message.seq)
+        while batch := buffer.take():
+            got.append(batch[0].seq)
+            buffer.end(batch, is_success=True)
 
     threads = [threading.Thread(target=take_all) for _ in range(4)]
     for thread in threads:
@@ -156,7 +155,7 @@ def test_a_claim_from_before_a_pause_is_rejected_also_after_unpause() -> None:
 
 def test_threads_wait_while_the_buffer_is_paused_and_exit_when_it_is_closed() -> None:
     buffer = unpaused_buffer(10)
-    got: list[ClaimedMessage | None] = []
+    got: list[Sequence[ClaimedMessage]] = []
     thread = threading.Thread(target=lambda: got.append(buffer.take()))
     buffer.pause()
     thread.start()
@@ -164,7 +163,7 @@ def test_threads_wait_while_the_buffer_is_paused_and_exit_when_it_is_closed() ->
     assert got == []
     buffer.close()
     thread.join(PATIENCE)
-    assert got == [None]
+    assert got == [()]
 
 
 def test_wait_for_capacity_returns_when_a_message_is_taken() -> None:
@@ -209,37 +208,31 @@ def test_wait_until_finished_returns_when_every_message_is_finished() -> None:
 
 
 def test_more_messages_of_the_same_service_are_taken_without_waiting() -> None:
-    buffer = unpaused_buffer(100)
+    buffer = unpaused_buffer(100, batch_limit=20)
     other = [message._replace(service=bytes(16)) for message in claimed(30)]
-    buffer.put([*claimed(*range(30)), *other, *claimed(*range(31, 40))], 0)
-    first = buffer.take()
-    assert first is not None
-    assert [message.seq for message in buffer.take_more(first, 19, 1)] == list(range(1, 20))
-    assert [message.seq for message in buffer.take_more(first, 19, 1)] == list(range(20, 30))
-    assert buffer.take_more(first, 19, 1) == [], "a message of another service is next"
-    assert take_seqs(buffer, 2) == [30, 31]
-    assert buffer.take_more(first._replace(task=3), 19, 1) == [], "the messages have another task"
+    again = [message._replace(task=3) for message in claimed(32)]
+    buffer.put([*claimed(*range(30)), *other, *claimed(31), *again, *claimed(*range(33, 40))], 0)
+    assert [message.seq for message in buffer.take()] == list(range(20))
+    assert [message.seq for message in buffer.take()] == list(range(20, 30)), "a message of another service is next"
+    assert [message.seq for message in buffer.take()] == [30]
+    assert [message.seq for message in buffer.take()] == [31], "the next message has another task"
     assert len(buffer.unfinished_seqs) == 40
 
 
 def test_other_threads_get_their_share_of_the_queued_messages() -> None:
-    buffer = unpaused_buffer(100)
-    buffer.put(claimed(*range(11)), 0)
-    first = buffer.take()
-    assert first is not None
-    assert len(buffer.take_more(first, 19, 5)) == 2
-    assert len(buffer.take_more(first, 19, 9)) == 0
+    for threads, size in ((5, 3), (9, 2), (11, 1)):
+        buffer = unpaused_buffer(100, threads=threads, batch_limit=20)
+        buffer.put(claimed(*range(11)), 0)
+        assert len(buffer.take()) == size
 
 
-def test_taking_more_messages_makes_room_for_a_claimer() -> None:
-    buffer = unpaused_buffer(20)
+def test_taking_several_messages_makes_room_for_a_claimer() -> None:
+    buffer = unpaused_buffer(20, batch_limit=20)
     buffer.put(claimed(*range(20)), 0)
-    first = buffer.take()
-    assert first is not None
     got: list[int] = []
     claimer = threading.Thread(target=lambda: got.append(find_capacity(buffer, PATIENCE)[0]))
     claimer.start()
     wait_until(lambda: buffer._notify_at >= 0)
-    buffer.take_more(first, 19, 1)
+    buffer.take()
     claimer.join(PATIENCE)
     assert got == [10]
