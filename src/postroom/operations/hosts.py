@@ -17,12 +17,12 @@ from postroom.messagebox.configuration.hosts import (
     Dequeuing,
     Host,
     HostInstanceListing,
+    count_endpoints,
     count_what_keeps_host,
     find_host,
     read_application_properties,
     read_dequeuing,
     read_host_instances,
-    read_host_uses,
     read_hosts,
     set_host_stopped,
     store_dequeuing,
@@ -63,7 +63,7 @@ class HostListing:
     stopped: bool
     """Has an operator stopped it? Its instances neither receive nor send."""
     role_name: str
-    created_at: datetime
+    created_at: datetime | None
     running_instances: int
     locations: int
     send_ports: int
@@ -93,7 +93,7 @@ def list_hosts(connection: Connection) -> list[HostListing]:
     """Return every host, sorted by name."""
     shown = read_application_properties(connection)
     hidden = read_sensitive_keys(connection)
-    uses = read_host_uses(connection)
+    endpoints = count_endpoints(connection)
     instances = read_host_instances(connection)
     return [
         HostListing(
@@ -103,14 +103,14 @@ def list_hosts(connection: Connection) -> list[HostListing]:
             isolated=host.isolated,
             stopped=host.stopped,
             role_name=host.role_name,
-            created_at=use.created_at,
+            created_at=host.created_at,
             running_instances=sum(one.dead_since is None for one in instances[host.host_id]),
-            locations=use.locations,
-            send_ports=use.send_ports,
+            locations=locations,
+            send_ports=send_ports,
             properties=tuple(_list_properties(shown.get(host.host_id, NO_APPLICATION_PROPERTIES), hidden)),
         )
         for host in sorted(read_hosts(connection), key=lambda host: host.name)
-        if (use := uses.get(host.host_id)) is not None
+        for locations, send_ports in [endpoints.get(host.host_id, (0, 0))]
     ]
 
 

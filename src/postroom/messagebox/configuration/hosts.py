@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import IntEnum
 
+from psycopg.rows import dict_row
+
 from postroom.application import Throttling
 from postroom.application.throttling import Overrides, load_overrides, load_throttling
 from postroom.errors import NotAllowed, NotFound, suggest_names
 from postroom.filters.authorisation import ApplicationProperties
-from postroom.messagebox.connection import Connection, read_records, read_value
+from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.statements import statement
 
 
@@ -49,28 +51,19 @@ class Host:
     trusted: bool = False
     isolated: bool = False
     stopped: bool = False
+    created_at: datetime | None = None
     throttling: Throttling = field(default_factory=Throttling)
     overrides: Overrides = field(default_factory=Overrides)
 
 
 def read_hosts(connection: Connection) -> list[Host]:
-    rows = connection.execute(
-        "SELECT id, name, role_name, is_default, trusted, isolated, stopped, throttling, throttling_overrides"
-        "  FROM messagebox.hosts ORDER BY id"
+    rows = connection.cursor(row_factory=dict_row).execute(
+        "SELECT id AS host_id, name, role_name, is_default, trusted, isolated, stopped, created_at, throttling,"
+        " throttling_overrides AS overrides FROM messagebox.hosts ORDER BY id"
     )
     return [
-        Host(
-            host_id=host_id,
-            name=name,
-            role_name=role,
-            is_default=default,
-            trusted=trusted,
-            isolated=isolated,
-            stopped=stopped,
-            throttling=load_throttling(throttling),
-            overrides=load_overrides(overrides),
-        )
-        for host_id, name, role, default, trusted, isolated, stopped, throttling, overrides in rows
+        Host(**row | {"throttling": load_throttling(row["throttling"]), "overrides": load_overrides(row["overrides"])})
+        for row in rows
     ]
 
 
@@ -137,16 +130,6 @@ def read_dequeuing(connection: Connection, service_class: ServiceClass) -> Deque
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostUse:
-    """When a host was created, and the number of its locations and send ports."""
-
-    host_id: int
-    created_at: datetime
-    locations: int
-    send_ports: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class HostInstanceListing:
     """A host instance. ``dead_since`` is the time when another process found its lock released."""
 
@@ -157,9 +140,10 @@ class HostInstanceListing:
     dead_since: datetime | None
 
 
-def read_host_uses(connection: Connection) -> dict[int, HostUse]:
-    """Return what each host has, by host id."""
-    return {use.host_id: use for use in read_records(connection, HostUse, statement("queries/count_host_uses"))}
+def count_endpoints(connection: Connection) -> dict[int, tuple[int, int]]:
+    """Return the number of receive locations and of send ports of each host that has any, by host id."""
+    rows = connection.execute(statement("queries/count_endpoints_of_hosts"))
+    return {host_id: (locations, send_ports) for host_id, locations, send_ports in rows}
 
 
 def read_host_instances(connection: Connection) -> dict[int, list[HostInstanceListing]]:

@@ -294,7 +294,7 @@ class JobListing:
 def list_jobs(connection: Connection) -> list[JobListing]:
     """Return every job, in the order in which they run."""
     rows = connection.cursor(row_factory=dict_row).execute(
-        "SELECT name, runs, started_at, finished_at, rows_last, rows_total, error FROM management.job_runs"
+        "SELECT name, runs, started_at, finished_at, rows_last, rows_total, error FROM messagebox.job_runs"
     )
     known = {row["name"]: row for row in rows}
     return [
