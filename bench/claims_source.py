@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.spark.receive.stream_source import StreamSettings, stream_source
 
 if TYPE_CHECKING:

@@ -27,9 +27,9 @@ from bench.messagebox import MeasuredBox, json_lines, measured_box
 from bench.pipeline import pipeline_process
 from bench.ratios import Result, compute_ratio, measure_alternately
 from postroom import adapters
-from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Login, connect
+from postroom.ports.receive_locations import read_receive_locations
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.spark.java import find_java
 

@@ -18,12 +18,6 @@ from postroom.adapters.contract import AdapterDefinition
 from postroom.application import SendPortDefinition
 from postroom.filters.expression import Filter
 from postroom.maps.port_maps import NO_MAPS
-from postroom.messagebox.configuration.endpoints import (
-    ReceiveLocation,
-    build_send_port,
-    read_receive_locations,
-    store_send_port,
-)
 from postroom.messagebox.configuration.hosts import Host, ServiceClass, read_hosts
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.embedded import EmbeddedServer
@@ -31,6 +25,8 @@ from postroom.messagebox.migrate import create_host, migrate
 from postroom.messagebox.subscriptions import create_subscription, deploy_property
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
+from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
+from postroom.ports.send_ports import build_send_port, store_send_port
 from postroom.properties import Property
 from postroom.system_properties import SYSTEM_PROPERTIES
 

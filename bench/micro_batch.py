@@ -25,10 +25,10 @@ import pyarrow as pa
 from bench.messagebox import MeasuredBox, json_lines, measured_box
 from bench.ratios import Result, compute_ratio
 from bench.streaming import write_claims
-from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.streams import file_claims
+from postroom.ports.receive_locations import read_receive_locations
 from postroom.spark.java import find_java
 
 if TYPE_CHECKING:

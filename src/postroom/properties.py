@@ -38,6 +38,9 @@ PREFIXES = {
 }
 _SHORT = {namespace: prefix for prefix, namespace in PREFIXES.items()}
 
+#: The maximum number of properties of a convoy, as in BizTalk.
+MAX_CONVOY_PROPERTIES = 3
+
 #: The Python type of a property's values. ``Property`` alone is a property of any type.
 T_co = TypeVar("T_co", covariant=True, default=Any)
 

@@ -21,7 +21,6 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.hosts import run_host
 from postroom.hosts.registration import Registration
 from postroom.message import Message
-from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.maintenance import jobs
@@ -29,6 +28,7 @@ from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.storage import copy_rows
 from postroom.messagebox.streams.sink_batches import SinkQueue
 from postroom.operations.ports import send_ports, states
+from postroom.ports.receive_locations import read_receive_locations
 from postroom.spark.sinks import running_sinks
 from postroom.spark.sinks.drain import Drain
 from tests.support.box import Box, Region, interchange, open_box

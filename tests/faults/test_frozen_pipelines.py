@@ -14,11 +14,11 @@ import pytest
 from postroom.adapters import SparkTable
 from postroom.message import Context
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.coordination.session_watchdog import SessionWatchdog
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.streams import file_claims
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.inbox_rows import Inbox, InboxNumbering

@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 
 from postroom.message import Message
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import build_jobs, run_all_jobs_once, run_due_jobs
@@ -27,6 +26,7 @@ from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.streams import file_claims
 from postroom.operations.backup import create, create_backup, read_manifest, restore_backup
 from postroom.operations.backup.manifest import verify_backup
+from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.task import ReceiveTask

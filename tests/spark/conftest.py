@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.file_claimer import FileClaimer
 from tests.support.box import Box
 from tests.support.folders import open_folder

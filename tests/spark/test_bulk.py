@@ -15,9 +15,9 @@ import pytest
 
 from postroom import pipelines
 from postroom.errors import StateError
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Login
 from postroom.operations.ports.receive_locations import list_locations
+from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
 from tests.spark.conftest import ClaimFiles
 from tests.support.box import PROMOTE, Box, Region

@@ -15,8 +15,8 @@ import pytest
 
 from postroom import Property, pipelines
 from postroom.errors import StateError
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.spark.bulk.row_stream import StreamFolder, start_row_stream
 from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.receive.task import TALLY_METRIC

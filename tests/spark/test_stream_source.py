@@ -16,11 +16,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from postroom import Throttling
 from postroom.errors import Unavailable
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim
 from postroom.messagebox.throttling.load import store_thresholds
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.spark.receive.stream_source import NumberedReader, RowsPartition, StreamSettings, balance
 from tests.spark.conftest import ClaimFiles
 from tests.support.box import Box

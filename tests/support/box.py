@@ -29,14 +29,6 @@ from postroom.application import (
     SendPortDefinition,
 )
 from postroom.message import Bytes, Context
-from postroom.messagebox.configuration.endpoints import (
-    ReceiveLocation,
-    build_receive_location,
-    build_send_port,
-    read_receive_locations,
-    store_receive_location,
-    store_send_port,
-)
 from postroom.messagebox.configuration.hosts import Host, read_hosts
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.migrate import create_host
@@ -44,6 +36,13 @@ from postroom.messagebox.subscriptions import deploy_property
 from postroom.operations.ports import groups
 from postroom.operations.ports import send_ports as ports
 from postroom.pipelines import ReceivePipeline
+from postroom.ports.receive_locations import (
+    ReceiveLocation,
+    build_receive_location,
+    read_receive_locations,
+    store_receive_location,
+)
+from postroom.ports.send_ports import build_send_port, store_send_port
 from postroom.properties import Property
 from postroom.system_properties import BTS, SYSTEM_PROPERTIES
 

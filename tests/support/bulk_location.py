@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 
 from postroom import adapters, pipelines
 from postroom.application.define import complete_rows
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
+from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from tests.support.box import PROMOTE, Box
 
 SCHEMA = "id bigint, region string, total decimal(12,2), priority int"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from psycopg.types.json import Jsonb
 
 from postroom import adapters, pipelines
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.pipelines import ReceivePipeline
+from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from tests.support.box import PROMOTE, Box
 
 

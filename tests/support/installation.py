@@ -21,9 +21,9 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.cli.main import main
 from postroom.message import Bytes, Context
-from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import connect
+from postroom.ports.receive_locations import read_receive_locations
 from tests.support.waiting import PATIENCE, wait_until
 
 PREAMBLE = """

@@ -8,7 +8,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from postroom import adapters, pipelines
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
+from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from tests.support.box import PROMOTE, Box
 
 POLL = "SELECT id, body FROM public.outbox ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED"

@@ -12,8 +12,8 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PublishFailed
 from postroom.message import Message
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection
+from postroom.ports.receive_locations import ReceiveLocation
 from tests.support.box import PROMOTE, Box, interchange
 
 _PROPERTIES = {name: prop for prop, name in PROMOTE.items()}

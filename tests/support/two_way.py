@@ -12,9 +12,9 @@ from postroom.adapters import AdapterDefinition, Attempt
 from postroom.adapters.contract import ReceivedResponse
 from postroom.maps.port_maps import NO_MAPS
 from postroom.message import Bytes, Context, Message
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.pipelines import ReceivePipeline
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
+from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.system_properties import HTTP
 from tests.support.box import Box
 from tests.support.recording_adapter import RecordingAdapter

@@ -25,7 +25,7 @@ from postroom.cli.main import cli
 from postroom.client.content import Content
 from postroom.client.subscription import SubscriptionSettings
 from postroom.message import Bytes
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.system_properties import BTS
 from tests.support.pages import (
     PROPERTIES,

@@ -21,12 +21,12 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.agent.routing_failure_reports import RoutingFailureReport, Unroutable, publish_reports
 from postroom.errors import PipelineFailure
 from postroom.message import Context, Message
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import QueueTask
+from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.system_properties import BTS
 
 #: Deletes the claimed row in the given transaction. Raises if another host instance has the claim.

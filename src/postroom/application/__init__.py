@@ -21,7 +21,7 @@ from postroom.application.handler import Handler
 from postroom.application.loading.load import load
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
-from postroom.application.throttling import Throttling
+from postroom.throttling import Throttling
 
 __all__ = [
     "DEFAULT_HOST",

@@ -31,13 +31,13 @@ from postroom.application.handler import Handler
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
 from postroom.application.source_position import get_caller_position
-from postroom.application.throttling import Throttling
 from postroom.filters.expression import Filter
 from postroom.maps import Map
 from postroom.orchestrations.correlation import Correlation
 from postroom.orchestrations.definition import JournalLimits, Orchestration, OrchestrationFunction
 from postroom.pipelines import ReceivePipeline, Send
 from postroom.properties import Property
+from postroom.throttling import Throttling
 
 if TYPE_CHECKING:
     from postroom.schemas import Schemas

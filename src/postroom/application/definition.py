@@ -25,7 +25,6 @@ from postroom.application.circuit_breaker import CircuitBreaker
 from postroom.application.handler import Handler
 from postroom.application.schedule import Schedule
 from postroom.application.source_position import SourcePosition
-from postroom.application.throttling import Throttling
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse
 from postroom.maps.port_maps import NO_MAPS, PortMaps
@@ -34,6 +33,7 @@ from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT, Send
 from postroom.properties import Property
 from postroom.stored_definitions import read_stored
 from postroom.system_properties import SYSTEM_PROPERTIES
+from postroom.throttling import Throttling
 from postroom.values import Value, ValueType, value_from_json, value_to_json
 
 #: The host of locations and ports that have no other host.

@@ -27,12 +27,12 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.application import Application
 from postroom.client.client import Client
 from postroom.errors import PostroomError
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import connect as connect_messagebox
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.migrate import migrate
 from postroom.operations.deployment.apply import apply
 from postroom.operations.instances.listing import count_suspended
+from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.receiving.polling.polled_location import PolledLocation
 
 #: The name of the application, of its receive port and of its receive location.

@@ -16,10 +16,10 @@ from postroom.hosts.messaging.open_send_ports import BuildAdapter
 from postroom.hosts.running_instance import RunningInstance
 from postroom.hosts.settings import HostSettings
 from postroom.hosts.subservices import Subservices
-from postroom.messagebox.configuration.endpoints import find_missing_secrets
 from postroom.messagebox.configuration.hosts import Host, check_login_of_host, find_host
 from postroom.messagebox.connection import Connection, connect
 from postroom.monitoring.metrics import Metric
+from postroom.ports.missing_secrets import find_missing_secrets
 from postroom.receiving.http.callers import Callers
 from postroom.receiving.http.locations import HttpLocations
 from postroom.receiving.polling.polled_locations import PolledLocations

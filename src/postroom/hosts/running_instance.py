@@ -21,7 +21,6 @@ from postroom.hosts.orchestrations.runner import OrchestrationRunner
 from postroom.hosts.registration import LOCK_SOCKET, Registration
 from postroom.hosts.settings import HostSettings
 from postroom.hosts.subservices import Subservices
-from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.configuration.hosts import Host, ServiceClass, find_host, read_dequeuing
 from postroom.messagebox.connection import IDLE_TIMEOUTS, Connection
 from postroom.messagebox.coordination.notifications import OwnHost
@@ -34,6 +33,7 @@ from postroom.messagebox.throttling.process_load import find_process_limits
 from postroom.monitoring.instances import InstanceMetrics
 from postroom.monitoring.load import LoadMetrics
 from postroom.monitoring.metrics import Metric
+from postroom.ports.receive_locations import read_receive_locations
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.receiving.http.callers import Callers
 from postroom.receiving.http.locations import HttpLocations

@@ -14,10 +14,10 @@ from postroom.hosts.dequeue.service import Service
 from postroom.hosts.dequeue.subservice import Subservice
 from postroom.hosts.registration import Registration
 from postroom.hosts.settings import HostSettings
-from postroom.messagebox.configuration.handlers import read_send_handlers
 from postroom.messagebox.configuration.hosts import Dequeuing, Host, ServiceClass, read_dequeuing
 from postroom.messagebox.connection import Connect, Connection
 from postroom.messagebox.queues import HostQueues
+from postroom.ports.handlers import read_send_handlers
 
 _log = logging.getLogger(__name__)
 

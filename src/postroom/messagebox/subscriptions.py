@@ -30,8 +30,7 @@ from postroom.messagebox.configuration.send_port_groups import SendPortGroup
 from postroom.messagebox.connection import Condition, Connection, call_blocking, read_value
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_values import to_stored, value_key
-from postroom.orchestrations.definition import MAX_CONVOY_PROPERTIES
-from postroom.properties import Property
+from postroom.properties import MAX_CONVOY_PROPERTIES, Property
 
 _WAIT_PARAMETERS = (
     "%s::smallint, %s, %s, %s::smallint, %s, %s::text[], %s::smallint[], %s::text[], %s, %s, %s::int, %s::interval"

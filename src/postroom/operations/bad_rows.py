@@ -20,7 +20,6 @@ from typing import Any
 from postroom.agent.receiving.suspended_documents import SuspendedForm
 from postroom.errors import StateError, format_count
 from postroom.message import Context
-from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.operations.instances.changes import resume_with_bodies
@@ -29,6 +28,7 @@ from postroom.operations.messages import get_message
 from postroom.pipelines import Rows
 from postroom.pipelines.documents.disassembled_batch import Form
 from postroom.pipelines.rows.document import is_corrected_as_line
+from postroom.ports.receive_locations import read_receive_locations
 from postroom.spark.bulk.task import SPLIT_START
 from postroom.system_properties import BTS, FILE
 

@@ -11,7 +11,7 @@ from postroom.application.handler import list_default_handlers
 from postroom.errors import BadValue, NotFound, StateError, suggest_names
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
 from postroom.messagebox.audit import record_action
-from postroom.messagebox.configuration.handlers import count_uses_of_handlers, read_handlers
+from postroom.messagebox.configuration.handlers import count_uses_of_handlers
 from postroom.messagebox.configuration.hosts import (
     DEQUEUED_CLASSES,
     Dequeuing,
@@ -33,6 +33,7 @@ from postroom.messagebox.coordination.running_processes import change_routing
 from postroom.messagebox.migrate import create_host, remove_host
 from postroom.operations.instances.listing import count_queues
 from postroom.operations.records import extend, to_row
+from postroom.ports.handlers import read_handlers
 from postroom.properties import dotted_name, split_key
 
 _MAX_POLLING_INTERVAL = timedelta(seconds=60)

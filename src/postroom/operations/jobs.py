@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from postroom.messagebox.audit import record_action
-from postroom.messagebox.configuration.endpoints import find_missing_secrets
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.maintenance.check import Violation, check
 from postroom.messagebox.maintenance.jobs import JobListing, JobRun, list_jobs, run_all_jobs_once
 from postroom.messagebox.maintenance.repair import Repair
 from postroom.messagebox.maintenance.repair import repair_messagebox as repair_unrecorded
+from postroom.ports.missing_secrets import find_missing_secrets
 
 __all__ = [
     "JobListing",

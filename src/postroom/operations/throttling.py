@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
-from postroom.application.throttling import Override, OverrideMode, Overrides
 from postroom.errors import BadValue
 from postroom.messagebox.audit import record_action
 from postroom.messagebox.configuration.hosts import find_host, read_hosts
@@ -13,6 +12,7 @@ from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.coordination.running_processes import change_routing, list_throttles
 from postroom.messagebox.throttling.load import read_throttle, store_overrides
 from postroom.messagebox.throttling.states import ThrottleState
+from postroom.throttling import Override, OverrideMode, Overrides
 
 _MAX_SEVERITY = 1_000
 

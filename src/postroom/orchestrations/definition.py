@@ -10,9 +10,6 @@ from postroom.filters.expression import Filter
 from postroom.message import Message
 from postroom.properties import Property
 
-#: The maximum number of properties of a convoy, as in BizTalk.
-MAX_CONVOY_PROPERTIES = 3
-
 #: What an author writes: a coroutine function that takes the message that activates the instance.
 OrchestrationFunction = Callable[[Message], Coroutine[Any, Any, None]]
 

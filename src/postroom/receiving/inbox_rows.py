@@ -10,10 +10,10 @@ from functools import partial
 
 from postroom.agent.receiving.interchange import Interchange
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.inbox import InboxRow, StoredInterchange
 from postroom.messagebox.streams.location_lock import LocationLock
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.file_claimer import Scan
 
 #: Maximum number of rows of the inbox in one transaction.

@@ -11,11 +11,11 @@ from typing import Protocol
 from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.messagebox.configuration.hosts import Host, is_host_stopped
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.location_lock import LocationLock
+from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.receiving.files.file_claimer import FileClaimer, Scan
 from postroom.receiving.inbox_rows import InboxNumbering
 

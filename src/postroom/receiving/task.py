@@ -20,8 +20,8 @@ from postroom.agent.receiving.document_batch import ReceiveResult
 from postroom.agent.receiving.interchange import Interchange, to_message_failure
 from postroom.clock import system_clock
 from postroom.errors import PipelineFailure, format_count, is_environment_error
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.worker import Worker, close_worker, get_worker, make_pace
 
 _log = logging.getLogger(__name__)

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, is_working
 from postroom.messagebox.throttling.pace import Pace
 from postroom.monitoring.logs import LOG_FORMAT_VARIABLE, LogFormat, set_up_logging
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.processes.garbage_collection import freeze_objects
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.errors import MessageBoxUnavailable, PostroomError, StateError, Unavailable
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Login
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.sink_progress import lock_sinks_served
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.intake import find_locations_to_serve
 from postroom.spark.bulk.progress import BulkProgress
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.errors import DefinitionError, PostroomError, Unavailable
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, find_missing_secrets
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.coordination.heartbeat import keep_alive
@@ -30,6 +29,8 @@ from postroom.messagebox.coordination.running_processes import (
 from postroom.messagebox.throttling.load import Load, read_load
 from postroom.monitoring.load import LoadMetrics
 from postroom.monitoring.metrics import Metric
+from postroom.ports.missing_secrets import find_missing_secrets
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.intake import read_running_locations, select_locations_to_serve
 from postroom.spark.bulk.row_stream import RunningRowStream
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.errors import MessageBoxUnavailable, PostroomError
-from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.configuration.hosts import Host, check_login_of_host, find_host
 from postroom.messagebox.connection import Login, connect
 from postroom.monitoring.server import MonitoringServer
+from postroom.ports.receive_locations import read_receive_locations
 from postroom.processes.frozen_processes import kill_frozen_children
 from postroom.processes.stop_signals import set_on_stop_signals
 from postroom.spark.error_reasons import format_reason

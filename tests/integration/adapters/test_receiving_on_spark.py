@@ -14,9 +14,9 @@ from postroom import adapters
 from postroom.conformance.receive_adapters import Receiving, ReceivingConformance, Source
 from postroom.hosts import HostInstance, HostSettings
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.streams import file_claims
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.inbox_rows import Inbox, InboxNumbering

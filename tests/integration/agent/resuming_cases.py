@@ -19,11 +19,11 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.maps import Map
 from postroom.maps.port_maps import PortMaps
 from postroom.message import Bytes, Context, Message
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from postroom.pipelines import Delimited, Field, Positional, components
 from postroom.pipelines.components.contract import Consumed
+from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.properties import DistinguishedField, Property
 from postroom.schemas import PromotedField, Schema, Schemas, WrittenField
 from postroom.system_properties import BTS

@@ -11,9 +11,9 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PublishFailed
 from postroom.message import Message
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import connect
 from postroom.operations.ports import groups, send_ports
+from postroom.ports.receive_locations import ReceiveLocation
 from tests.support.box import Box, Region, interchange
 from tests.support.waiting import PATIENCE
 

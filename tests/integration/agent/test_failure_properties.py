@@ -15,11 +15,11 @@ from postroom.agent.direct.message_agent import Outbox
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.maps import Map
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.pipelines import components
+from postroom.ports.receive_locations import ReceiveLocation
 from tests.support.box import Box, Region, interchange
 
 

@@ -14,10 +14,10 @@ import pytest
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.message import Message
-from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.queues import HostQueues
 from postroom.operations.ports import send_ports
+from postroom.ports.receive_locations import read_receive_locations
 from tests.support.box import Box, Region, interchange
 from tests.support.waiting import PATIENCE, wait_until
 

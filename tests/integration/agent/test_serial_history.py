@@ -21,11 +21,12 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PublishFailed, StateError
 from postroom.message import Message
-from postroom.messagebox.configuration.endpoints import PortState, ReceiveLocation
+from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.maintenance.check import check
 from postroom.operations.ports import send_ports as ports
 from postroom.operations.ports.states import State, StateChange
+from postroom.ports.receive_locations import ReceiveLocation
 from tests.support.box import Box, Priority, Region, interchange
 
 PORTS = {"P": "exists(Region)", "Q": "Region == 'EU'", "R": "Region != 'ASIA' and exists(Priority)"}

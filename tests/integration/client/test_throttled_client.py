@@ -11,11 +11,11 @@ import pytest
 
 import postroom
 from postroom import Application, Client, Message, Property, Throttled, Throttling, adapters
-from postroom.application.throttling import OverrideMode
 from postroom.messagebox.connection import connect
 from postroom.operations.deployment.apply import apply
 from postroom.operations.throttling import set_override
 from postroom.system_properties import BTS
+from postroom.throttling import OverrideMode
 from tests.support.simulated_load import fix_load
 from tests.support.waiting import PATIENCE
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from postroom import Throttling
-from postroom.application.throttling import OverrideMode
 from postroom.hosts.instance import HostInstance
 from postroom.message import Message
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.operations.throttling import set_override
+from postroom.throttling import OverrideMode
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.integration.hosts.test_metrics import read_metrics
 from tests.support.box import Box, Region

@@ -17,11 +17,11 @@ from postroom.cli.main import main
 from postroom.errors import StateError
 from postroom.filters.columns import to_arrow_type
 from postroom.message import Context
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import connect
 from postroom.operations.bad_rows import ResumedRows, SavedRows, resume_bad_rows, save_bad_rows
 from postroom.operations.instances.changes import terminate
 from postroom.pipelines import Rows
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.spark.bulk.task import SPLIT_START
 from postroom.system_properties import BTS, FILE
 from tests.support.box import PROMOTE, Box

@@ -16,7 +16,7 @@ from postroom.errors import DefinitionError, NotFound, StateError
 from postroom.filters.text import format_filter
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration.endpoints import PortState, read_receive_locations
+from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.connection import connect
 from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
@@ -36,6 +36,7 @@ from postroom.operations.messages import (
 from postroom.operations.ports import receive_locations as locations
 from postroom.operations.ports import send_ports as ports
 from postroom.operations.subscriptions import find_subscription, list_subscriptions, read_subscription_filters
+from postroom.ports.receive_locations import read_receive_locations
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region, Total
 from tests.support.inbox_location import add_inbox_location

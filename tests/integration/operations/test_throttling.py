@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from postroom import Throttling
-from postroom.application.throttling import OverrideMode
 from postroom.errors import BadValue
 from postroom.messagebox.audit import list_audit
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.operations.throttling import list_throttling, set_override
+from postroom.throttling import OverrideMode
 from tests.support.box import Box
 from tests.support.simulated_load import set_load
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 from postroom.agent.originator import ANONYMOUS, GUEST, PublisherLogin
 from postroom.agent.receiving.interchange import Chunk
 from postroom.errors import AuthenticationFailure
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.pipelines.documents.disassembled_batch import DecodedInterchange
 from postroom.pipelines.documents.message_batch import MessageBatch
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.system_properties import BTS
 
 _ANONYMOUS_NAMES = {"", GUEST.lower(), ANONYMOUS}

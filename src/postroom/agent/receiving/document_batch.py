@@ -30,7 +30,6 @@ from postroom.agent.routing_failure_reports import Unroutable
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageFailure, RoutingFailure
 from postroom.message import Part
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.storage.copy_rows import (
     BIGINT,
@@ -43,6 +42,7 @@ from postroom.messagebox.storage.copy_rows import (
     write_spool,
     write_spool_rows,
 )
+from postroom.ports.receive_locations import ReceiveLocation
 
 
 @dataclass(frozen=True, kw_only=True)

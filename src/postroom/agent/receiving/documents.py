@@ -24,10 +24,10 @@ from postroom.agent.receiving.interchange import Chunk, Interchange
 from postroom.filters.authorisation import predicates_to_json
 from postroom.filters.columns import Columns, build_columns, to_arrow_type, to_plain_column, to_value_type
 from postroom.message import BODY_NAME, MAX_PARTS, Body, Bytes, Context, Part
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.storage.stored_values import format_decimal
 from postroom.pipelines.documents.disassembled_batch import BadDocument
 from postroom.pipelines.documents.temporary_bodies import slice_body
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.properties import is_distinguished
 from postroom.system_properties import BTS, ENGINE_PROPERTIES
 from postroom.values import MAX_PROMOTED_LENGTH, Value, type_of, value_to_json

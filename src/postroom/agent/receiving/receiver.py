@@ -34,9 +34,9 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageFailure, StateError
 from postroom.maps.inbound import MappedPipeline, build_resumed_pipeline
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.pipelines import ReceivePipeline
+from postroom.ports.receive_locations import ReceiveLocation
 
 _log = logging.getLogger(__name__)
 

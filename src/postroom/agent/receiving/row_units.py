@@ -21,10 +21,10 @@ from postroom.agent.receiving.interchange import Chunk, Interchange
 from postroom.agent.receiving.receiver import Receiver
 from postroom.errors import MessageFailure, PipelineFailure, StateError, format_count
 from postroom.message import Body, Bytes, Context
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.pipelines import Rows
 from postroom.pipelines.documents.disassembled_batch import DecodedInterchange
 from postroom.pipelines.rows.batch import RowOrigin, read_rows
+from postroom.ports.receive_locations import ReceiveLocation
 
 
 @dataclass(frozen=True, kw_only=True)

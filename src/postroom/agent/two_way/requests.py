@@ -24,12 +24,12 @@ from postroom.agent.two_way.tokens import build_response_wait
 from postroom.correlation_tokens import add_token
 from postroom.errors import BadValue, MessageFailure, PipelineFailure
 from postroom.message import Message
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.connection import Condition, Connection
 from postroom.messagebox.coordination.notifications import OwnHost
 from postroom.messagebox.storage.copy_rows import SuspendedRow
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
+from postroom.ports.receive_locations import ReceiveLocation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,12 +21,12 @@ from postroom.agent.two_way.documents import build_received, read_document
 from postroom.correlation_tokens import copy_token
 from postroom.errors import BadValue, MessageFailure, RoutingFailure
 from postroom.message import Context, Message
-from postroom.messagebox.configuration.endpoints import SendPort
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Condition, Connection
 from postroom.messagebox.coordination.notifications import OwnHost
 from postroom.messagebox.queues import Suspension
 from postroom.messagebox.storage.copy_rows import SuspendedRow
+from postroom.ports.send_ports import SendPort
 from postroom.system_properties import BTS
 
 

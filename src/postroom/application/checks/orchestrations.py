@@ -13,8 +13,8 @@ from postroom.filters.evaluate import predicate_holds
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.filters.text import format_filter
 from postroom.orchestrations.correlation import Correlation
-from postroom.orchestrations.definition import MAX_CONVOY_PROPERTIES, JournalLimits
-from postroom.properties import Property
+from postroom.orchestrations.definition import JournalLimits
+from postroom.properties import MAX_CONVOY_PROPERTIES, Property
 
 
 def orchestration_problems(application: Declarations, hosts: Collection[str]) -> Iterator[Problem]:

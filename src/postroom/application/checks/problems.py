@@ -25,11 +25,11 @@ from postroom.application.declarations import Declarations, Declared
 from postroom.application.definition import DEFAULT_HOST, Authentication, SendPortSettings
 from postroom.application.handler import Handler
 from postroom.application.source_position import SourcePosition
-from postroom.application.throttling import Throttling
 from postroom.errors import BadValue, Problem
 from postroom.maps.port_maps import map_problems
 from postroom.pipelines import Receive, ReceivePipeline, Send
 from postroom.properties import Property
+from postroom.throttling import Throttling
 
 
 def find_declaration_problems(application: Declarations) -> list[Problem]:

@@ -19,9 +19,9 @@ from datetime import timedelta
 from postroom.application import CircuitBreaker
 from postroom.errors import MessageBoxUnavailable, is_environment_error
 from postroom.messagebox import circuits
-from postroom.messagebox.configuration.endpoints import SendPort
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
+from postroom.ports.send_ports import SendPort
 
 _log = logging.getLogger(__name__)
 

@@ -25,7 +25,6 @@ from postroom.hosts.messaging.sent_messages import retry_while_unavailable
 from postroom.hosts.messaging.solicits import Solicits
 from postroom.hosts.messaging.transports import check_expiration, wait_for_receiver, wait_for_service_window
 from postroom.message import Message
-from postroom.messagebox.configuration.endpoints import SendPort
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.configuration.removed_services import read_removed_services
 from postroom.messagebox.connection import Connection
@@ -33,6 +32,7 @@ from postroom.messagebox.coordination.notifications import OwnHost
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Suspension
 from postroom.messagebox.storage.copy_rows import DELIVERIES, QueueTask
 from postroom.messagebox.storage.stored_messages import build_message
+from postroom.ports.send_ports import SendPort
 from postroom.system_properties import BTS
 
 _log = logging.getLogger(__name__)

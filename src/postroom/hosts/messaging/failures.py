@@ -20,7 +20,6 @@ from postroom.errors import ClaimLost, DeliveryFailure, PostroomError, Unavailab
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
 from postroom.hosts.messaging.acknowledgements import Acknowledgements
 from postroom.hosts.messaging.transports import choose_transport, count_remaining_retries, limit_to_expiration
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, SendPort, Transport, read_receive_locations
 from postroom.messagebox.queues import (
     MAX_DESCRIPTION,
     OUT_OF_ORDER,
@@ -31,6 +30,8 @@ from postroom.messagebox.queues import (
 )
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.messagebox.storage.stored_messages import StoredContext
+from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
+from postroom.ports.send_ports import SendPort, Transport
 from postroom.values import value_to_json
 
 _log = logging.getLogger(__name__)

@@ -16,9 +16,9 @@ from typing import Any
 from postroom.adapters import AdapterDefinition, SendAdapter, build
 from postroom.hosts.messaging.transports import count_remaining_retries, get_transport_index
 from postroom.message import Message
-from postroom.messagebox.configuration.endpoints import SendPort, Transport, read_send_ports
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
+from postroom.ports.send_ports import SendPort, Transport, read_send_ports
 from postroom.system_properties import BTS
 
 #: Builds the adapter of a port from its configuration. The adapter is not open yet.

@@ -14,10 +14,10 @@ from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnectio
 from postroom.hosts.messaging.failures import describe_sent
 from postroom.hosts.messaging.sent_messages import retry_while_unavailable
 from postroom.message import Message
-from postroom.messagebox.configuration.endpoints import SendPort
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.coordination.notifications import OwnHost
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
+from postroom.ports.send_ports import SendPort
 
 
 class Solicits:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from postroom.errors import MessageExpired
-from postroom.messagebox.configuration.endpoints import SendPort, Transport
 from postroom.messagebox.queues import ClaimedMessage, Postponement, Suspension
 from postroom.messagebox.storage.stored_messages import StoredContext
+from postroom.ports.send_ports import SendPort, Transport
 from postroom.system_properties import BTS
 
 _EXPIRATION_TIME = BTS.ExpirationTime.key

@@ -9,12 +9,11 @@ from enum import IntEnum
 
 from psycopg.rows import dict_row
 
-from postroom.application import Throttling
-from postroom.application.throttling import Overrides, load_overrides, load_throttling
 from postroom.errors import NotAllowed, NotFound, suggest_names
 from postroom.filters.authorisation import ApplicationProperties
 from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.statements import statement
+from postroom.throttling import Overrides, Throttling, load_overrides, load_throttling
 
 
 class ServiceClass(IntEnum):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psutil
 
-from postroom.application.throttling import Throttling
 from postroom.messagebox.throttling.states import Limit, ThrottleState
+from postroom.throttling import Throttling
 
 _MEGABYTE = 1 << 20
 #: Read once: each call of os.cpu_count reads a file.

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from postroom.application.throttling import Override, OverrideMode
 from postroom.clock import system_clock
+from postroom.throttling import Override, OverrideMode
 
 _MIN_DELAY = 0.5
 #: Rate throttling only delays, because the rates are balanced again soon.

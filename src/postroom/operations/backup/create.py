@@ -25,7 +25,6 @@ from postroom.agent.idempotency import read_progress
 from postroom.clock import Clock, system_clock
 from postroom.errors import StateError
 from postroom.files.safe_files import sync_folder
-from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.connection import Connection, connect, read_value
 from postroom.messagebox.coordination.file_pause import FilePause
 from postroom.messagebox.statements import statement
@@ -33,6 +32,7 @@ from postroom.messagebox.streams.file_claims import FileClaimState
 from postroom.operations.backup.manifest import DUMP, FORMAT, Manifest, Report, SavedRole, write_manifest
 from postroom.operations.backup.programs import dump_database
 from postroom.operations.backup.saved_files import FileCollection
+from postroom.ports.receive_locations import read_receive_locations
 
 #: The files of claims in these states must exist. In other states they may be removed already.
 _STATES_WITH_FILES = (FileClaimState.CLAIMED, FileClaimState.FAILED)

@@ -20,7 +20,6 @@ from psycopg import sql
 from postroom.errors import DefinitionError, StateError, format_count
 from postroom.files.safe_files import get_inode
 from postroom.messagebox.audit import record_action, set_reason
-from postroom.messagebox.configuration.endpoints import read_receive_locations, read_send_ports
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.coordination.running_processes import PROCESS_LOCK
 from postroom.messagebox.migrate import migrate
@@ -28,6 +27,8 @@ from postroom.messagebox.statements import statement
 from postroom.operations.backup.manifest import DUMP, Manifest, Report, SavedFile, SavedRole
 from postroom.operations.backup.programs import restore_database
 from postroom.operations.backup.saved_files import restore_file
+from postroom.ports.receive_locations import read_receive_locations
+from postroom.ports.send_ports import read_send_ports
 
 
 @dataclass(frozen=True, kw_only=True)

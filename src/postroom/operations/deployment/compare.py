@@ -16,7 +16,6 @@ from postroom.application import (
 from postroom.application.checks.shared_endpoints import shared_endpoint_problems
 from postroom.errors import Problem
 from postroom.filters.text import format_filter
-from postroom.messagebox.configuration.endpoints import build_receive_location, build_send_port
 from postroom.operations.deployment.backlog import Backlog, describe_backlog, describe_restored
 from postroom.operations.deployment.compare_groups import find_group_problems, plan_groups
 from postroom.operations.deployment.compare_hosts import find_host_problems, plan_hosts
@@ -39,6 +38,8 @@ from postroom.operations.deployment.differences import find_differences
 from postroom.operations.deployment.plan import Action, ChangeKind, Difference, Plan, PlanStep
 from postroom.operations.deployment.removals import describe_orphans, find_backlog_problems, find_removal_problems
 from postroom.operations.deployment.renames import Renames
+from postroom.ports.receive_locations import build_receive_location
+from postroom.ports.send_ports import build_send_port
 from postroom.system_properties import SYSTEM_PROPERTIES
 from postroom.values import ValueType
 

@@ -12,8 +12,9 @@ from postroom.application import ReceivePortDefinition
 from postroom.application.backup_transport import TransportSettings
 from postroom.application.retry import Retry
 from postroom.maps.port_maps import NO_MAPS
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, SendPort, Transport
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
+from postroom.ports.receive_locations import ReceiveLocation
+from postroom.ports.send_ports import SendPort, Transport
 
 ROUTE_FAILURES = "route failures"
 AUTHENTICATION = "authentication"

@@ -9,13 +9,6 @@ from typing import Any
 
 from postroom.application import ApplicationDefinition, Handler
 from postroom.filters.authorisation import ApplicationProperties
-from postroom.messagebox.configuration.endpoints import (
-    ReceiveLocation,
-    SendPort,
-    read_receive_locations,
-    read_send_ports,
-)
-from postroom.messagebox.configuration.handlers import read_handlers
 from postroom.messagebox.configuration.hosts import Host, read_application_properties, read_hosts
 from postroom.messagebox.configuration.properties import read_property_types, read_sensitive_keys
 from postroom.messagebox.configuration.removed_services import read_removed_services
@@ -31,6 +24,9 @@ from postroom.operations.deployment.backlog import count_backlog
 from postroom.operations.deployment.plan import ChangeKind
 from postroom.operations.deployment.renames import NO_RENAMES, Renames, find_location_renames, find_port_renames
 from postroom.operations.instances.listing import InstanceState
+from postroom.ports.handlers import read_handlers
+from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
+from postroom.ports.send_ports import SendPort, read_send_ports
 from postroom.values import ValueType
 
 

@@ -9,14 +9,7 @@ from pathlib import Path
 from psycopg.types.json import Jsonb
 
 from postroom.application import ApplicationDefinition, SendPortDefinition
-from postroom.messagebox.configuration.endpoints import (
-    PortState,
-    SendPort,
-    build_receive_location,
-    build_send_port,
-    store_receive_location,
-    store_send_port,
-)
+from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.configuration.removed_services import RemovedService, restore_service, store_removed_service
 from postroom.messagebox.connection import Connection
@@ -37,6 +30,8 @@ from postroom.operations.ports.enlistment import (
     start_port,
     unenlist_port,
 )
+from postroom.ports.receive_locations import build_receive_location, store_receive_location
+from postroom.ports.send_ports import SendPort, build_send_port, store_send_port
 from postroom.system_properties import SYSTEM_PROPERTIES
 
 #: Ids are derived from the names of the object and its application.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 
 from postroom.application import ApplicationDefinition, SendPortGroupDefinition
-from postroom.messagebox.configuration.endpoints import read_send_ports
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
@@ -20,6 +19,7 @@ from postroom.operations.ports.enlistment import (
     start_group,
     unenlist_group,
 )
+from postroom.ports.send_ports import read_send_ports
 
 
 def remove_groups_and_members(connection: Connection, definition: ApplicationDefinition, deployed: Deployed) -> None:

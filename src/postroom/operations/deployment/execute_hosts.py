@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from postroom.application import DEFAULT_HOST, ApplicationDefinition
 from postroom.filters.authorisation import ApplicationProperties
-from postroom.messagebox.configuration.handlers import store_handlers
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.migrate import create_host
@@ -12,6 +11,7 @@ from postroom.messagebox.throttling.load import store_thresholds
 from postroom.operations.deployment.compare_hosts import resolve_host_settings
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.plan import Action, ChangeKind, Plan
+from postroom.ports.handlers import store_handlers
 
 
 def store_hosts(connection: Connection, definition: ApplicationDefinition, deployed: Deployed, plan: Plan) -> None:

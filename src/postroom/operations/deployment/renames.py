@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from postroom.application import ApplicationDefinition, ReceiveLocationDefinition, SendPortDefinition
 from postroom.errors import Problem
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, SendPort
+from postroom.ports.receive_locations import ReceiveLocation
+from postroom.ports.send_ports import SendPort
 
 Declared = SendPortDefinition | ReceiveLocationDefinition
 Named = TypeVar("Named", SendPort, ReceiveLocation)

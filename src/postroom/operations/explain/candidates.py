@@ -25,9 +25,9 @@ from postroom.clock import system_clock
 from postroom.errors import DefinitionError, MessageFailure, NotFound
 from postroom.maps.inbound import build_resumed_pipeline
 from postroom.message import Context, FileSlice
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.messagebox.configuration.hosts import get_host
 from postroom.messagebox.connection import Connection
+from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.system_properties import BTS, FILE
 
 

@@ -22,7 +22,6 @@ from postroom.filters.authorisation import MessagePredicate, find_unmet, may_rec
 from postroom.filters.explain import Explanation, distance, explain
 from postroom.filters.expression import Filter
 from postroom.message import Context
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.configuration.properties import read_deployed_properties, read_sensitive_keys
 from postroom.messagebox.connection import Connection
 from postroom.operations.explain.candidates import (
@@ -45,6 +44,7 @@ from postroom.operations.explain.subscribers import (
 from postroom.operations.explain.unread_messages import find_unread
 from postroom.operations.messages import StoredMessage, get_message
 from postroom.operations.redaction import redact_context, redact_explanation, redact_predicates
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.system_properties import ErrorReport
 
 

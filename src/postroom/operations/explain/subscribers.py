@@ -16,7 +16,7 @@ from postroom.errors import NotFound
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
 from postroom.filters.expression import Filter, Group
 from postroom.message import Context
-from postroom.messagebox.configuration.endpoints import PortState, SendPort, read_send_ports
+from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import read_application_properties, read_hosts
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.connection import Connection
@@ -24,6 +24,7 @@ from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import SubscriptionState
 from postroom.operations.ports.enlistment import build_group_filter, build_port_filter
 from postroom.operations.subscriptions import find_subscription, read_subscription_filters, restore_written_order
+from postroom.ports.send_ports import SendPort, read_send_ports
 from postroom.properties import Property
 from postroom.system_properties import BTS
 

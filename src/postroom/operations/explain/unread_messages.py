@@ -8,11 +8,11 @@ from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.suspended_documents import resume_interchange
 from postroom.errors import PipelineFailure
 from postroom.message import Context
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.operations.messages import StoredMessage, list_referring_instances, load_message
+from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,12 +15,13 @@ from typing import Literal
 
 from postroom.filters.expression import Filter, any_of
 from postroom.filters.text import parse
-from postroom.messagebox.configuration.endpoints import PortState, SendPort, read_send_ports
+from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import ServiceClass, get_host
 from postroom.messagebox.configuration.properties import read_deployed_properties
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.subscriptions import create_subscription
+from postroom.ports.send_ports import SendPort, read_send_ports
 from postroom.properties import Property
 from postroom.system_properties import BTS
 

@@ -15,18 +15,18 @@ from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError, NotFound, StateError, suggest_names
 from postroom.files.safe_files import make_folder
 from postroom.messagebox.audit import record_action
-from postroom.messagebox.configuration.endpoints import (
-    ReceiveLocation,
-    read_receive_locations,
-    schedule_from_json,
-    schedule_to_json,
-)
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.coordination.running_processes import ProcessKind, list_running_processes
 from postroom.messagebox.statements import statement
 from postroom.messagebox.streams.location_lock import LOCATION_LOCK, lock_number
 from postroom.messagebox.streams.location_progress import LocationState
+from postroom.ports.receive_locations import (
+    ReceiveLocation,
+    read_receive_locations,
+    schedule_from_json,
+    schedule_to_json,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

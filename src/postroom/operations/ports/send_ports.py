@@ -13,7 +13,7 @@ from typing import Any
 
 from postroom.errors import DefinitionError, NotFound, StateError, suggest_names
 from postroom.messagebox.circuits import read_open_circuits
-from postroom.messagebox.configuration.endpoints import PortState, SendPort, Transport, read_send_ports
+from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import get_host
 from postroom.messagebox.configuration.send_port_groups import read_send_port_groups
 from postroom.messagebox.connection import Connection, operator_transaction, read_value
@@ -25,6 +25,7 @@ from postroom.operations.ports.states import StateOperations
 from postroom.operations.records import extend
 from postroom.operations.redaction import redact_adapter
 from postroom.pipelines import Send
+from postroom.ports.send_ports import SendPort, Transport, read_send_ports
 
 
 @dataclass(frozen=True, kw_only=True)

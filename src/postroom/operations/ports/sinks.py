@@ -6,12 +6,13 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime
 
-from postroom.messagebox.configuration.endpoints import PortState, read_send_ports
+from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 from postroom.messagebox.streams.sink_progress import SINKS_SERVED_LOCK, SinkState
 from postroom.operations.ports.send_ports import get_guarantee, list_ports
+from postroom.ports.send_ports import read_send_ports
 
 
 @dataclass(frozen=True, kw_only=True)

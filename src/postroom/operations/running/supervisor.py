@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from postroom.errors import Unavailable
-from postroom.messagebox.configuration.endpoints import read_receive_locations, read_send_ports
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.coordination.notifications import (
@@ -31,6 +30,8 @@ from postroom.monitoring.logs import LogFormat
 from postroom.monitoring.server import LOOPBACK
 from postroom.operations.running.change_report import ChangeReport, Report
 from postroom.operations.running.child_process import ChildProcess
+from postroom.ports.receive_locations import read_receive_locations
+from postroom.ports.send_ports import read_send_ports
 from postroom.processes.frozen_processes import FrozenProcesses
 from postroom.spark.settings import add_bulk_settings
 

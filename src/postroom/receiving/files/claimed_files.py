@@ -18,11 +18,11 @@ from postroom.agent.idempotency import read_progress
 from postroom.agent.receiving.interchange import Interchange
 from postroom.files.safe_files import sync_folder
 from postroom.message import Context, FileSlice
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.coordination.file_pause import lock_files_in_transaction
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.archiving import add_to_archive, remove_marker
 from postroom.receiving.files.watched_folder import FileStatus
 from postroom.system_properties import FILE

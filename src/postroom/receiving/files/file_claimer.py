@@ -33,12 +33,12 @@ from pathlib import Path
 from postroom.agent.idempotency import read_progress
 from postroom.clock import Clock, system_clock
 from postroom.files.safe_files import make_folder, remove_leftovers
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.coordination.file_pause import lock_files
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState, SettledFile, UnfinishedClaim
 from postroom.messagebox.streams.location_lock import LocationLock
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.claimed_files import KEPT_FOLDER, finish_files
 from postroom.receiving.files.watched_folder import (
     ClaimFolders,

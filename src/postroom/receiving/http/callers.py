@@ -21,11 +21,11 @@ from typing import TypeVar
 from postroom.agent.two_way.waiting_requests import WaitingRequest, WaitingRequests
 from postroom.errors import KeyReused, PostroomError
 from postroom.message import Body
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connect, Connection, LazyConnection, transaction
 from postroom.messagebox.storage.stored_responses import StoredResponse, StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.pipelines.documents.temporary_bodies import spool
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.processes.background_loop import BackgroundLoop
 
 T = TypeVar("T")

@@ -13,10 +13,10 @@ from postroom.http.connection import ConnectionLimits
 from postroom.http.event_loop import EventLoopThread, WorkerPool
 from postroom.http.server import HttpServer
 from postroom.http.tls import TlsFiles
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connect
 from postroom.messagebox.throttling.load import ThrottleWatch
 from postroom.messagebox.throttling.process_load import find_process_limits
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.http.request_receiver import RequestReceiver
 from postroom.receiving.http.requests import HttpRequests, Locations, RequestCounts
 from postroom.receiving.http.shared_connections import SharedConnections

@@ -9,10 +9,10 @@ from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.two_way.requests import Request, RequestPublisher
 from postroom.errors import is_environment_error
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.coordination.notifications import OwnHost
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.http.callers import Caller, Callers
 
 #: How late the response to a request with an idempotency key may come. It is stored for the repeated request. If this

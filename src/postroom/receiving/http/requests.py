@@ -29,12 +29,12 @@ from postroom.http.messages import (
 from postroom.http.server import identify_client
 from postroom.message import FRAGMENT_SIZE, Body, Bytes, Context
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.inbox import NewInterchange
 from postroom.messagebox.throttling.load import ThrottleWatch
 from postroom.messagebox.throttling.states import Throttle
 from postroom.pipelines.documents.temporary_bodies import Spool
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.http.authentication import Authentication, Sender, parse_basic
 from postroom.receiving.http.group_commit import GroupCommit
 from postroom.receiving.http.password_turns import PasswordTurns

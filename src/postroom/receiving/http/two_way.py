@@ -10,7 +10,7 @@ from postroom.agent.receiving.interchange import Interchange
 from postroom.errors import AuthenticationFailure, BadValue, MessageFailure, RoutingFailure
 from postroom.http.messages import RequestFailed, Response, build_error_response
 from postroom.message import Body, Bytes, Context
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.http.callers import Answer, Caller, NoResponse
 from postroom.receiving.http.request_receiver import RequestReceiver
 from postroom.receiving.http.shared_connections import CONNECTION_TIMEOUT, SharedConnections

@@ -25,7 +25,6 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageBoxUnavailable, PipelineFailure, PostroomError
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
 from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.messagebox.streams.location_progress import (
@@ -39,6 +38,7 @@ from postroom.messagebox.streams.poll_attempts import delete_attempts, record_at
 from postroom.messagebox.throttling.load import ThrottleWatch
 from postroom.messagebox.throttling.pace import Pace
 from postroom.messagebox.throttling.process_load import find_process_limits
+from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
 from postroom.receiving.task import OUTCOMES

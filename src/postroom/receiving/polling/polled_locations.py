@@ -9,8 +9,8 @@ from pathlib import Path
 
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connect
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.polling.polled_location import PolledLocation
 
 _log = logging.getLogger(__name__)

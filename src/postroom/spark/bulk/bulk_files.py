@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from postroom.agent.idempotency import read_progress
 from postroom.errors import Fault, PostroomError
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.claimed_files import finish_files, is_unchanged
 from postroom.spark.bulk.read_plan import ReadPlan, clone_session, read_files, rows_pipeline, rows_reader
 from postroom.spark.bulk.row_counts import RowCounts

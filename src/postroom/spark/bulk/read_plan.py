@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from postroom.adapters import SparkReader
 from postroom.adapters.spark_reader.definition import CORRUPT, Option
 from postroom.agent.receiving.interchange import CHUNK_BYTES, CHUNK_ROWS
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.streams.file_claims import FileClaim
 from postroom.pipelines import Rows
 from postroom.pipelines.rows.batch import BAD, BODY, NULLS, value_name
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.watched_folder import ID_LENGTH
 from postroom.secrets.references import Secret
 

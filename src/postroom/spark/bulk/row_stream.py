@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from postroom.adapters import SparkReader
 from postroom.errors import StateError
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.spark.bulk.read_plan import ReadPlan, clone_session, row_columns, rows_pipeline
 from postroom.spark.bulk.row_stream_task import RowStreamTask
 from postroom.spark.bulk.stream_checkpoint import StreamCheckpoint

@@ -12,9 +12,9 @@ from postroom.agent.idempotency import read_progress, unit_for_partition
 from postroom.agent.receiving.document_batch import ReceiveResult
 from postroom.agent.receiving.row_units import RowUnit, receive_rows
 from postroom.errors import StateError
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.throttling.pace import Pace
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.worker import Worker, close_worker, get_worker
 from postroom.spark.bulk.read_plan import rows_pipeline, rows_reader
 from postroom.spark.receive.task import make_tally

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from postroom.agent.idempotency import unit_for_partition
 from postroom.errors import StateError, format_count
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login
 from postroom.messagebox.streams.row_streams import read_stream, start_batch, start_stream
+from postroom.ports.receive_locations import ReceiveLocation
 
 _log = logging.getLogger(__name__)
 

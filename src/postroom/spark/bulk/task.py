@@ -19,10 +19,10 @@ from postroom.adapters import SparkReader
 from postroom.agent.idempotency import read_progress, unit_for_split
 from postroom.agent.receiving.row_units import ReceivedRows, RowUnit, receive_rows
 from postroom.message import Context
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.streams import file_claims
 from postroom.pipelines.rows.batch import RowOrigin
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.properties import Property
 from postroom.receiving.worker import close_worker, get_worker, make_pace
 from postroom.spark.bulk.decoding_errors import mark_undecoded

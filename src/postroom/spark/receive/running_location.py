@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError, Unavailable
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, LazyConnection, Login
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState, Rate
 from postroom.messagebox.throttling.states import Throttle
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
 from postroom.receiving.intake import Intake, is_drained, is_served_as_configured, make_intake

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login
 from postroom.messagebox.streams import file_claims
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.inbox_rows import Inbox
 from postroom.receiving.task import ReceiveTask

@@ -26,13 +26,13 @@ from postroom.adapters.kinds import load_port_adapter
 from postroom.clock import system_clock
 from postroom.errors import ClaimLost, DefinitionError, DeliveryFailure, PostroomError, StateError
 from postroom.maps.port_maps import NO_MAPS
-from postroom.messagebox.configuration.endpoints import SendPort, read_send_ports
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.queues import MAX_DESCRIPTION, ScheduledRetry, Suspension
 from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
 from postroom.messagebox.streams.sink_progress import SinkReport
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
+from postroom.ports.send_ports import SendPort, read_send_ports
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.sinks.completion import Completion
 from postroom.spark.sinks.file_sink import FileSinkTarget

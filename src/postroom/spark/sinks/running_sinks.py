@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 
 from postroom.adapters import AnySink
 from postroom.errors import DefinitionError, MessageBoxUnavailable, PostroomError, StateError
-from postroom.messagebox.configuration.endpoints import PortState, read_send_ports
+from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import Host, is_host_stopped
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.coordination.heartbeat import keep_alive
 from postroom.messagebox.streams.sink_progress import lock_sinks_served
+from postroom.ports.send_ports import read_send_ports
 from postroom.processes.backoff import Backoff
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.sinks.completion import Completion

@@ -14,13 +14,13 @@ from postroom.agent.receiving import receiver as receiving
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PipelineFailure
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.instances.changes import resume_all, terminate_all
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, count_instances, list_instances
 from postroom.pipelines import ReceivePipeline
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.system_properties import BTS
 from tests.support.box import PROMOTE, Box, Region, Total, interchange
 from tests.support.dequeue import dequeue_all, resume_now

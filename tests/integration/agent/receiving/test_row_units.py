@@ -18,9 +18,9 @@ from postroom.agent.receiving.row_units import BadRowLimit, ReceivedRows, RowUni
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PipelineFailure, StateError
 from postroom.filters.columns import to_arrow_type
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.pipelines.rows.batch import RowOrigin
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.worker import close_worker
 from postroom.spark.bulk.row_counts import RowCounts
 from postroom.spark.bulk.row_stream_task import PartitionLimit

@@ -11,11 +11,11 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PublishFailed
 from postroom.message import Bytes, Context, Message
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.storage.stored_messages import StoredContext
 from postroom.operations.instances.changes import resume
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.properties import Property
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost

@@ -15,7 +15,6 @@ from postroom import Schedule
 from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure, DeliveryRefused, StateError
 from postroom.message import Message
-from postroom.messagebox.configuration.endpoints import read_send_ports
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
@@ -24,6 +23,7 @@ from postroom.operations.instances import changes
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, list_instances
 from postroom.operations.ports import groups, send_ports
 from postroom.operations.ports.enlistment import resubscribe_port
+from postroom.ports.send_ports import read_send_ports
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.integration.hosts.dequeue.test_takeover import (

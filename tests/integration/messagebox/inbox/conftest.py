@@ -8,9 +8,9 @@ import pytest
 
 from postroom.message import Context
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.inbox import InboxRow
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.inbox_rows import Inbox, InboxNumbering
 from postroom.receiving.task import ReceiveTask
 from postroom.receiving.worker import close_worker

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from postroom.agent.receiving.receiver import Receiver
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.connection import Login, connect
+from postroom.ports.receive_locations import read_receive_locations
 from postroom.receiving.inbox_rows import Inbox, InboxNumbering
 from postroom.receiving.task import ReceiveTask
 from tests.support.interrupted_process import interrupt_after, interrupt_self

@@ -19,11 +19,11 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.errors import NotAllowed, Unavailable
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.messagebox.throttling.pace import Pace
 from postroom.monitoring.logs import JsonFormatter
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving import worker
 from postroom.receiving.inbox_rows import Inbox, InboxNumbering
 from postroom.receiving.intake_once import receive_all

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.maintenance.check import check
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.inbox_rows import InboxNumbering
 from postroom.receiving.task import ReceiveTask
 from tests.integration.messagebox.inbox.conftest import StoreInterchange, waiting

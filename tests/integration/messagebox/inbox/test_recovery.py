@@ -6,7 +6,7 @@ import pytest
 
 from postroom.message import Context
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.inbox_rows import InboxNumbering
 from postroom.receiving.task import ReceiveTask
 from tests.integration.messagebox.inbox.conftest import Connect, waiting

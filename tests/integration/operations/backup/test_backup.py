@@ -12,7 +12,6 @@ import pytest
 
 from postroom.errors import NotFound, StateError, Unavailable
 from postroom.message import FRAGMENT_SIZE, Message
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
@@ -22,6 +21,7 @@ from postroom.operations.backup import Manifest, RestoreReport, create_backup, r
 from postroom.operations.backup import create as create_module
 from postroom.operations.backup.manifest import DUMP, MANIFEST, verify_backup
 from postroom.operations.backup.programs import dump_database
+from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.task import ReceiveTask

@@ -12,13 +12,14 @@ from postroom.adapters import Attempt
 from postroom.errors import StateError
 from postroom.hosts import HostInstance
 from postroom.message import Message
-from postroom.messagebox.configuration.endpoints import read_receive_locations, read_send_ports
 from postroom.messagebox.connection import connect
 from postroom.messagebox.coordination.running_processes import ProcessKind, register_process
 from postroom.operations.backup import create_backup, read_manifest, restore_backup
 from postroom.operations.deployment.taken_changes import wait_until_taken
 from postroom.operations.hosts import set_stopped
 from postroom.operations.roles import grant_role, list_roles, revoke_role
+from postroom.ports.receive_locations import read_receive_locations
+from postroom.ports.send_ports import read_send_ports
 from postroom.receiving.files.file_claimer import FileClaimer
 from tests.integration.hosts.conftest import SETTINGS
 from tests.support.box import Box, Region, open_box

@@ -19,7 +19,7 @@ from postroom.application import ApplicationDefinition, SendPortState
 from postroom.errors import DefinitionRefused, PublishFailed
 from postroom.message import Context, Message
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration.endpoints import PortState, read_receive_locations, read_send_ports
+from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import find_host, read_hosts
 from postroom.messagebox.connection import Connection, connect
 from postroom.operations.deployment import apply as apply_module
@@ -29,6 +29,8 @@ from postroom.operations.deployment.compare import compare
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.plan import Action, ChangeKind, Plan
 from postroom.operations.ports import send_ports as ports
+from postroom.ports.receive_locations import read_receive_locations
+from postroom.ports.send_ports import read_send_ports
 from postroom.properties import Property as AnyProperty
 from postroom.system_properties import SYSTEM_PROPERTIES
 from tests.support.deployment import HOME, deploy, list_changes

@@ -13,7 +13,6 @@ from postroom import Application, Property, adapters
 from postroom.agent.direct.message_agent import MessageAgent
 from postroom.errors import DefinitionRefused, NotFound
 from postroom.message import Message
-from postroom.messagebox.configuration.endpoints import read_receive_locations, read_send_ports
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.maintenance.check import find_violations
@@ -27,6 +26,8 @@ from postroom.operations.instances.listing import InstanceQuery, InstanceState, 
 from postroom.operations.ports import send_ports
 from postroom.operations.running.supervisor import SparkOptions, Supervisor
 from postroom.operations.running.up import deploy_and_supervise
+from postroom.ports.receive_locations import read_receive_locations
+from postroom.ports.send_ports import read_send_ports
 from tests.support.deployment import HOME, deploy, list_changes
 
 Region = Property("Orders.Region", str)

@@ -8,10 +8,10 @@ import pytest
 
 from postroom import Application, BackupTransport, Handler, Property, adapters, pipelines
 from postroom.errors import DefinitionError, DefinitionRefused
-from postroom.messagebox.configuration.handlers import read_send_handlers
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.plan import Action, ChangeKind
 from postroom.operations.hosts import delete_host, list_handlers
+from postroom.ports.handlers import read_send_handlers
 from tests.support.deployment import deploy
 
 Region = Property("Orders.Region", str)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from postroom import Application, Property, Throttling, adapters
-from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.apply import plan
 from postroom.operations.deployment.plan import Action, ChangeKind
+from postroom.ports.receive_locations import read_receive_locations
 from tests.support.deployment import HOME, deploy
 
 Thumbprint = Property("Security.Thumbprint", str)

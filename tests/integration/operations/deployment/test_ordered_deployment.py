@@ -10,11 +10,11 @@ from postroom import Application, Property, adapters
 from postroom.agent.direct.message_agent import MessageAgent
 from postroom.hosts import HostInstance, HostSettings
 from postroom.message import Message
-from postroom.messagebox.configuration.endpoints import read_send_ports
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.maintenance.check import check
 from postroom.operations.ports import send_ports
+from postroom.ports.send_ports import read_send_ports
 from tests.support.deployment import deploy
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until

@@ -15,7 +15,6 @@ from postroom.adapters import AdapterDefinition
 from postroom.errors import DefinitionRefused, MissingReference
 from postroom.message import Context
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.maintenance.check import find_violations
@@ -23,6 +22,7 @@ from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaimState
 from postroom.operations.deployment import apply as deployment
 from postroom.operations.deployment.compare import compare
+from postroom.ports.receive_locations import read_receive_locations
 from tests.support.deployment import deploy
 from tests.support.waiting import wait_until
 

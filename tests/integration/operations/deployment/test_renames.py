@@ -10,7 +10,7 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.errors import DefinitionRefused, NotFound
 from postroom.message import Context, Message
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration.endpoints import PortState, read_receive_locations, read_send_ports
+from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.configuration.send_port_groups import read_send_port_groups
 from postroom.messagebox.connection import Connection
@@ -20,6 +20,8 @@ from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.plan import Action, ChangeKind
 from postroom.operations.instances.listing import InstanceQuery, check_names, list_instances
 from postroom.operations.ports import send_ports
+from postroom.ports.receive_locations import read_receive_locations
+from postroom.ports.send_ports import read_send_ports
 from tests.support.deployment import HOME, deploy, list_changes
 
 Region = Property("Orders.Region", str)

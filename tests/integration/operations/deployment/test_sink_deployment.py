@@ -7,13 +7,13 @@ import pytest
 from postroom import Application, Property, adapters
 from postroom.adapters import AdapterDefinition, SparkSink
 from postroom.errors import DefinitionRefused
-from postroom.messagebox.configuration.endpoints import read_send_ports
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.apply import plan
 from postroom.operations.deployment.plan import ChangeKind, PlanStep
 from postroom.operations.ports.send_ports import list_ports
 from postroom.operations.subscriptions import list_subscriptions
+from postroom.ports.send_ports import read_send_ports
 from tests.support.deployment import HOME, deploy
 
 Region = Property("Orders.Region", str)

@@ -8,9 +8,9 @@ from typing import Any
 
 from postroom import Application, BackupTransport, CircuitBreaker, Property, Retry, Schedule, adapters
 from postroom.messagebox.circuits import open_circuit, read_open_circuits
-from postroom.messagebox.configuration.endpoints import read_send_ports
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.backlog import Backlog
+from postroom.ports.send_ports import read_send_ports
 from tests.support.deployment import deploy
 
 Region = Property("Orders.Region", str)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from postroom import Application, Property, adapters, pipelines
-from postroom.messagebox.configuration.endpoints import read_receive_locations, read_send_ports
 from postroom.messagebox.connection import Connection
+from postroom.ports.receive_locations import read_receive_locations
+from postroom.ports.send_ports import read_send_ports
 from tests.support.deployment import deploy
 
 Product = Property("Quotes.Product", str)

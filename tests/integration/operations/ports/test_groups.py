@@ -10,11 +10,12 @@ import pytest
 
 from postroom.errors import NotFound, PublishFailed, StateError
 from postroom.message import Message
-from postroom.messagebox.configuration.endpoints import PortState, read_send_ports
+from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.send_port_groups import read_send_port_groups
 from postroom.operations.ports import groups
 from postroom.operations.ports import send_ports as ports
 from postroom.operations.subscriptions import list_subscriptions
+from postroom.ports.send_ports import read_send_ports
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region
 

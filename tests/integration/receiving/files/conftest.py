@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from postroom.agent.receiving.document_batch import ReceiveResult
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.task import ReceiveTask

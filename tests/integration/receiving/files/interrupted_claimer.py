@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.streams import file_claims
+from postroom.ports.receive_locations import read_receive_locations
 from postroom.receiving.files import archiving, claimed_files
 from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer

@@ -16,10 +16,10 @@ import pytest
 
 from postroom import pipelines
 from postroom.agent.receiving.receiver import Receiver
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.claimed_files import ClaimedFiles, finish_files
 from postroom.receiving.task import ReceiveTask
 from postroom.receiving.worker import close_worker

@@ -13,10 +13,10 @@ import pytest
 
 from postroom import Schedule
 from postroom.clock import system_clock
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.operations.ports import receive_locations as locations
+from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.receiving.intake import select_location_to_serve
 from postroom.receiving.intake_once import receive_all
 from postroom.receiving.task import ReceiveTask

@@ -19,11 +19,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from postroom import pipelines
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.messagebox.streams.location_lock import ORDER_LOCK
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving import worker
 from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.streams.file_claims import FileClaim
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.watched_folder import ClaimFolders
 from tests.integration.receiving.files.conftest import MakeClaimer, MovedClock, WatchedLocation
 from tests.integration.receiving.files.test_file_claimer import scan_until_settled

@@ -11,9 +11,9 @@ import pytest
 from postroom.agent.poison_messages import MAX_ATTEMPTS
 from postroom.agent.receiving.receiver import Receiver
 from postroom.errors import MessageBoxUnavailable
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.file_claimer import FileClaimer
 from tests.integration.receiving.files.conftest import MovedClock, WatchedLocation
 from tests.integration.receiving.files.test_file_claimer import scan_until_settled

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from postroom import Throttling, pipelines
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.streams.file_claims import FileClaim
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.messagebox.throttling.pace import MAX_WAIT, Pace
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving import worker
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.task import ReceiveTask

@@ -20,13 +20,13 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.clock import system_clock
 from postroom.errors import AuthenticationFailure
 from postroom.message import FRAGMENT_SIZE, Bytes, Context
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from postroom.operations.explain.explanation import FailureHandling, explain_message
 from postroom.operations.instances.changes import resume
 from postroom.pipelines import ReceivePipeline, components
 from postroom.pipelines.components.smime import thumbprint
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region

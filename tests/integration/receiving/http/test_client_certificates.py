@@ -15,8 +15,8 @@ import pytest
 import trustme
 
 from postroom import adapters
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.pipelines.components import key_hash
+from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.receiving.http.locations import HttpLocations
 from tests.integration.receiving.http.test_receive import ORDER, publish, serve
 from tests.support.box import Box

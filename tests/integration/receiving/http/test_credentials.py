@@ -11,9 +11,9 @@ import pytest
 
 from postroom import adapters
 from postroom.message import Context
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, read_receive_locations
 from postroom.operations.ports import receive_locations as locations
 from postroom.pipelines.components import key_hash
+from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.receiving.http.locations import HttpLocations
 from postroom.secrets.credentials import PasswordCheck
 from postroom.system_properties import BTS, HTTP

@@ -14,9 +14,9 @@ from postroom.errors import KeyReused, NotAllowed
 from postroom.http.event_loop import WorkerPool
 from postroom.http.messages import RequestFailed
 from postroom.message import Context
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import connect
 from postroom.messagebox.inbox import NewInterchange, store_together
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.http import group_commit
 from postroom.receiving.http.group_commit import GroupCommit
 from postroom.receiving.http.shared_connections import SharedConnections

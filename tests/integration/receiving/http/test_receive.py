@@ -24,7 +24,6 @@ from postroom.hosts.instance import HostInstance
 from postroom.hosts.settings import HostSettings
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.storage.stored_responses import StoredResponses
@@ -33,6 +32,7 @@ from postroom.messagebox.throttling.load import store_thresholds
 from postroom.operations.ports import receive_locations as locations
 from postroom.pipelines.components import key_hash
 from postroom.pipelines.documents.temporary_bodies import Spool
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.http.callers import Callers
 from postroom.receiving.http.locations import _CONNECTIONS, HttpLocations
 from postroom.receiving.http.request_receiver import RequestReceiver

@@ -10,8 +10,8 @@ from typing import Any
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
-from postroom.messagebox.configuration.endpoints import read_receive_locations
 from postroom.messagebox.connection import connect
+from postroom.ports.receive_locations import read_receive_locations
 from postroom.receiving.polling.polled_location import PolledLocation
 from tests.support.interrupted_process import interrupt_self
 

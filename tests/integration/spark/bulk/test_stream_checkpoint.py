@@ -11,9 +11,9 @@ import pytest
 from postroom import pipelines
 from postroom.agent.idempotency import unit_for_partition
 from postroom.errors import StateError
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Login, connect
 from postroom.operations.ports import receive_locations as locations
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.spark.bulk.stream_checkpoint import StreamCheckpoint
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location

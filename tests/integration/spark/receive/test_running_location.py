@@ -17,7 +17,6 @@ import pytest
 from postroom.adapters import SparkSink
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import StateError, Unavailable
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.coordination.notifications import receive_notifications
 from postroom.messagebox.coordination.running_processes import read_routing_version
@@ -27,6 +26,7 @@ from postroom.messagebox.streams.location_progress import LocationProgress, Loca
 from postroom.monitoring.metrics import format_metrics
 from postroom.operations.ports.receive_locations import LocationListing, list_locations
 from postroom.operations.ports.sinks import list_sinks
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.worker import close_worker, get_worker
 from postroom.spark import pipeline_process
 from postroom.spark.bulk.bulk_files import BulkFiles

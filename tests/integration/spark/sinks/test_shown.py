@@ -8,12 +8,12 @@ import pytest
 
 from postroom.adapters import SparkSink, SparkTable
 from postroom.errors import NotAllowed
-from postroom.messagebox.configuration.endpoints import read_send_ports
 from postroom.messagebox.connection import connect
 from postroom.messagebox.streams.sink_progress import SinkReport, lock_sinks_served
 from postroom.operations.describe import describe_value
 from postroom.operations.ports.send_ports import get_guarantee
 from postroom.operations.ports.sinks import SinkListing, list_sinks
+from postroom.ports.send_ports import read_send_ports
 from tests.support.box import Box, Region
 from tests.support.sinks import add_sink, drain_batch, make_drain, publish, read_port_id
 from tests.support.waiting import wait_until

@@ -15,7 +15,7 @@ from postroom.agent.originator import PublisherLogin
 from postroom.agent.receiving.documents import Documents, build_context, encode_contexts
 from postroom.agent.receiving.interchange import Chunk, Interchange
 from postroom.message import Bytes, Context
-from postroom.messagebox.configuration.endpoints import ReceiveLocation
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.properties import DistinguishedField, Property
 from postroom.system_properties import BTS
 

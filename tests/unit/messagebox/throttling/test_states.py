@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from postroom import Throttling
-from postroom.application.throttling import Override, OverrideMode
 from postroom.messagebox.throttling import process_load
 from postroom.messagebox.throttling.load import Load
 from postroom.messagebox.throttling.process_load import find_process_limits
 from postroom.messagebox.throttling.rates import RATE_WINDOW, RateWindow
 from postroom.messagebox.throttling.states import LastingState, Limit, Throttle, ThrottleState, find_throttle
+from postroom.throttling import Override, OverrideMode
 
 State = ThrottleState
 

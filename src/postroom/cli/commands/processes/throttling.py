@@ -58,8 +58,8 @@ def set_(options: CommandOptions, host: str, publishing: str | None, delivery: s
       postroom throttling set Main --delivery always --severity 300
       postroom throttling set Main --publishing auto --delivery auto
     """
-    from postroom.application.throttling import OverrideMode
     from postroom.operations.throttling import set_override
+    from postroom.throttling import OverrideMode
 
     if publishing is None and delivery is None:
         raise click.UsageError("Give --publishing or --delivery.")

@@ -14,7 +14,8 @@ from postroom import adapters, pipelines
 from postroom.application.definition import SendPortSettings
 from postroom.errors import DefinitionError
 from postroom.maps.port_maps import NO_MAPS
-from postroom.messagebox.configuration.endpoints import ReceiveLocation, SendPort
+from postroom.ports.receive_locations import ReceiveLocation
+from postroom.ports.send_ports import SendPort
 from tests.support.setting_files import find_setting_files
 
 FILE = adapters.File("in", order="name")

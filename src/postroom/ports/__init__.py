@@ -1,0 +1,1 @@
+"""Receive locations and send ports, as hosts and pipelines use them."""

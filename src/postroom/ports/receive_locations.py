@@ -1,0 +1,145 @@
+"""Receive locations, as hosts and pipelines use them."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from psycopg.types.json import Jsonb
+
+from postroom.adapters import AdapterDefinition, File, HttpReceive
+from postroom.adapters.kinds import get_watched_folder, load_receive_adapter
+from postroom.application import ReceiveLocationDefinition, ReceivePortDefinition, Schedule
+from postroom.messagebox.configuration.endpoints import read_receive_location_rows, store_receive_location_row
+from postroom.messagebox.connection import Connection
+from postroom.pipelines import ReceivePipeline, Send, load_pipeline
+from postroom.pipelines.send.definition import load_send_pipeline
+from postroom.ports.endpoint import Endpoint
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReceiveLocation(Endpoint):
+    what: ClassVar[str] = "receive location"
+
+    location_id: uuid.UUID
+    port_id: uuid.UUID
+    port_name: str
+    host_id: int
+    pipeline_json: dict[str, Any]
+    uri: str
+    enabled: bool
+    route_failures: bool = False
+    """True if failures are published instead of suspended. A setting of the receive port."""
+    authentication: str = "none"
+    """What happens to unauthenticated messages: none (accept), drop, or keep (suspend)."""
+    schedule: Schedule | None = None
+
+    @cached_property
+    def adapter(self) -> AdapterDefinition:
+        return self._parse(load_receive_adapter, self.adapter_json)
+
+    @property
+    def watched_folder(self) -> File | None:
+        """The folder that files are claimed in, or None if the location claims no files."""
+        return get_watched_folder(self.adapter)
+
+    @property
+    def is_received_on_spark(self) -> bool:
+        """True if a pipeline process publishes what the location receives. Otherwise a host does."""
+        return self.adapter_type.receives_on_spark and not self.is_two_way
+
+    @cached_property
+    def pipeline(self) -> ReceivePipeline:
+        return self._parse(load_pipeline, self.pipeline_json)
+
+    @cached_property
+    def send_pipeline(self) -> Send:
+        """The pipeline of responses. The receive port is two-way."""
+        assert self.response_json is not None
+        return self._parse(load_send_pipeline, self.response_json["pipeline"])
+
+    @property
+    def response_timeout(self) -> float:
+        """How many seconds the callers of a two-way location wait."""
+        assert isinstance(self.adapter, HttpReceive), "plan accepts no other adapter"
+        return self.adapter.response_timeout
+
+    def receives_at(self, now: datetime) -> bool:
+        """Return True if the location is enabled and inside its schedule (ORS-07, ORS-08)."""
+        return self.enabled and (self.schedule is None or self.schedule.is_open(now))
+
+
+def read_receive_locations(connection: Connection, *, host_id: int | None = None) -> list[ReceiveLocation]:
+    """Return the receive locations of one host or of all hosts, by name.
+
+    Adapters have only their kind for logins that may not read the settings.
+    """
+    return [
+        ReceiveLocation(**{**row, "schedule": schedule_from_json(row["schedule"])})
+        for row in read_receive_location_rows(connection, host_id=host_id)
+    ]
+
+
+def build_receive_location(
+    port: ReceivePortDefinition,
+    location: ReceiveLocationDefinition,
+    *,
+    location_id: uuid.UUID,
+    port_id: uuid.UUID,
+    host_id: int,
+    home: Path,
+) -> ReceiveLocation:
+    """Return a receive location as a host reads it after its deployment. Relative paths are relative to ``home``."""
+    response = {
+        "pipeline": port.send_pipeline.model_dump(mode="json"),
+        "maps": port.response_maps.model_dump(mode="json"),
+    }
+    return ReceiveLocation(
+        location_id=location_id,
+        name=location.name,
+        port_id=port_id,
+        port_name=port.name,
+        host_id=host_id,
+        adapter_json=location.adapter.model_dump(mode="json"),
+        pipeline_json=location.pipeline.model_dump(mode="json"),
+        maps_json=port.maps.model_dump(mode="json"),
+        response_json=response if port.two_way else None,
+        uri=location.adapter.address(home),
+        enabled=location.enabled,
+        route_failures=port.route_failures,
+        authentication=port.authentication,
+        schedule=location.schedule,
+    )
+
+
+def store_receive_location(connection: Connection, location: ReceiveLocation) -> None:
+    """Store a receive location of a stored port. An existing location keeps its id, stays enabled or disabled, and
+    keeps its schedule if this one has none."""
+    store_receive_location_row(
+        connection,
+        id=location.location_id,
+        port_id=location.port_id,
+        host_id=location.host_id,
+        name=location.name,
+        adapter=location.adapter_json,
+        pipeline=location.pipeline_json,
+        maps=location.maps_json,
+        response=location.response_json,
+        uri=location.uri,
+        enabled=location.enabled,
+        schedule=schedule_to_json(location.schedule),
+    )
+
+
+def schedule_to_json(schedule: Schedule | None) -> Jsonb | None:
+    """Return a schedule as it is stored."""
+    return None if schedule is None else Jsonb(schedule.model_dump(mode="json"))
+
+
+def schedule_from_json(stored: dict[str, Any] | None) -> Schedule | None:
+    """Parse a stored schedule."""
+    return None if stored is None else Schedule(**stored)
