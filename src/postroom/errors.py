@@ -183,8 +183,8 @@ class KeyReused(StateError):
     def __init__(self) -> None:
         super().__init__(
             "The idempotency key was used for other content.",
-            why="A key names one publish: the same bodies, properties and order. Nothing was published now.",
-            hint="Repeat the publish as it was, or use a new key for new content.",
+            why="A key stands for one content: the same bodies, properties and order. Nothing was published now.",
+            hint="Repeat the call with the same content, or use a new key for new content.",
         )
 
 
@@ -234,10 +234,23 @@ class RoutingFailure(MessageFailure):
     code = "ROUTING"
 
 
+def restore_failure(code: str, what: str) -> MessageFailure:
+    """Return the failure of a received message whose code and text were stored."""
+    kinds = {kind.code: kind for kind in (MapFailure, AuthenticationFailure, RoutingFailure)}
+    return kinds.get(code, PipelineFailure)(what)
+
+
 class CorrelationFailure(MessageFailure):
     """The response could not be correlated to an existing request."""
 
     code = "CORRELATION"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The response could not be correlated to an existing request.",
+            why="The caller has another response, its time was over, or it has disconnected.",
+            hint="Save the message if it is needed, and terminate the instance.",
+        )
 
 
 class StorageFailure(MessageFailure):

@@ -16,7 +16,7 @@ from postroom.message import Bytes
 from postroom.messagebox.connection import Connection
 from postroom.pipelines import ReceivePipeline
 from postroom.receiving.http.callers import Caller, NoResponse
-from postroom.receiving.http.request_receiver import RequestReceiver
+from postroom.receiving.http.request_publisher import RequestPublisher
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import PROMOTE, Box
 from tests.support.two_way import AnsweringAdapter, make_location_two_way, make_two_way
@@ -34,7 +34,7 @@ class Quotes:
         self.location = make_location_two_way(box, box.add_location(pipelines.Json(promote=PROMOTE), port="Quotes"))
         self._start_host = start_host
         self._connection = connection
-        self._receivers: list[RequestReceiver] = []
+        self._publishers: list[RequestPublisher] = []
 
     def start(
         self, adapter: AnsweringAdapter | None = None, pipeline: ReceivePipeline | None = None, **settings: Any
@@ -46,8 +46,8 @@ class Quotes:
 
     def start_host(self, adapter: AnsweringAdapter | None = None) -> HostInstance:
         instance = self._start_host(adapter or AnsweringAdapter())
-        self._receivers.append(
-            RequestReceiver(
+        self._publishers.append(
+            RequestPublisher(
                 host=self.box.host(),
                 host_instance=instance.host_instance,
                 callers=instance.callers,
@@ -67,7 +67,7 @@ class Quotes:
         connection: Connection | None = None,
     ) -> Caller:
         """Publish a request at one of the host instances. ``key`` is the interchange of an idempotency key."""
-        return self._receivers[at].receive(
+        return self._publishers[at].publish(
             connection or self._connection,
             self.location,
             Interchange(interchange_id=key or uuid.uuid4(), body=Bytes(body)),

@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 
 from postroom.cli.exit_codes import exit_code
-from postroom.errors import DefinitionRefused, KeyReused, MessageFailure, PostroomError, PublishFailed
+from postroom.errors import (
+    CorrelationFailure,
+    DefinitionRefused,
+    KeyReused,
+    MessageFailure,
+    PostroomError,
+    PublishFailed,
+)
 from postroom.operations.instances.listing import ERROR_CODES
 from tests.support.approved import AssertApproved
 
@@ -76,7 +83,7 @@ def test_the_documented_columns_are_correct(code: str, name: str, exits_with: st
         error = error_type([])
     elif issubclass(error_type, DefinitionRefused):
         error = error_type("x", [])
-    elif issubclass(error_type, KeyReused):
+    elif issubclass(error_type, KeyReused | CorrelationFailure):
         error = error_type()
     else:
         error = error_type("x")

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar, Unpack, cast
@@ -29,9 +28,9 @@ from postroom.agent.direct.direct_batch import Published
 from postroom.agent.direct.message_agent import MessageAgent, Outbox
 from postroom.agent.routing.table import RoutingTable
 from postroom.client.content import Content, Parts, Values
-from postroom.client.requests import ProgramRequest, ProgramRequests
+from postroom.client.program_requests import ProgramRequest, ProgramRequests
 from postroom.client.subscription import Subscription, SubscriptionSettings
-from postroom.correlation_tokens import add_token, copy_token
+from postroom.correlation_tokens import copy_token
 from postroom.errors import (
     BadValue,
     CorrelationFailure,
@@ -325,10 +324,9 @@ class Client:
         return self._agent.publish(messages, key=key)
 
     def _publish_request(self, requests: ProgramRequests, request: ProgramRequest, message: Message) -> Published:
-        published = replace(message, context=add_token(message.context, request.token))
         requests.use_queue(self._connection)
-        batch = partial(requests.build_batch, self._host, published, request=request)
-        return self._agent.publish_batch(published, batch)
+        [published] = self._agent.publish_with(requests.build_publication(message, request))
+        return published
 
     def _reply(
         self,

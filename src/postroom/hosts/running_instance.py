@@ -15,7 +15,7 @@ from postroom.hosts.delivery_throttle import DeliveryThrottle
 from postroom.hosts.job_loop import JobLoop
 from postroom.hosts.messaging.endpoint_manager import EndpointManager
 from postroom.hosts.messaging.open_send_ports import BuildAdapter, OpenSendPorts
-from postroom.hosts.messaging.responses import ResponseDelivery
+from postroom.hosts.messaging.response_delivery import ResponseDelivery
 from postroom.hosts.metrics import collect_host_metrics, collect_polled_metrics
 from postroom.hosts.orchestrations.runner import OrchestrationRunner
 from postroom.hosts.registration import LOCK_SOCKET, Registration
@@ -37,7 +37,7 @@ from postroom.ports.receive_locations import read_receive_locations
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.receiving.http.callers import Callers
 from postroom.receiving.http.locations import HttpLocations
-from postroom.receiving.http.request_receiver import RequestReceiver
+from postroom.receiving.http.request_publisher import RequestPublisher
 from postroom.receiving.polling.polled_locations import PolledLocations
 
 
@@ -128,7 +128,7 @@ class RunningInstance:
             connect=open_connection,
             host_id=host.host_id,
             home=home,
-            receiver=RequestReceiver(
+            requests=RequestPublisher(
                 host=host, host_instance=host_instance, callers=self.callers, routing=routing, own_host=own_host
             ),
             answer_within=settings.answer_within.total_seconds(),

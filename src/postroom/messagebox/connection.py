@@ -192,19 +192,22 @@ def get_backend_pid(connection: Connection) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Condition:
-    """An SQL expression that changes rows, and is false if it found none to change.
+class Precondition:
+    """A change that has to succeed before anything else is written: an SQL expression that changes rows, and is false
+    if it finds none to change.
 
     Another expression can depend on it in the same statement, so the two need no transaction around them."""
 
     expression: str
     arguments: tuple[object, ...]
 
-    def evaluate(self, connection: Connection) -> bool:
+    def apply(self, connection: Connection) -> bool:
+        """Make the change. Return False if there was nothing to change."""
         return bool(read_value(connection, f"SELECT {self.expression}", *self.arguments))
 
-    def select_if_true(self, expression: str, *arguments: object) -> Call:
-        """Return the statement that evaluates another expression if this one is true, and returns no row otherwise."""
+    def select_if_applied(self, expression: str, *arguments: object) -> Call:
+        """Return the statement that makes the change and evaluates another expression. It returns no row if there was
+        nothing to change."""
         return f"SELECT {expression} WHERE {self.expression}", (*arguments, *self.arguments)
 
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from postroom.errors import ClaimLost, PostroomError
 from postroom.message import Context
-from postroom.messagebox.connection import Condition, Connection, call_blocking, read_blocking, read_value
+from postroom.messagebox.connection import Connection, Precondition, call_blocking, read_blocking, read_value
 from postroom.system_properties import BTS
 
 #: The maximum length of the description of a failure.
@@ -239,9 +239,9 @@ class HostQueues:
         """Complete one message. Raise ClaimLost if another host instance has taken it over."""
         check_claim(self.complete(connection, claimed.claim_id, [claimed.seq]) == 1)
 
-    def build_completion(self, claimed: ClaimedMessage) -> Condition:
-        """Return the condition that completes a message. It is false if another host instance has taken it over."""
-        return Condition(
+    def build_completion(self, claimed: ClaimedMessage) -> Precondition:
+        """Return the precondition that completes a message. It fails if another host instance has taken it over."""
+        return Precondition(
             expression=f"{self._complete}(%s, %s::bigint[]) = 1", arguments=(claimed.claim_id, [claimed.seq])
         )
 

@@ -27,7 +27,7 @@ from postroom.filters.expression import Filter, Operator
 from postroom.filters.text import format_filter
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup
-from postroom.messagebox.connection import Condition, Connection, call_blocking, read_value
+from postroom.messagebox.connection import Connection, Precondition, call_blocking, read_value
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_values import to_stored, value_key
 from postroom.properties import MAX_CONVOY_PROPERTIES, Property
@@ -174,14 +174,14 @@ class ServiceSubscriptions:
         priority: int,
         for_host_instance: int | None = None,
         kept_for: timedelta | None = None,
-    ) -> Condition:
-        """Return the condition that creates the instance subscription of a request.
+    ) -> Precondition:
+        """Return the precondition that creates the instance subscription of a request.
 
         With ``for_host_instance`` only that host instance claims the response. After its death the subscription is
         removed, and its matches are suspended. With ``kept_for`` this happens only when that time has passed, so that a
         repeated request can take it over."""
         arguments = self._list_wait_arguments(service, instance_id, filter, priority)
-        return Condition(
+        return Precondition(
             expression=f"create_instance_subscription_{self._host}({_WAIT_PARAMETERS}) IS NOT NULL",
             arguments=(*arguments, False, True, for_host_instance, kept_for),
         )
@@ -216,11 +216,11 @@ class ServiceSubscriptions:
             for seq, message_id, subscription_id, claim_id in rows
         ]
 
-    def complete_with_message(self, connection: Connection, instance_id: uuid.UUID, completion: Condition) -> bool:
+    def complete_with_message(self, connection: Connection, instance_id: uuid.UUID, completion: Precondition) -> bool:
         """Complete the last message of an instance, and end the instance, in one statement. Return False, and change
         nothing, if the message was not completed."""
         ended = f"(SELECT count(*) FROM complete_instance_{self._host}(%s))"
-        query, arguments = completion.select_if_true(ended, instance_id)
+        query, arguments = completion.select_if_applied(ended, instance_id)
         return call_blocking(connection, query, *arguments).ntuples == 1
 
     def _call(self, connection: Connection, procedure: str, parameters: str, *arguments: object) -> Any:

@@ -32,7 +32,7 @@ def wait_at(box: Box, host_instance: int) -> uuid.UUID:
     wait = subscriptions.build_response_wait(
         SERVICE, waiting, Region == "EU", priority=1, for_host_instance=host_instance
     )
-    assert wait.evaluate(box.connection)
+    assert wait.apply(box.connection)
     return waiting
 
 
@@ -105,6 +105,6 @@ def test_waiting_for_a_response_does_not_change_the_routing(box: Box) -> None:
         priority=1,
         for_host_instance=4,
     )
-    assert wait.evaluate(box.connection)
+    assert wait.apply(box.connection)
     assert box.one("SELECT version FROM routing_version") == version
     assert box.count("correlation_types") == 1

@@ -27,16 +27,18 @@ from postroom.agent.routing.matching import IndexMatcher, Matcher, routing_failu
 from postroom.agent.routing_failure_reports import RoutingFailureReport, write_suspensions
 from postroom.errors import (
     BadValue,
+    CorrelationFailure,
     DuplicateKey,
     MessageFailure,
     PublishFailed,
     PublishResult,
     RoutingFailure,
     StateError,
+    restore_failure,
 )
 from postroom.message import FRAGMENT_SIZE, Message
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
-from postroom.messagebox.connection import Call, Condition, Connection
+from postroom.messagebox.connection import Call, Connection, Precondition
 from postroom.messagebox.queues import check_claim
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask, SuspendedRow, write_fragments, write_messages
 from postroom.properties import Property
@@ -73,37 +75,56 @@ class UnroutableMessages(Exception):
         self.reports = reports
 
 
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """The send port or receive location that the suspended messages of a publication belong to."""
+
+    service_id: uuid.UUID
+    adapter: str
+    uri: str
+    resumable: bool
+    """False if nobody waits for what a resumed message would do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publication:
+    """Messages that are published together, and what the same transaction does besides."""
+
+    messages: Sequence[Message]
+    unit: uuid.UUID = field(default_factory=uuid.uuid4)
+    """The ids of instances and reports derive from it. With a ``digest`` it is only that of the receipt, and the ids
+    derive from a random unit, because the key may be used again after its receipt was purged."""
+    digest: bytes | None = None
+    """Of a publish with an idempotency key: what the same key must come with again."""
+    failures: Mapping[int, MessageFailure] = field(default_factory=dict)
+    """The messages that have failed before, by row. They are not matched."""
+    answers: Collection[uuid.UUID] = ()
+    """The messages that answer requests. An answer whose caller is gone is suspended, even if it has other subscribers
+    (RR-05, RR-07)."""
+    precondition: Precondition | None = None
+    """Comes first. If it changes nothing, nothing is written, and ClaimLost is raised."""
+    awaited_by: uuid.UUID | None = None
+    """Of a request: the instance that waits for the response. The precondition creates its subscription, unless the
+    request is suspended (RR-02)."""
+    endpoint: Endpoint | None = None
+
+
 class DirectBatch(PublishBatch):
-    """Messages of the direct lane. Their instances and reports derive their ids from ``unit``. A publish with an
-    idempotency key has a ``digest`` of its messages. Then ``unit`` is only that of the receipt, and the ids derive from
-    a random unit, because the key may be used again after its receipt was purged. Messages with ``failures`` are not
-    matched.
+    """A publication of a host."""
 
-    With a ``condition`` the messages are written only if it is true, otherwise ClaimLost is raised."""
-
-    condition: Condition | None = None
-
-    def __init__(
-        self,
-        host: Host,
-        messages: Sequence[Message],
-        matcher: Matcher,
-        *,
-        unit: uuid.UUID,
-        digest: bytes | None = None,
-        failures: Mapping[int, MessageFailure] | None = None,
-    ) -> None:
+    def __init__(self, host: Host, publication: Publication, matcher: Matcher) -> None:
         self.published: list[Published] = []
         self._host = host
-        self._messages = messages
+        self._publication = publication
+        self._messages = publication.messages
         self._matcher = matcher
-        self._receipt_unit = unit
-        self._unit = unit if digest is None else uuid.uuid4()
-        self._digest = digest
+        self._digest = publication.digest
+        self._unit = publication.unit if self._digest is None else uuid.uuid4()
         self._login = PublisherLogin()
         self._hosts: Collection[str] = ()
-        self._failures: Mapping[int, MessageFailure | BadValue] = failures or {}
-        self._suspended: dict[int, MessageFailure | BadValue] = {}
+        self._failures: Mapping[int, MessageFailure | BadValue] = publication.failures
+        self.suspended: dict[int, MessageFailure | BadValue] = {}
+        """The reasons why messages are suspended, by row."""
 
     @property
     def hosts(self) -> Collection[str]:
@@ -123,8 +144,8 @@ class DirectBatch(PublishBatch):
     def prepare(self, connection: Connection) -> bool:
         if len({message.message_id for message in self._messages}) != len(self._messages):
             raise StateError("The same message is twice in one batch.", hint="Publish each message once.")
-        if self._digest is not None and not take_receipts(connection, [Receipt(unit=self._receipt_unit)]):
-            self.repeat(read_outcome(connection, self._receipt_unit, self._digest))
+        if self._digest is not None and not take_receipts(connection, [Receipt(unit=self._publication.unit)]):
+            self._repeat(read_outcome(connection, self._publication.unit, self._digest))
             return False
         self._failures = {**_find_bad_values(self._matcher.value_types(connection), self._messages), **self._failures}
         if any(not _is_suspended_on_failure(self._messages[row]) for row in self._failures):
@@ -139,7 +160,7 @@ class DirectBatch(PublishBatch):
                 _write_large_bodies(connection, message)
         return bool(self._messages) or self._digest is not None
 
-    def repeat(self, outcome: Mapping[str, Any]) -> None:
+    def _repeat(self, outcome: Mapping[str, Any]) -> None:
         """Use the outcome of the first publish with the same key."""
         suspended = set(outcome["suspended"])
         answers = zip(outcome["message_ids"], outcome["subscribers"], strict=True)
@@ -147,6 +168,8 @@ class DirectBatch(PublishBatch):
             Published(message_id=uuid.UUID(one), subscribers=tuple(names), suspended=row in suspended, repeated=True)
             for row, (one, names) in enumerate(answers)
         ]
+        if (failure := outcome.get("failure")) is not None:
+            self.suspended = {0: restore_failure(*failure)}
 
     def match(self, connection: Connection) -> int:
         matches = self._find_subscribers(connection)
@@ -157,14 +180,14 @@ class DirectBatch(PublishBatch):
             # An acknowledgement without subscribers is dropped without a failure or a report (NRF-11).
             if row not in routed and (row in self._failures or not is_acknowledgement(message.context))
         }
-        failures |= self.find_more_failures(matches)
+        failures |= self._find_lost_answers(matches)
         rejected = {
             row: failure for row, failure in failures.items() if not _is_suspended_on_failure(self._messages[row])
         }
         if rejected:
             lock_current(connection, matches.version)
             raise self._reject(rejected)
-        self._suspended = failures
+        self.suspended = failures
         self._stored_rows = sorted(routed | failures.keys())
         for row in self._stored_rows:
             if is_acknowledgement(self._messages[row].context):
@@ -185,9 +208,18 @@ class DirectBatch(PublishBatch):
         self._routed.count_in_rows(suspended=failures)
         return matches.version
 
-    def find_more_failures(self, matches: MatchResult) -> Mapping[int, MessageFailure]:
-        """Return failures of messages that fail although they may have subscribers. They are suspended, too."""
-        return {}
+    def _find_lost_answers(self, matches: MatchResult) -> dict[int, MessageFailure | BadValue]:
+        """Return the failures of answers whose caller is gone."""
+        answers = self._publication.answers
+        if not answers:
+            return {}
+        pairs = zip(matches.rows.tolist(), matches.subscription_ids.tolist(), strict=True)
+        with_caller = {row for row, subscription_id in pairs if matches.subscribers[subscription_id].is_caller}
+        return {
+            row: CorrelationFailure()
+            for row, message in enumerate(self._messages)
+            if message.message_id in answers and row not in with_caller
+        }
 
     def _find_subscribers(self, connection: Connection) -> MatchResult:
         """Match the messages that have not failed. A message that has failed has no subscribers."""
@@ -198,21 +230,31 @@ class DirectBatch(PublishBatch):
 
     # -- writing -----------------------------------------------------------------------------------------------
 
+    @property
+    def _precondition(self) -> Precondition | None:
+        """What has to change first. A request that is suspended waits for no response."""
+        is_request = self._publication.awaited_by is not None
+        return None if is_request and self.suspended else self._publication.precondition
+
     def insert_one_by_one(self, connection: Connection) -> bool:
         routes = self._routed.routes
         # Each call locks the order of its own message. All ordered subscriptions are locked at once.
         needs_order = len(self._messages) > 1 and routes.has_ordered
-        if len(self._messages) > MAX_CALLS or self._suspended or needs_order or routes.has_stopped_convoys:
+        if len(self._messages) > MAX_CALLS or self.suspended or needs_order or routes.has_stopped_convoys:
             return False
-        if self.condition is not None and not self._stored_rows:
-            return False  # there is no insert that could evaluate it
+        precondition = self._precondition
+        if precondition is not None and not self._stored_rows:
+            return False  # there is no insert that could depend on it
         routes.locate_convoys(connection)
         calls = [
             call
             for row in self._stored_rows
             for call in build_inserts(
-                *(self._unit, self._version, self._messages[row], routes.get_pairs(row)),
-                condition=self.condition if row == self._stored_rows[0] else None,
+                self._unit,
+                self._version,
+                self._messages[row],
+                routes.get_pairs(row),
+                precondition=precondition if row == self._stored_rows[0] else None,
             )
         ]
         calls += self._build_outcome_calls()
@@ -223,7 +265,8 @@ class DirectBatch(PublishBatch):
         return True
 
     def write_messages(self, connection: Connection) -> None:
-        check_claim(self.condition is None or self.condition.evaluate(connection))
+        precondition = self._precondition
+        check_claim(precondition is None or precondition.apply(connection))
         reports = [report.message for report in self._build_reports()]
         stored = [self._messages[row] for row in self._stored_rows] + reports
         with _translate_duplicates():
@@ -238,7 +281,7 @@ class DirectBatch(PublishBatch):
     def write_routes(self, connection: Connection, lock: RoutingLock, ordered: OrderedRoutes) -> None:
         self._routed.write(connection, lock, ordered)
         self._hosts = self._routed.routes.hosts
-        rows = [self.build_suspended_row(row, failure) for row, failure in self._suspended.items()]
+        rows = [self._build_suspended_row(row, failure) for row, failure in self.suspended.items()]
         write_suspensions(connection, self._host.name.lower(), lock, rows=rows, reports=self._build_reports())
         for query, arguments in self._build_outcome_calls():
             connection.execute(query, arguments)
@@ -247,18 +290,24 @@ class DirectBatch(PublishBatch):
         """Return the statement that stores the outcome of a publish with an idempotency key, or none."""
         if self._digest is None:
             return []
-        outcome = _encode_json(self.build_outcome()).decode()
-        return [("SELECT record_outcome(%s, %s::jsonb, %b)", (self._receipt_unit, outcome, self._digest))]
+        outcome = _encode_json(self._build_outcome()).decode()
+        return [("SELECT record_outcome(%s, %s::jsonb, %b)", (self._publication.unit, outcome, self._digest))]
 
-    def build_outcome(self) -> dict[str, Any]:
-        """Return the outcome of a publish with a key, for ``repeat``. It has columns and not an object for each
+    def _build_outcome(self) -> dict[str, Any]:
+        """Return the outcome of a publish with a key, for ``_repeat``. It has columns and not an object for each
         message, which takes half of the space and of the time."""
+        request: dict[str, Any] = {}
+        if self._publication.awaited_by is not None:
+            failure = self.suspended.get(0)
+            request["instance_id"] = self._publication.awaited_by
+            request["failure"] = None if failure is None else (failure.code, failure.what)
         return {
             "message_ids": [message.message_id for message in self.published],
             "subscribers": [message.subscribers for message in self.published],
             "suspended": [row for row, message in enumerate(self.published) if message.suspended],
             "last": len(self.published),
             "done": True,
+            **request,
         }
 
     # -- failures ----------------------------------------------------------------------------------------------
@@ -279,7 +328,7 @@ class DirectBatch(PublishBatch):
         resumed."""
         return [
             self._build_report(row, failure, unit=self._unit, number=self._number(row), related=self._instance_id(row))
-            for row, failure in self._suspended.items()
+            for row, failure in self.suspended.items()
             if isinstance(failure, RoutingFailure) and has_routing_failure_report(self._messages[row].context)
         ]
 
@@ -290,19 +339,23 @@ class DirectBatch(PublishBatch):
     def _instance_id(self, row: int) -> uuid.UUID:
         return derive_id(self._unit, IdKind.INSTANCE, self._number(row))
 
-    def build_suspended_row(self, row: int, failure: MessageFailure | BadValue) -> SuspendedRow:
+    def _build_suspended_row(self, row: int, failure: MessageFailure | BadValue) -> SuspendedRow:
+        endpoint = self._publication.endpoint
         return SuspendedRow(
             message_id=self._messages[row].message_id,
             instance_id=self._instance_id(row),
             host_id=self._host.host_id,
             service_class=ServiceClass.MESSAGING_IN_PROCESS,
-            service_id=None,
+            service_id=None if endpoint is None else endpoint.service_id,
             task=QueueTask.PUBLISH,
             cause=Cause.FAILURE,
             error_code=failure.code,
             error_description=failure.what if isinstance(failure, BadValue) else str(failure),
             resumable=isinstance(failure, RoutingFailure)
+            and (endpoint is None or endpoint.resumable)
             and not is_suspended_as_non_resumable(self._messages[row].context),
+            adapter=None if endpoint is None else endpoint.adapter,
+            uri=None if endpoint is None else endpoint.uri,
         )
 
     def _build_report(

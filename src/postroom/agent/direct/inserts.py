@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 
 from postroom.message import FRAGMENT_SIZE, Message, Part
-from postroom.messagebox.connection import Call, Condition, Connection, call_blocking
+from postroom.messagebox.connection import Call, Connection, Precondition, call_blocking
 
 _INSERT = (
     "insert_message(%s::uuid, %s::bigint, %s::uuid, %s::jsonb, %s::bigint[], %s::uuid[], %s::smallint[],"
@@ -21,19 +21,19 @@ def build_inserts(
     message: Message,
     routes: tuple[list[int], list[uuid.UUID], list[int]],
     *,
-    condition: Condition | None,
+    precondition: Precondition | None,
 ) -> Iterator[Call]:
-    """Yield the statements that insert a message, unless the condition is false, and its other parts."""
+    """Yield the statements that insert a message, if the precondition changes something, and its other parts."""
     body = message.body
     part_ids = [part.part_id for part in message.parts]
     head = batch_id, version, message.message_id, message.context.to_json(), *routes, part_ids
     body_values: tuple[object, ...] = (None,) * 6
     if body is not None:
         body_values = (body.part_id, body.name, body.content_type, body.charset, body.body.size, _get_inline_data(body))
-    if condition is None:
+    if precondition is None:
         yield f"SELECT {_INSERT}", (*head, *body_values)
     else:
-        yield condition.select_if_true(_INSERT, *head, *body_values)
+        yield precondition.select_if_applied(_INSERT, *head, *body_values)
     for part in message.parts:
         if body is not None and part is not body:
             yield (
@@ -44,7 +44,7 @@ def build_inserts(
 
 def execute_in_one_round_trip(connection: Connection, calls: Sequence[Call]) -> bool:
     """Execute the statements in one round trip, because the first one takes the routing lock. Return False if its
-    condition was false."""
+    precondition has changed nothing."""
     if len(calls) == 1:
         [(query, arguments)] = calls
         return call_blocking(connection, query, *arguments).ntuples == 1

@@ -21,11 +21,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 
-from postroom.agent.direct.answers import AnswerBatch
-from postroom.agent.direct.direct_batch import DirectBatch, Published, UnroutableMessages
+from postroom.agent.direct.direct_batch import DirectBatch, Publication, Published, UnroutableMessages
 from postroom.agent.idempotency import digest_messages, unit_for_key
 from postroom.agent.publish import Publisher
-from postroom.agent.routing.matching import Matcher
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.routing_failure_reports import publish_reports
 from postroom.errors import BadValue, PublishFailed, PublishResult
@@ -78,7 +76,7 @@ class MessageAgent:
         self._check_promoted(messages)
         unit = uuid.uuid4() if key is None else self.find_unit(key)
         digest = None if key is None else digest_messages(messages)
-        return self._run(lambda matcher: DirectBatch(self._host, messages, matcher, unit=unit, digest=digest))
+        return self._run(lambda: Publication(messages=messages, unit=unit, digest=digest))
 
     def find_unit(self, key: str) -> uuid.UUID:
         """Return the unit of an idempotency key. Programs of other hosts cannot use it."""
@@ -87,11 +85,10 @@ class MessageAgent:
             self._key_secret = uuid.UUID(str(read_value(self._connection, query, self._host.host_id)))
         return unit_for_key(self._key_secret, key)
 
-    def publish_batch(self, message: Message, make_batch: Callable[[Matcher], DirectBatch]) -> Published:
-        """Publish a message as a batch of another kind."""
-        self._check_promoted([message])
-        [published] = self._run(make_batch)
-        return published
+    def publish_with(self, publication: Publication) -> list[Published]:
+        """Publish messages, and do what the publication says besides."""
+        self._check_promoted(publication.messages)
+        return self._run(lambda: publication)
 
     def transaction(
         self,
@@ -114,9 +111,7 @@ class MessageAgent:
             self._check_promoted(outbox.messages)
 
         return self._run(
-            lambda matcher: AnswerBatch(
-                self._host, list(outbox.messages), matcher, unit=unit, answers=frozenset(outbox.answers)
-            ),
+            lambda: Publication(messages=list(outbox.messages), unit=unit, answers=frozenset(outbox.answers)),
             before=collect,
             correct=correct,
         )
@@ -131,14 +126,16 @@ class MessageAgent:
 
     def _run(
         self,
-        make_batch: Callable[[Matcher], DirectBatch],
+        build_publication: Callable[[], Publication],
         *,
         before: Callable[[Connection], object] | None = None,
         correct: Callable[[PublishFailed], bool] = lambda _: False,
     ) -> list[Published]:
         while True:
             try:
-                return self._publisher.run(make_batch, before=before).published
+                return self._publisher.run(
+                    lambda matcher: DirectBatch(self._host, build_publication(), matcher), before=before
+                ).published
             except UnroutableMessages as rejected:
                 if not correct(rejected.failures):
                     publish_reports(self._connection, self._host, rejected.reports)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Collection
 
 from postroom.agent.acknowledgements import (
@@ -12,7 +11,7 @@ from postroom.agent.acknowledgements import (
     is_ack_required,
     is_acknowledgement,
 )
-from postroom.agent.direct.direct_batch import DirectBatch
+from postroom.agent.direct.direct_batch import DirectBatch, Publication
 from postroom.agent.direct.message_agent import MessageAgent, Outbox
 from postroom.agent.publish import publish
 from postroom.agent.routes import OrderedRoutes
@@ -61,7 +60,7 @@ class Acknowledgements:
         self, connection: Connection, ordered: OrderedRoutes, message: Message
     ) -> Collection[str]:
         """Publish a NACK in the caller's transaction. Return the hosts whose work queues get rows."""
-        batch = DirectBatch(self._host, [message], ProcedureMatcher(), unit=uuid.uuid4())
+        batch = DirectBatch(self._host, Publication(messages=[message]), ProcedureMatcher())
         publish(connection, batch, ordered=ordered)
         return batch.hosts
 

@@ -20,9 +20,9 @@ from postroom.hosts.messaging.acknowledgements import Acknowledgements
 from postroom.hosts.messaging.circuit_breakers import CircuitBreakers
 from postroom.hosts.messaging.failures import MessagingFailures, describe_removed, describe_sent
 from postroom.hosts.messaging.open_send_ports import OpenSendPort, OpenSendPorts, OpenTransport
-from postroom.hosts.messaging.responses import ResponseDelivery
+from postroom.hosts.messaging.response_delivery import ResponseDelivery
 from postroom.hosts.messaging.sent_messages import retry_while_unavailable
-from postroom.hosts.messaging.solicits import Solicits
+from postroom.hosts.messaging.solicit_response import SolicitResponse
 from postroom.hosts.messaging.transports import check_expiration, wait_for_receiver, wait_for_service_window
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import Host
@@ -58,7 +58,7 @@ class EndpointManager:
         self._queues = queues
         self._resumed = ResumedInbound(host.name, routing)
         self._responses = responses
-        self._solicits = Solicits(host, queues, routing, own_host)
+        self._solicit_response = SolicitResponse(host, queues, routing, own_host)
         self._clock = clock
         self._acknowledgements = Acknowledgements(host, queues, clock)
         self._circuits = CircuitBreakers(host.host_id)
@@ -101,7 +101,7 @@ class EndpointManager:
                 return prepared
             if port.port.is_two_way:
                 adapter = prepared.transport.shared.get_open()
-                outcome = self._solicits.send(
+                outcome = self._solicit_response.send(
                     port.port, claimed, adapter, prepared.message, prepared.attempt, connections
                 )
                 self._record_success(port, connections)

@@ -18,7 +18,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import TypeVar
 
-from postroom.agent.two_way.waiting_requests import WaitingRequest, WaitingRequests
+from postroom.agent.waiting_requests import WaitingRequest, WaitingRequests
 from postroom.errors import KeyReused, PostroomError
 from postroom.message import Body
 from postroom.messagebox.connection import Connect, Connection, LazyConnection, transaction

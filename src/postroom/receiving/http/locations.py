@@ -17,7 +17,7 @@ from postroom.messagebox.connection import Connect
 from postroom.messagebox.throttling.load import ThrottleWatch
 from postroom.messagebox.throttling.process_load import find_process_limits
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.http.request_receiver import RequestReceiver
+from postroom.receiving.http.request_publisher import RequestPublisher
 from postroom.receiving.http.requests import HttpRequests, Locations, RequestCounts
 from postroom.receiving.http.shared_connections import SharedConnections
 from postroom.receiving.http.two_way import TwoWayRequests
@@ -67,13 +67,13 @@ class HttpLocations:
     """
 
     def __init__(
-        self, *, connect: Connect, host_id: int, home: Path, receiver: RequestReceiver, answer_within: float
+        self, *, connect: Connect, host_id: int, home: Path, requests: RequestPublisher, answer_within: float
     ) -> None:
         self._home = home
         self._answer_within = answer_within
         self._throttle = ThrottleWatch(host_id, find_process_limits)
         self._connections = SharedConnections(connect, _CONNECTIONS)
-        self._two_way = TwoWayRequests(self._connections, receiver)
+        self._two_way = TwoWayRequests(self._connections, requests)
         self._event_loop = EventLoopThread()
         self._workers = WorkerPool(threads=_CONNECTIONS, max_waiting=_MAX_WAITING_CALLS)
         self.counts = RequestCounts()

@@ -12,7 +12,7 @@ from postroom.http.messages import RequestFailed, Response, build_error_response
 from postroom.message import Body, Bytes, Context
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.http.callers import Answer, Caller, NoResponse
-from postroom.receiving.http.request_receiver import RequestReceiver
+from postroom.receiving.http.request_publisher import RequestPublisher
 from postroom.receiving.http.shared_connections import CONNECTION_TIMEOUT, SharedConnections
 
 _LOST = "Look for a suspended response by the interchange id, or send the request with a new key."
@@ -30,9 +30,9 @@ _HINT = " Repeat the request with its key to wait again."
 class TwoWayRequests:
     """The requests of two-way locations. Waiting clients hold no thread and no connection to the MessageBox."""
 
-    def __init__(self, connections: SharedConnections, receiver: RequestReceiver) -> None:
+    def __init__(self, connections: SharedConnections, publisher: RequestPublisher) -> None:
         self._connections = connections
-        self._receiver = receiver
+        self._publisher = publisher
 
     def publish(
         self, location: ReceiveLocation, interchange_id: uuid.UUID, context: Context, body: Body, digest: bytes | None
@@ -42,7 +42,7 @@ class TwoWayRequests:
         timeout = location.response_timeout
         try:
             with self._connections.borrow(CONNECTION_TIMEOUT) as connection:
-                return self._receiver.receive(connection, location, interchange, timeout=timeout, digest=digest)
+                return self._publisher.publish(connection, location, interchange, timeout=timeout, digest=digest)
         except (MessageFailure, BadValue) as failure:
             raise RequestFailed(_get_status(failure), failure.what, _build_headers(interchange_id)) from None
 
@@ -52,7 +52,7 @@ class TwoWayRequests:
             # Another connection may wait for the same response, so a cancellation must not reach the future.
             answer = await asyncio.shield(asyncio.wrap_future(caller.future))
         except asyncio.CancelledError:
-            self._receiver.callers.cancel(caller)
+            self._publisher.callers.cancel(caller)
             raise
         return _build_response(caller, answer)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from postroom.agent.direct.direct_batch import MAX_CALLS, DirectBatch
+from postroom.agent.direct.direct_batch import MAX_CALLS, DirectBatch, Publication
 from postroom.agent.direct.message_agent import MessageAgent, Outbox
 from postroom.agent.publish import Publisher
 from postroom.agent.routing.matching import Matcher
@@ -223,9 +223,9 @@ def test_messages_are_published_once_together_with_the_completion_of_their_reque
         Publisher(host, routing()).run(build_batch)
 
     def build_batch(matcher: Matcher) -> DirectBatch:
-        batch = DirectBatch(box.host(), [message("answer") for _ in range(number)], matcher, unit=uuid.uuid4())
-        batch.condition = QUEUES.build_completion(claimed)
-        return batch
+        messages = [message("answer") for _ in range(number)]
+        publication = Publication(messages=messages, precondition=QUEUES.build_completion(claimed))
+        return DirectBatch(box.host(), publication, matcher)
 
     publish()
     assert box.one("SELECT count(*) FROM work_queue WHERE seq = %s", claimed.seq) == 0
@@ -243,9 +243,8 @@ def test_a_request_is_completed_although_its_answer_is_an_acknowledgement_withou
 
     def build_batch(matcher: Matcher) -> DirectBatch:
         answer = Message.of(b"", written={BTS.AckType: "ACK"})
-        batch = DirectBatch(box.host(), [answer], matcher, unit=uuid.uuid4())
-        batch.condition = QUEUES.build_completion(claimed)
-        return batch
+        publication = Publication(messages=[answer], precondition=QUEUES.build_completion(claimed))
+        return DirectBatch(box.host(), publication, matcher)
 
     Publisher(host, RoutingTable()).run(build_batch)
     assert box.count("work_queue") == 0

@@ -9,14 +9,14 @@ import pytest
 
 from postroom import pipelines
 from postroom.adapters import Attempt
-from postroom.agent.two_way.requests import RequestPublisher, RequestResult
 from postroom.errors import DeliveryFailure, KeyReused, MessageBoxUnavailable
 from postroom.message import Message
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.ports import send_ports
-from postroom.receiving.http import request_receiver
+from postroom.receiving.http import request_publisher
 from postroom.receiving.http.callers import NoResponse
+from postroom.receiving.http.request_publisher import RequestPublisher
 from tests.support.box import Box
 from tests.support.quotes import Quotes, declare_dead, end_sessions, get_holders, read, read_reason
 from tests.support.two_way import AnsweringAdapter
@@ -83,7 +83,7 @@ def test_a_repeated_key_at_another_host_instance_joins_the_waiting_call(box: Box
 def test_a_call_that_has_joined_another_host_instance_fails_when_the_first_one_waits_no_longer(
     quotes: Quotes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_receiver, "LATE_RESPONSE_SECONDS", 0.0)
+    monkeypatch.setattr(request_publisher, "LATE_RESPONSE_SECONDS", 0.0)
     quotes.start(state="stopped")
     quotes.start_host()
     key = uuid.uuid4()
@@ -144,15 +144,15 @@ def test_a_repeated_key_gets_the_response_after_the_connection_was_lost_during_t
     adapter = AnsweringAdapter(lambda body: b"5")
     instance = quotes.start(adapter, pipelines.PassThrough(), state="stopped")
     key = uuid.uuid4()
-    publish = RequestPublisher.publish
+    publish = RequestPublisher._publish
 
-    def lose_connection(publisher: RequestPublisher, *arguments: Any) -> RequestResult:
+    def lose_connection(publisher: RequestPublisher, *arguments: Any) -> bool:
         if is_published:
             publish(publisher, *arguments)
         raise MessageBoxUnavailable("The connection was lost.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(RequestPublisher, "publish", lose_connection)
+        patch.setattr(RequestPublisher, "_publish", lose_connection)
         with pytest.raises(MessageBoxUnavailable):
             quotes.ask(key=key)
     repeated = quotes.ask(key=key)
@@ -192,7 +192,7 @@ def test_a_repeated_key_that_has_taken_over_a_request_waits_for_its_late_respons
 
 
 def test_a_repeated_key_whose_response_was_lost_fails(quotes: Quotes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_receiver, "LATE_RESPONSE_SECONDS", 0.0)
+    monkeypatch.setattr(request_publisher, "LATE_RESPONSE_SECONDS", 0.0)
     quotes.start(state="stopped")
     key = uuid.uuid4()
     assert read_reason(quotes.ask(key=key, timeout=0.05)) is NoResponse.EXPIRED

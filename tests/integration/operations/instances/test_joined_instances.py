@@ -133,7 +133,7 @@ def test_subscriptions_of_both_types_are_listed_with_all_fields(box: Box, subscr
     instances = [uuid.uuid4() for _ in range(3)]
     for number, instance in enumerate(instances):
         wait = subscriptions.build_response_wait(SERVICE, instance, (Priority == number) & (Region == "K"), priority=5)
-        assert wait.evaluate(box.connection)
+        assert wait.apply(box.connection)
     activations = list_subscriptions(box.connection, subscription_type="activation")
     assert [activation.service_name for activation in activations] == ["Collector", "Port"]
     assert [activation.convoy for activation in activations] == [(Region.key,), ()]

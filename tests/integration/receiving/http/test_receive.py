@@ -35,7 +35,7 @@ from postroom.pipelines.documents.temporary_bodies import Spool
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.http.callers import Callers
 from postroom.receiving.http.locations import _CONNECTIONS, HttpLocations
-from postroom.receiving.http.request_receiver import RequestReceiver
+from postroom.receiving.http.request_publisher import RequestPublisher
 from postroom.receiving.inbox_rows import Inbox, InboxNumbering
 from postroom.receiving.task import ReceiveTask
 from postroom.receiving.worker import close_worker
@@ -64,8 +64,8 @@ def serve(box: Box, *served: ReceiveLocation, url: str | None = None) -> Iterato
         stored=StoredResponses(host.name),
         host_instance=0,
     )
-    receiver = RequestReceiver(host=host, host_instance=0, callers=callers, routing=RoutingTable())
-    http = HttpLocations(connect=login, host_id=host.host_id, home=Path("/nowhere"), receiver=receiver, answer_within=1)
+    requests = RequestPublisher(host=host, host_instance=0, callers=callers, routing=RoutingTable())
+    http = HttpLocations(connect=login, host_id=host.host_id, home=Path("/nowhere"), requests=requests, answer_within=1)
     http.serve(list(served))
     try:
         yield http
@@ -224,6 +224,7 @@ def test_an_idempotency_key_with_another_body_is_rejected(
             answer, rejected = send_request(http, **other, Idempotency_Key="order-1")
             assert answer.status == 422
             assert "idempotency key was used for other content" in rejected["error"]
+            assert "publish" not in rejected["error"]
         answer, repeated = send_request(http, body, Idempotency_Key="order-1")
         assert (answer.status, repeated) == (202, content)
     publish(box, location)

@@ -133,6 +133,17 @@ def test_a_request_that_cannot_be_published_is_answered_with_the_reason(
     assert count_waiting(box) == len(instance.callers) == 0
 
 
+@pytest.mark.parametrize(("body", "status"), [(b"no JSON", 400), (b'{"region": "US"}', 502)])
+def test_a_repeated_request_that_could_not_be_published_gets_the_same_reason(
+    box: Box, serve: Serve, body: bytes, status: int
+) -> None:
+    instance = serve(AnsweringAdapter())
+    first = read_error(ask(instance, body, Idempotency_Key="one"))
+    assert first[0] == status
+    assert read_error(ask(instance, body, Idempotency_Key="one")) == first
+    assert len([code for code, resumable in box.suspended() if not resumable]) == (1 if status == 400 else 2)
+
+
 @pytest.mark.parametrize("how", ["close", "shutdown"])
 def test_a_client_that_disconnects_waits_no_longer(box: Box, serve: Serve, how: str) -> None:
     """RR-09."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from postroom.agent.direct.answers import correlation_failure
-from postroom.errors import ClaimLost, MessageFailure, ReadInterrupted, is_environment_error
+from postroom.errors import ClaimLost, CorrelationFailure, MessageFailure, ReadInterrupted, is_environment_error
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, transaction
@@ -78,7 +77,7 @@ def _read_token(claimed: ClaimedMessage) -> str | None:
 
 def _suspend_without_caller(claimed: ClaimedMessage) -> Suspension:
     if _read_token(claimed) is not None:
-        return _suspend(correlation_failure())
+        return _suspend(CorrelationFailure())
     return Suspension(
         code="NO_RECEIVER",
         description="This host instance has no service for the instance that the message belongs to.\n"

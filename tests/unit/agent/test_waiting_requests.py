@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from postroom.agent.two_way.waiting_requests import WaitingRequest, WaitingRequests
+from postroom.agent.waiting_requests import WaitingRequest, WaitingRequests
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.storage.stored_responses import StoredResponse
 

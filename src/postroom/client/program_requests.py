@@ -1,7 +1,7 @@
 """Waits for the responses to the requests of a program.
 
     request = requests.start(message, future, timeout=30)
-    requests.build_batch(host, message, matcher, request=request)   # publishes it, and subscribes to its response
+    requests.build_publication(message, request)            # publishes it, and subscribes to its response
     response = future.result()
 
 A response is routed to its request by an instance subscription, as at two-way ports (RR-02). All requests of a client
@@ -26,14 +26,20 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TypeVar
 
-from postroom.agent.direct.answers import correlation_failure
+from postroom.agent.direct.direct_batch import Publication
 from postroom.agent.idempotency import digest_request
-from postroom.agent.routing.matching import Matcher
-from postroom.agent.two_way.awaited_batch import AwaitedBatch
-from postroom.agent.two_way.tokens import build_response_wait
-from postroom.agent.two_way.waiting_requests import WaitingRequest, WaitingRequests
+from postroom.agent.waiting_requests import WaitingRequest, WaitingRequests
 from postroom.client.subscription import Received, Subscription
-from postroom.errors import ClaimLost, MessageBoxUnavailable, MessageFailure, NoResponse, ResponseTimeout, StateError
+from postroom.correlation_tokens import add_token
+from postroom.errors import (
+    ClaimLost,
+    CorrelationFailure,
+    MessageBoxUnavailable,
+    MessageFailure,
+    NoResponse,
+    ResponseTimeout,
+    StateError,
+)
 from postroom.message import Bytes, Message
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.connection import Connect, Connection, transaction
@@ -101,19 +107,15 @@ class ProgramRequests(WaitingRequests[ProgramRequest, Message]):
         repeatable = [request.timeout for request in self.waiting if request.has_key]
         self._queue.set_expiration(connection, max(_EXPIRE_AFTER, timedelta(seconds=max(repeatable, default=0.0))))
 
-    def build_batch(self, host: Host, message: Message, matcher: Matcher, *, request: ProgramRequest) -> AwaitedBatch:
-        """Return the batch that publishes a request with its token, and subscribes to the response. Call ``use_queue``
+    def build_publication(self, message: Message, request: ProgramRequest) -> Publication:
+        """Return the publication of a request with its token, which subscribes to the response. Call ``use_queue``
         before it is published."""
-        return AwaitedBatch(
-            host,
-            message,
-            matcher,
+        return Publication(
+            messages=[replace(message, context=add_token(message.context, request.token))],
             unit=request.unit,
             digest=request.digest,
-            instance_id=request.instance_id,
-            response_wait=build_response_wait(
-                self._subscriptions, self._queue.service, request.instance_id, request.token
-            ),
+            precondition=self.build_response_wait(request, self._queue.service),
+            awaited_by=request.instance_id,
         )
 
     def take_over(self, request: ProgramRequest) -> None:
@@ -197,7 +199,7 @@ class ProgramRequests(WaitingRequests[ProgramRequest, Message]):
             # Its request may have stopped waiting just now. Then the program that it was taken over from gets it.
             self._remove_ended()
             with suppress(ClaimLost):
-                received.suspend(_build_suspension(correlation_failure()))
+                received.suspend(_build_suspension(CorrelationFailure()))
             return
         try:
             response = _read_bodies(received.message)

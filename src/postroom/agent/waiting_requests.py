@@ -11,10 +11,16 @@ its instance subscription is removed, so that a late response is suspended (RR-0
 
 The response to a request with an idempotency key is stored. A request follows others with the same key if its response
 may come to another process: it gets the stored response.
+
+Whoever knows the token of a request can answer it. So a token is random, and not derived from the id of the instance
+that waits, which all hosts can read. It is in the request, for its receivers, and in the correlation values of the
+subscription, which no host can read.
 """
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import time
 import uuid
@@ -24,15 +30,24 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
-from postroom.agent.two_way.tokens import create_token
-from postroom.messagebox.connection import Connection
+from postroom.correlation_tokens import build_response_filter
+from postroom.messagebox.connection import Connection, Precondition
 from postroom.messagebox.storage.stored_responses import StoredResponse, StoredResponses
-from postroom.messagebox.subscriptions import ServiceSubscriptions
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 
 A = TypeVar("A")
 T = TypeVar("T")
+
+#: Responses come before other messages, because a caller waits.
+_RESPONSE_PRIORITY = 1
+
+
+def _create_token() -> str:
+    """Return a new token for a request of this process."""
+    return f"Svr:{socket.gethostname()};PID:{os.getpid()};RRUid:{uuid.uuid4()}"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -46,7 +61,7 @@ class WaitingRequest(Generic[A]):
     digest: bytes | None = None
     """Of a request with an idempotency key: what the same key must come with again."""
     instance_id: uuid.UUID = field(default_factory=uuid.uuid4)
-    token: str = field(default_factory=create_token)
+    token: str = field(default_factory=_create_token)
     """That of the first request with the same key, once this one has taken it over."""
     future: Future[A] = field(default_factory=Future)
 
@@ -110,6 +125,24 @@ class WaitingRequests(ABC, Generic[R, A]):
         if is_first:
             self._wake()
         return waiting
+
+    def build_response_wait(
+        self,
+        request: R,
+        service: SubscribingService,
+        *,
+        for_host_instance: int | None = None,
+        kept_for: timedelta | None = None,
+    ) -> Precondition:
+        """Return what creates the instance subscription for the response, as the request is published (RR-02)."""
+        return self._subscriptions.build_response_wait(
+            service,
+            request.instance_id,
+            build_response_filter(request.token),
+            priority=_RESPONSE_PRIORITY,
+            for_host_instance=for_host_instance,
+            kept_for=kept_for,
+        )
 
     def confirm(self, request: R, *, follows: bool) -> None:
         """Note that a request was published, or another one with its key if it ``follows``. Return at once."""
