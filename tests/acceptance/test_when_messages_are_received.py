@@ -13,7 +13,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from postroom.messagebox.connection import connect
 from tests.conftest import NOT_DURABLE, SMALL, start_server
+from tests.support.contents import Contents
 from tests.support.databases import Databases
 from tests.support.folders import open_folder
 from tests.support.installation import Installation
@@ -61,42 +63,29 @@ def receiving_installation(web_port: int) -> Iterator[Installation]:
 
 
 @pytest.fixture
-def connection(receiving_installation: Installation) -> Iterator[psycopg.Connection]:
+def contents(receiving_installation: Installation) -> Iterator[Contents]:
     assert receiving_installation.database is not None
-    with psycopg.connect(receiving_installation.database, autocommit=True) as opened:
-        yield opened
-
-
-def count(connection: psycopg.Connection, query: str) -> int:
-    row = connection.execute(query).fetchone()
-    assert row is not None
-    return int(row[0] or 0)
+    with connect(receiving_installation.database) as connection:
+        yield Contents(connection)
 
 
 def test_every_port_whose_filter_matches_sends_identical_bytes_once(
-    receiving_installation: Installation, connection: psycopg.Connection
+    receiving_installation: Installation, contents: Contents
 ) -> None:
     """ACC-01."""
     installation = receiving_installation
     body = bytes(range(256)) * 100
     installation.drop_file("random.bin", body, folder="any")
-    queued = "SELECT count(*) FROM messagebox.work_queue"
-    wait_until(lambda: count(connection, queued) == 2, what="two queue rows")
-    assert count(connection, "SELECT count(*) FROM messagebox.spool") == 1
-    assert count(connection, "SELECT count(*) FROM messagebox.parts") == 1
-    references = (
-        "SELECT sum(delta) FROM (TABLE messagebox.message_ref_count_log_1"
-        " UNION ALL TABLE messagebox.message_ref_count_log_2) l"
-    )
-    assert count(connection, references) == 2
+    wait_until(lambda: contents.count("queued") == 2, what="two queue rows")
+    assert (contents.count("messages"), contents.count("parts")) == (1, 1)
+    assert contents.count_references("message") == 2
     host = installation.start_host("Sender")
     assert installation.wait_for_files("out/a", 1) == [body]
     assert installation.wait_for_files("out/b", 1) == [body]
-    wait_until(lambda: count(connection, queued) == 0, what="an empty queue")
+    wait_until(lambda: contents.count("queued") == 0, what="an empty queue")
     host.stop()
     installation.run("jobs", "run")
-    assert count(connection, "SELECT count(*) FROM messagebox.spool") == 0
-    assert count(connection, "SELECT count(*) FROM messagebox.parts") == 0
+    assert (contents.count("messages"), contents.count("parts")) == (0, 0)
     assert installation.read_files("out/c") == []
     assert (len(installation.read_files("out/a")), len(installation.read_files("out/b"))) == (1, 1)
     wait_until(lambda: list((installation.home / "any").glob("*.bin")) == [], what="an empty source folder")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import psycopg
 import pytest
 
 import postroom
 from postroom import BTS, Message, Property
 from postroom.client.client import Client
 from postroom.errors import PublishFailed
+from postroom.messagebox.connection import connect
+from tests.support.contents import Contents
 from tests.support.installation import Installation
 
 A = Property("T.A", int)
@@ -86,7 +87,6 @@ def test_the_properties_of_a_batch_are_deleted_after_the_publish(installation: I
     installation.run("publish", str(body), "--promoted", "T.C=abc")
     installation.run("publish", str(body), "--promoted", "T.A=77", exit_code=1)
     assert installation.database is not None
-    with psycopg.connect(installation.database) as connection:
-        for table in ("message_properties", "message_predicates"):
-            row = connection.execute(f"SELECT count(*) FROM messagebox.{table}").fetchone()
-            assert row == (0,)
+    with connect(installation.database) as connection:
+        contents = Contents(connection)
+        assert (contents.count("transient properties"), contents.count("transient predicates")) == (0, 0)

@@ -82,7 +82,7 @@ def receive_files(box: Box, login: Login, location: ReceiveLocation, home: Path,
         def is_done() -> bool:
             if claimer.scan().active:
                 task.receive(file_claims.read_numbered(connection, location.location_id, 0, 1 << 60))
-            return not box.count("file_claims") and not any(path.is_file() for path in (home / "in").rglob("*"))
+            return not box.count("file claims") and not any(path.is_file() for path in (home / "in").rglob("*"))
 
         wait_until(is_done, allow(within), what="an empty folder and an empty table")
 
@@ -142,7 +142,7 @@ def test_another_process_writes_the_messages_of_a_frozen_sink(box: Box, home: Pa
         )
     rows = box.connection.execute("SELECT message_id::text FROM public.orders").fetchall()
     assert Counter(message_id for (message_id,) in rows) == Counter(ids)
-    assert (box.count("sink_batches"), box.count("work_queue")) == (0, 0)
+    assert (box.count("sink batches"), box.count("queued")) == (0, 0)
     assert check(box.connection) == []
 
 

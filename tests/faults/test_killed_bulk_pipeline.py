@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 
 from postroom.messagebox.connection import connect
+from tests.support.contents import Contents
 from tests.support.installation import Installation
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -22,43 +23,30 @@ app.receive_port("Nightly").location(
 app.send_port("Everything", adapters.Null(), filter=BTS.ReceivePortName == "Nightly")
 """
 
-#: A trigger that blocks publishers after the first messages while a session holds an advisory lock.
-BLOCK = """
-CREATE FUNCTION messagebox.block() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
-BEGIN
-    IF (SELECT count(*) FROM messagebox.spool) > 2000 THEN PERFORM pg_advisory_xact_lock(2000); END IF;
-    RETURN NULL;
-END $$;
-CREATE TRIGGER block AFTER INSERT ON messagebox.spool FOR EACH STATEMENT EXECUTE FUNCTION messagebox.block()
-"""
 BLOCKED_COUNT = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 2000 AND NOT granted"
 
 
 def test_every_row_is_published_once_although_the_settings_for_splits_have_changed(home: Path, database: str) -> None:
     with Installation(home, database) as installation, connect(database) as connection:
-
-        def count(query: str) -> int:
-            [(found,)] = connection.execute(query)
-            return int(found)
-
+        contents = Contents(connection)
         installation.apply(BULK)
         installation.drop_file("big.csv", b"id,region\n" + b"".join(b"%d,EU\n" % number for number in range(ROWS)))
-        connection.execute(BLOCK)
-        connection.execute("SELECT pg_advisory_lock(2000)")
+        contents.block_publishing(after=2_000)
         run = ("pipeline", "run", "Main", "--once")
         first = installation.start(*run, "--master", "local[1]", "--conf", "spark.sql.files.maxPartitionBytes=9000")
-        wait_until(lambda: not first.is_running or count(BLOCKED_COUNT), what="a publisher that waits for the lock")
+        wait_until(
+            lambda: not first.is_running or contents.one(BLOCKED_COUNT), what="a publisher that waits for the lock"
+        )
         assert first.is_running, first.output()
         child_processes = psutil.Process(first.pid).children(recursive=True)
         first.kill()
         assert psutil.wait_procs(child_processes, PATIENCE)[1] == []
-        assert 0 < count("SELECT count(*) FROM spool") < ROWS
-        connection.execute("SELECT pg_advisory_unlock(2000)")
-        connection.execute("DROP TRIGGER block ON messagebox.spool")
+        assert 0 < contents.count("messages") < ROWS
+        contents.unblock_publishing()
         second = installation.start(*run, "--master", "local[2]", "--conf", "spark.sql.files.maxPartitionBytes=100000")
         wait_until(lambda: not second.is_running, what="the end of the run")
         assert second.stop() == 0, second.output()
-        bodies = [json.loads(body)["id"] for (body,) in connection.execute("SELECT body FROM parts")]
+        bodies = [json.loads(body)["id"] for body in contents.bodies()]
         assert sorted(bodies) == list(range(ROWS))
-        assert count("SELECT count(*) FROM work_queue") == ROWS
+        assert contents.count("queued") == ROWS
     assert not [path for path in (home / "in").rglob("*") if path.is_file()]

@@ -58,7 +58,6 @@ CREATE TRIGGER hold_merge BEFORE INSERT ON public.merged
     FOR EACH ROW WHEN (NEW.body = 'b') EXECUTE FUNCTION public.hold(1);
 CREATE CONSTRAINT TRIGGER hold_commit AFTER INSERT ON public.merged
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.hold(2);
-CREATE TRIGGER hold_complete BEFORE DELETE ON messagebox.sink_batches FOR EACH ROW EXECUTE FUNCTION public.hold(4);
 CREATE EVENT TRIGGER hold_stage ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION public.hold_inserts();
 CREATE EVENT TRIGGER hold_drop ON sql_drop WHEN TAG IN ('DROP TABLE') EXECUTE FUNCTION public.hold_drop();
 """
@@ -77,6 +76,7 @@ def test_the_table_has_each_row_once_if_the_process_is_killed_at(point: str, box
         add_sink(box, SparkTable(url, "public.merged", body="text", options={"user": str(login["user"])}))
         ids = publish(box, b"a", b"b", b"c")
         box.connection.execute(HOLD)
+        box.add_trigger("hold_complete", "sink batches", "BEFORE DELETE", "public.hold(4)")
         holder.execute("SELECT pg_advisory_lock(4711, %s)", (list(POINTS).index(point),))
         before = box.one(SESSIONS)
         killed = installation.start(*run, *settings)
@@ -100,5 +100,5 @@ def test_the_table_has_each_row_once_if_the_process_is_killed_at(point: str, box
     found = box.connection.execute("SELECT message_id, body FROM public.merged ORDER BY body").fetchall()
     assert found == list(zip(ids, ("a", "b", "c"), strict=True))
     assert box.one(TABLES) == ["merged"], "no staging table is left"
-    assert (box.count("sink_batches"), box.count("work_queue"), box.count("suspended_queue")) == (0, 0, 0)
+    assert (box.count("sink batches"), box.count("queued"), box.count("suspended")) == (0, 0, 0)
     assert check(box.connection) == []

@@ -61,7 +61,7 @@ def test_every_instance_ends_and_every_message_is_published_once(box: Box, tmp_p
             hosts[number % 2].kill()
             hosts[number % 2] = _start(stack, box, tmp_path)
         wait_until(lambda: _count(box)["done"] >= INSTANCES, what="the end of all instances")
-        wait_until(lambda: box.count("orchestration_instances") == 0, what="no instance")
+        wait_until(lambda: box.count("orchestration instances") == 0, what="no instance")
     texts = ("ask {}", "check {}", "done {} 12")
     assert _read_bodies(box) == Counter(text.format(key) for text in texts for key in keys)
     assert check(box.connection) == []
@@ -75,11 +75,7 @@ def _start(stack: ExitStack, box: Box, home: Path) -> subprocess.Popen[bytes]:
 
 
 def _read_bodies(box: Box) -> Counter[str]:
-    rows = box.connection.execute(
-        "SELECT convert_from(p.body, 'UTF8') FROM suspended_queue q JOIN spool s USING (message_id)"
-        " JOIN parts p ON p.part_id = s.body_part_id"
-    )
-    return Counter(body for (body,) in rows)
+    return Counter((row.body or b"").decode() for row in box.suspended_rows())
 
 
 def _count(box: Box) -> Counter[str]:

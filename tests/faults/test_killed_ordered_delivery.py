@@ -59,7 +59,7 @@ def test_first_arrivals_are_in_order_when_every_process_is_killed(home: Path) ->
         wait_until(lambda: count_arrived(receiver) > 8 * PER_FILE, what="orders after the host was killed")
         chaos.end_postgres(signal.SIGQUIT)
         wait_until(lambda: count_arrived(receiver) == COUNT, what="all orders")
-        wait_until(lambda: chaos.read_number("SELECT count(*) FROM messagebox.spool") == 0, what="an empty spool")
+        wait_until(lambda: chaos.count("messages") == 0, what="an empty spool")
         installation.run("check")
         assert up.stop() == 0, up.output()
     assert list(dict.fromkeys(map(read_number, receiver.accepted))) == list(range(COUNT))

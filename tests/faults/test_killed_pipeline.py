@@ -20,6 +20,7 @@ from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from postroom.spark.java import find_java
 from tests.support.box import Box, Region
+from tests.support.contents import Contents, Countable
 from tests.support.file_location import add_file_location
 from tests.support.pipelines import list_child_processes, pipeline, wait_for_end
 from tests.support.sinks import add_sink, publish, read_lake
@@ -62,9 +63,9 @@ def test_sinks_write_every_message_after_a_task_the_driver_a_session_and_the_jvm
     add_sink(box, SparkSink("xml", "xml", options={"rowTag": "message"}, interval=0), name="Other", retry_seconds=0)
     ids = publish(box, b"x" * 200_000, *(b"%d" % n for n in range(1200)))
     # A task that reads a large body waits for this lock during its batch.
-    with lock_table(box, "messagebox.fragments"), pipeline(box, tmp_path, master="local[1]") as first:
+    with lock(box, "fragments"), pipeline(box, tmp_path, master="local[1]") as first:
         wait_until(lambda: is_blocked(box, "postroom sink"), what="a task that waits for the lock")
-        wait_until(lambda: box.count("sink_batches") == 5, what="a batch of every sink")
+        wait_until(lambda: box.count("sink batches") == 5, what="a batch of every sink")
         before = list_tasks(first)
         assert before
         for task in before:
@@ -74,15 +75,17 @@ def test_sinks_write_every_message_after_a_task_the_driver_a_session_and_the_jvm
         first.kill()
         first.wait()
         wait_for_end(child_processes)
-    assert box.count("sink_batches") == 5
+    assert box.count("sink batches") == 5
     assert read_lake(tmp_path / "lake") == read_lake(tmp_path / "regions") == []
     with ExitStack() as table_lock:
-        table_lock.enter_context(lock_table(box, "public.orders"))
+        connection = table_lock.enter_context(connect(box.url))
+        table_lock.enter_context(connection.transaction())
+        connection.execute("LOCK TABLE public.orders IN ACCESS EXCLUSIVE MODE")
         with pipeline(box, tmp_path, master="local[1]") as second:
             wait_until(lambda: is_blocked(box, "postroom table"), what="a task that waits for the lock")
             box.connection.execute(f"SELECT pg_terminate_backend(pid) {_BLOCKED}", ("postroom table",))
             table_lock.close()
-            wait_until(lambda: box.count("work_queue") + box.count("scheduled_queue") == 0, what="empty queues")
+            wait_until(lambda: box.count("queued") + box.count("scheduled") == 0, what="empty queues")
             streams = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postroom stream'"
             wait_until(lambda: box.one(streams) == 1, what="a stream")
             child_processes = list_child_processes(second)
@@ -100,7 +103,7 @@ def test_sinks_write_every_message_after_a_task_the_driver_a_session_and_the_jvm
     # The format xml is written at least once.
     documents = "".join(file.read_text() for file in (tmp_path / "xml").glob("part-*"))
     assert set(re.findall("<message_id>(.*?)</message_id>", documents)) == set(ids)
-    assert (box.count("sink_batches"), box.count("suspended_queue")) == (0, 0)
+    assert (box.count("sink batches"), box.count("suspended")) == (0, 0)
     assert check(box.connection) == []
 
 
@@ -115,10 +118,9 @@ def read_derby_ids(url: str) -> list[str]:
 
 
 @contextmanager
-def lock_table(box: Box, table: str) -> Iterator[None]:
-    """Lock a table exclusively."""
+def lock(box: Box, what: Countable) -> Iterator[None]:
     with connect(box.url) as session, session.transaction():
-        session.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+        Contents(session).lock(what)
         yield
 
 

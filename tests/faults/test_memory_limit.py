@@ -58,15 +58,15 @@ def test_an_instance_that_needs_too_much_memory_is_suspended_and_the_others_end(
         def has_ended(*, suspended: int, done: int) -> bool:
             if processes[-1].poll() is not None:
                 processes.append(_start(stack, box, tmp_path))
-            return (len(_list_suspended(box)), box.count("suspended_queue")) == (suspended, done)
+            return (len(_list_suspended(box)), box.count("suspended")) == (suspended, done)
 
         publish(box, "order", "fine", "turn", "step", "fine")
         wait_until(lambda: has_ended(suspended=2, done=2), what="two suspended instances")
         assert len(processes) == 1
         publish(box, "order", "kill", *["fine"] * 5)
         # Two deaths are enough for a test: the last ones, at which it is tried alone.
-        wait_until(lambda: box.count("orchestration_instances WHERE suspended_at IS NULL") > 0, what="it is claimed")
-        box.connection.execute("UPDATE orchestration_instances SET process_deaths = 3 WHERE suspended_at IS NULL")
+        wait_until(lambda: box.count("unsuspended orchestrations") > 0, what="it is claimed")
+        box.set_process_deaths(3)
         wait_until(lambda: has_ended(suspended=3, done=7), what="three suspended instances, and the end of the others")
         assert len(processes) <= 6
     suspended = _list_suspended(box)
@@ -85,7 +85,5 @@ def _start(stack: ExitStack, box: Box, home: Path) -> subprocess.Popen[bytes]:
 
 
 def _list_suspended(box: Box) -> list[str]:
-    rows = box.connection.execute(
-        "SELECT error_code || ': ' || error_description FROM orchestration_instances WHERE suspended_at IS NOT NULL"
-    )
-    return [text for (text,) in rows]
+    instances = box.orchestration_instances()
+    return [f"{one.error_code}: {one.error_description}" for one in instances if one.is_suspended]

@@ -24,6 +24,7 @@ from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import build_jobs, run_all_jobs_once, run_due_jobs
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.streams import file_claims
+from postroom.messagebox.streams.file_claims import FileClaimState
 from postroom.operations.backup import create, create_backup, read_manifest, restore_backup
 from postroom.operations.backup.manifest import verify_backup
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
@@ -32,6 +33,7 @@ from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.task import ReceiveTask
 from postroom.receiving.worker import close_worker
 from tests.support.box import Box, Region, open_box
+from tests.support.contents import Contents
 from tests.support.databases import Databases
 from tests.support.file_location import add_file_location
 from tests.support.waiting import wait_until
@@ -101,8 +103,9 @@ class Load:
 
     def find_accepted(self) -> set[int]:
         """Return the orders that are published, or whose files are claimed."""
-        names = self.box.connection.execute("SELECT name FROM file_claims WHERE state IN (2, 3)").fetchall()
-        claimed = {int(name.partition(".")[0]) for (name,) in names}
+        states = (FileClaimState.CLAIMED, FileClaimState.PUBLISHED)
+        names = [claim.name for claim in self.box.file_claims() if claim.state in states]
+        claimed = {int(name.partition(".")[0]) for name in names}
         return {*self.published, *claimed, *(number for number, _ in self.delivered.copy())}
 
 
@@ -124,13 +127,9 @@ def deliver(connection: Connection, limit: int) -> list[Delivery]:
     claimed = queues.dequeue(connection, claim_id=claim_id, host_instance=0, service_class=4, limit=limit)
     if not claimed:
         return []
-    rows = connection.execute(
-        "SELECT p.body, s.name FROM work_queue q JOIN spool m USING (message_id)"
-        "  JOIN parts p ON p.part_id = m.body_part_id JOIN send_ports s ON s.id = q.service_id WHERE q.claim_id = %s",
-        (claim_id,),
-    ).fetchall()
+    rows = [row for row in Contents(connection).queued_rows() if row.claim_id == claim_id]
     assert queues.complete(connection, claim_id, [one.seq for one in claimed]) == len(claimed) == len(rows)
-    return [(json.loads(bytes(body))["number"], name) for body, name in rows]
+    return [(json.loads(row.body or b"")["number"], row.port or "") for row in rows]
 
 
 def test_every_message_of_a_backup_under_load_is_accounted_for(
@@ -202,11 +201,11 @@ def restore_and_deliver(url: str, backup: Path, home: Path) -> Counter[Delivery]
             receive_claimed(box, location, home)
             # A claim that was published at the time of the backup has its receipt: only its file is removed.
             claimer.scan()
-        assert box.count("file_claims") == 0
+        assert box.count("file claims") == 0
         assert not list(home.glob("in/.postroom/*/*"))
         while found := deliver(box.connection, 100):
             delivered.update(found)
         run_all_jobs_once(box.connection)
-        assert (box.count("spool"), box.count("parts")) == (0, 0)
+        assert (box.count("messages"), box.count("parts")) == (0, 0)
         assert check(box.connection) == []
     return delivered

@@ -75,7 +75,7 @@ class Hosts:
         return process
 
     def list_registered(self) -> list[int]:
-        return [pid for (pid,) in self._box.connection.execute("SELECT pid FROM host_instances")]
+        return [one.pid for one in self._box.host_instances()]
 
     def stop(self, process: subprocess.Popen[bytes]) -> None:
         process.send_signal(signal.SIGTERM)
@@ -189,10 +189,10 @@ def test_a_rolling_restart_with_another_version_loses_nothing(box: Box, tmp_path
             wait_for_more()
         assert load.wrong == []
         assert load.results["told"] == 0, "a host that stops answers the waiting clients first"
-        wait_until(lambda: box.count("work_queue") + box.count("scheduled_queue") == 0, what="empty queues")
+        wait_until(lambda: box.count("queued") + box.count("scheduled") == 0, what="empty queues")
         for process in (first, second):
             hosts.stop(process)
     assert {path.name.partition(".")[0] for path in out.glob("*")} == {str(each) for each in load.published}
-    assert box.count("suspended_queue") == 0
+    assert box.count("suspended") == 0
     run_all_jobs_once(box.connection)
     assert check(box.connection) == []

@@ -9,7 +9,7 @@ from tests.support.databases import Databases
 
 def test_every_test_gets_a_new_messagebox(databases: Databases) -> None:
     with databases.clone() as url, psycopg.connect(url, autocommit=True) as connection:
-        assert connection.execute("SELECT count(*) FROM messagebox.message_box").fetchone() == (1,)
+        assert connection.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'messagebox'").fetchone() == (1,)
         connection.execute("CREATE ROLE left_behind")
         connection.execute("CREATE TABLE left_behind ()")
     with databases.clone() as url, psycopg.connect(url) as connection:

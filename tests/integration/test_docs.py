@@ -11,6 +11,7 @@ import pytest
 from postroom.application.loading.load import load
 from postroom.messagebox.connection import Connection, connect
 from postroom.operations.deployment.apply import apply
+from tests.support.contents import Contents
 from tests.support.pages import ROOT, blocks, pages
 
 TABLES = (ROOT / "docs" / "reference" / "tables.md").read_text(encoding="utf-8")
@@ -59,7 +60,7 @@ def test_the_documentation_lists_the_functions_that_hosts_may_call(deployed: str
         granted = _read_names(
             connection,
             "SELECT p.proname FROM pg_proc p, pg_roles r WHERE p.pronamespace = 'messagebox'::regnamespace"
-            "   AND r.rolname = 'postroom_' || (SELECT id FROM message_box) || '_hosts'"
+            f"   AND r.rolname = 'postroom_{Contents(connection).read_id()}_hosts'"
             "   AND has_function_privilege(r.oid, p.oid, 'EXECUTE')",
         )
     documented = set(re.findall(r"^\| `([a-z_]+)` \|[^|]*\| hosts \|", TABLES, re.MULTILINE))

@@ -45,14 +45,14 @@ def test_messages_of_a_paused_port_cost_a_dequeue_nothing(box: Box) -> None:
         assert box.one("SELECT release_due_default(1000)") == 0, "the next probe is not due"
     box.connection.execute("UPDATE open_circuits SET closed_at = now()")
     released = 0
-    while box.count("open_circuits"):
+    while box.count("open circuits"):
         with box.connection.transaction(), reads(box.connection) as read:
             part = box.one("SELECT release_due_default(10000)")
         assert part <= 5_000
         assert read.whole("default_q_scheduled") == 0
         released += part
     assert released == MANY - 3
-    assert box.count("default_q_scheduled") == 0
+    assert box.count_rows("default_q_scheduled") == 0
 
 
 def _schedule(box: Box, statistics: str) -> None:

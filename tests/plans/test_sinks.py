@@ -96,8 +96,12 @@ def test_completing_a_batch_looks_up_its_messages(box: Box, analyzed: bool, only
         for kind, table in kinds.items():
             assert read.whole(f"{kind}_ref_count_log_1", f"{kind}_ref_count_log_2", "default_q", table) == 0
             assert read.entries(f"{table}_pkey") <= 400
-    assert box.count("spool") == box.count("parts") == 2 * MANY - (7 * 200 if only_reference else 0)
-    assert box.count("message_ref_count_log_1") == box.count("part_ref_count_log_1") == (0 if only_reference else 1400)
+    assert box.count("messages") == box.count("parts") == 2 * MANY - (7 * 200 if only_reference else 0)
+    assert (
+        box.count_rows("message_ref_count_log_1")
+        == box.count_rows("part_ref_count_log_1")
+        == (0 if only_reference else 1400)
+    )
 
 
 def test_the_search_for_dead_host_instances_skips_the_rows_of_a_batch(box: Box) -> None:

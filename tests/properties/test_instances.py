@@ -41,6 +41,7 @@ from postroom.operations.instances.bulk_operations import list_operations
 from postroom.operations.instances.listing import InstanceQuery, InstanceState
 from postroom.operations.ports import send_ports
 from postroom.operations.ports.states import StateChange
+from postroom.ports.send_ports import read_send_ports
 from tests.support.box import Box, Region
 from tests.support.databases import Databases
 from tests.support.waiting import wait_until
@@ -54,7 +55,6 @@ HOSTS = ("first", "second")
 QUEUES = HostQueues("Default")
 _RETRY = ScheduledRetry(delay=timedelta(minutes=5), code="DELIVERY", description="busy")
 _FAILURE = Suspension(code="DELIVERY", description="refused")
-_STATES = "SELECT message_id, service_id, state FROM instances WHERE service_id IS NOT NULL"
 #: Dead instances are recognised at once, also just after a server start.
 _CLEAN_UP = "SELECT dead_processes_cleanup('0', clock_timestamp() + %s * interval '1 minute')"
 _HAS_LOCK = (
@@ -96,9 +96,7 @@ class Instances(RuleBasedStateMachine):
         self.box: Box = self._stack.enter_context(databases.open_box())
         for name in ports:
             self.box.add_port(name, PORTS[name], ordered=name == "Ordered", stop_on_failure=name == "Ordered")
-        self.port_ids: dict[str, uuid.UUID] = dict(
-            self.box.connection.execute("SELECT name, id FROM send_ports").fetchall()
-        )
+        self.port_ids = {port.name: port.port_id for port in read_send_ports(self.box.connection)}
         self.agent = self.box.agent()
         self.ports = dict.fromkeys(ports, PortState.STARTED)
         self.messages: list[ModelMessage] = []
@@ -137,17 +135,15 @@ class Instances(RuleBasedStateMachine):
         published = self.agent.publish(messages)
         assert [set(message.subscribers) for message in published] == subscribers
         ids = [message.message_id for message in published]
-        ports = {port_id: name for name, port_id in self.port_ids.items()}
-        for instance_id, message_id, service_id, seq in self.box.connection.execute(
-            "SELECT instance_id, message_id, service_id, seq FROM instances WHERE message_id = ANY (%s)", (ids,)
-        ):
-            started = self.ports[ports[service_id]] is PortState.STARTED
+        for one in [one for one in self.box.instances() if one.message_id in ids]:
+            assert one.port is not None
+            started = self.ports[one.port] is PortState.STARTED
             self.messages.append(
                 ModelMessage(
-                    instance_id=instance_id,
-                    message_id=message_id,
-                    port=ports[service_id],
-                    seq=seq,
+                    instance_id=one.instance_id,
+                    message_id=one.message_id,
+                    port=one.port,
+                    seq=one.seq,
                     state=State.READY if started else State.SUSPENDED,
                     waits_for_start=not started,
                 )
@@ -359,21 +355,16 @@ class Instances(RuleBasedStateMachine):
                 if self._allows(instance, operation):
                     self._apply(instance, operation)
                 del self.pending[instance_id]
-        stored = {message_id for (message_id,) in self.box.connection.execute("SELECT message_id FROM spool")}
-        reports = {
-            message_id
-            for (message_id,) in self.box.connection.execute(
-                "SELECT message_id FROM instances WHERE service_id IS NULL"
-            )
-        }
+        stored = {message.message_id for message in self.box.messages()}
+        reports = {one.message_id for one in self.box.instances() if one.service_id is None}
         assert stored - reports == {message.message_id for message in self.messages}
 
     # -- invariants --------------------------------------------------------------------------------------------
 
     @invariant()
     def the_messagebox_has_the_instances_of_the_model(self) -> None:
-        stored = sorted(self.box.connection.execute(_STATES).fetchall())
-        assert stored == sorted(
+        stored = [(one.message_id, one.service_id, one.state) for one in self.box.instances() if one.service_id]
+        assert sorted(stored) == sorted(
             (message.message_id, self.port_ids[message.port], message.state.value) for message in self.messages
         )
 

@@ -49,12 +49,6 @@ app.send_port("B", adapters.Null(), host="Default", state="stopped")
 app.send_port("Nobody", adapters.Null(), host="Default", state="bound")
 app.orchestration(activate=Kind == "start", correlations=list(SETS.values()), host="Default")(run_program)
 """
-SENT = """
-    SELECT p.name, convert_from(b.body, 'UTF8')
-      FROM suspended_queue q JOIN spool s USING (message_id) JOIN parts b ON b.part_id = s.body_part_id
-      JOIN send_ports p ON p.id = q.service_id
-     WHERE convert_from(b.body, 'UTF8') LIKE %s || ' %%' ORDER BY q.seq
-"""
 
 
 def start(program: tuple[Op, ...], inputs: list[str | int], *, crashes: bool = False) -> testing.Run:
@@ -128,19 +122,18 @@ class Hosted:
 
     def observe(self, key: str) -> tuple[object, ...]:
         """Return what the instance has sent, its journal, and the number of messages that it has not received."""
-        sent = self.box.connection.execute(SENT, (key,)).fetchall()
-        journal = self.box.connection.execute("SELECT turns FROM orchestration_journal ORDER BY number").fetchall()
-        waiting = self.box.count("orchestration_messages WHERE consumed_in IS NULL")
-        queued = self.box.count("work_queue WHERE service_class = 1")
-        claimed = self.box.count("orchestration_instances WHERE claim_id IS NOT NULL")
-        return sent, list_turns([turn for (turns,) in journal for turn in turns]), waiting + queued, claimed
+        bodies = [(row.port, (row.body or b"").decode()) for row in self.box.suspended_rows()]
+        sent = [(port, body) for port, body in bodies if port is not None and body.startswith(f"{key} ")]
+        waiting = self.box.count("unreceived orchestration messages")
+        queued = self.box.count("queued for orchestrations")
+        claimed = self.box.count("claimed orchestrations")
+        return sent, list_turns(self.box.journal()), waiting + queued, claimed
 
     def terminate(self) -> None:
         """Terminate the instance of an example, if it has not ended. The host may be taking its messages."""
-        rest = "instances WHERE service_class = 1 AND state <> 32"
-        while self.box.count(rest):
+        while rest := self.box.running_orchestrations():
             with suppress(PostroomError):
-                terminate(self.box.connection, self.box.one(f"SELECT instance_id FROM {rest}"))
+                terminate(self.box.connection, rest[0])
 
 
 def list_turns(journal: list[dict[str, Any]]) -> list[object]:

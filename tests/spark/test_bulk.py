@@ -16,6 +16,7 @@ import pytest
 from postroom import pipelines
 from postroom.errors import StateError
 from postroom.messagebox.connection import Login
+from postroom.messagebox.streams.file_claims import FileClaimState
 from postroom.operations.ports.receive_locations import list_locations
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
@@ -55,12 +56,12 @@ def csv(first: int, count: int) -> bytes:
 
 
 def bodies(box: Box) -> list[Any]:
-    return [json.loads(body) for (body,) in box.connection.execute("SELECT body FROM parts")]
+    return [json.loads(body) for body in box.bodies()]
 
 
 def bodies_of_good_rows(box: Box) -> list[Any]:
-    rows = box.connection.execute("SELECT body FROM parts WHERE content_type = 'application/json' AND body LIKE '{%'")
-    return [json.loads(body) for (body,) in rows]
+    parts = [part for part in box.parts() if part.content_type == "application/json"]
+    return [json.loads(part.body) for part in parts if part.body is not None and part.body.startswith(b"{")]
 
 
 @pytest.mark.usefixtures("small_splits")
@@ -81,10 +82,10 @@ def test_a_file_is_read_in_splits_and_every_row_is_a_message(box: Box, folder: P
     assert sorted(body["id"] for body in found) == list(range(2_000))
     assert found[0].keys() == {"id", "region", "total", "priority"}
     assert box.queued() == {"Everything": 2_000, "Europe": sum(n % 7 > 3 for n in range(2_000))}
-    starts = "SELECT DISTINCT (context->'written'->>'Postroom#SplitStart')::int FROM spool"
-    assert len(box.connection.execute(starts).fetchall()) > 5
+    starts = {message.stored_context["written"]["Postroom#SplitStart"] for message in box.messages()}
+    assert len(starts) > 5
     assert not [path for path in folder.rglob("*") if path.is_file()]
-    assert (box.count("file_claims"), box.count("splits")) == (0, 0)
+    assert (box.count("file claims"), box.count("splits")) == (0, 0)
 
 
 def parquet(path: Path, count: int) -> None:
@@ -123,16 +124,16 @@ def test_rows_of_every_format_are_published(box: Box, folder: Path, receive: Rec
         location = add_bulk_location(box, folder / format, format=format, name=format, **settings)
         (folder / format).mkdir()
         write(folder / format / f"a.{format}")
-        before = box.count("spool")
+        before = box.count("messages")
         receive(location)
-        assert box.count("spool") - before == (1 if format == "binaryFile" else 100), format
-    found = box.connection.execute("SELECT content_type, size, body FROM parts ORDER BY size").fetchall()
-    assert found[-1] == ("application/octet-stream", 300_000, None)  # in fragments
-    assert b"".join(body for (body,) in box.connection.execute("SELECT body FROM fragments")) == bytes(300_000)
-    written = [json.loads(body) for kind, _, body in found if kind == "application/json"]
+        assert box.count("messages") - before == (1 if format == "binaryFile" else 100), format
+    largest = max(box.parts(), key=lambda part: part.size)
+    assert (largest.content_type, largest.size, largest.body) == ("application/octet-stream", 300_000, None)
+    assert b"".join(box.fragments()) == bytes(300_000)
+    written = [json.loads(part.body or b"") for part in box.parts() if part.content_type == "application/json"]
     assert len(written) == 300
     assert sorted(row["total"] for row in written if row["id"] == 7) == [1.5, 2.5, 7.0]
-    lines = {body for kind, _, body in found if kind == "application/octet-stream" and body}
+    lines = {part.body for part in box.parts() if part.content_type == "application/octet-stream" and part.body}
     assert lines == {b"EU %d" % n for n in range(100)}
     assert box.suspended() == []
 
@@ -145,10 +146,7 @@ def test_bad_rows_are_suspended_with_their_text(box: Box, folder: Path, receive:
     counts = receive(location)
     assert (counts["rows"], counts["bad"], counts["published"], counts["suspended"]) == (19, 4, 15, 4)
     assert [code for code, _ in box.suspended()] == ["PIPELINE"] * 4
-    kept = box.connection.execute(
-        "SELECT p.body FROM suspended_queue q JOIN spool USING (message_id) JOIN parts p ON p.part_id = body_part_id"
-    )
-    assert sorted(body for (body,) in kept) == sorted(bad)
+    assert sorted(row.body or b"" for row in box.suspended_rows()) == sorted(bad)
 
 
 @pytest.mark.usefixtures("small_splits")
@@ -176,10 +174,7 @@ def test_the_reason_of_a_bad_row_names_the_line_the_file_and_the_column(
     (folder / "big.csv").write_bytes(b"\r\n".join(lines))
     counts = receive(location)
     assert (counts["rows"], counts["bad"], counts["published"]) == (1_000, 5, 995)
-    found = box.connection.execute(
-        "SELECT p.body, error_description FROM suspended_queue q JOIN spool USING (message_id)"
-        "  JOIN parts p ON p.part_id = body_part_id"
-    ).fetchall()
+    found = [(row.body or b"", row.error_description) for row in box.suspended_rows()]
     said = {bytes(body): description.split("\n") for body, description in found}
     assert {line: said[line][:2] for line, _ in bad.values()} == {
         line: [
@@ -213,21 +208,16 @@ def test_bad_rows_of_json_and_xml_are_explained(box: Box, folder: Path, receive:
         (folder / format).mkdir()
         (folder / format / f"a.{format}").write_bytes(content)
         receive(location)
-        found = box.connection.execute(
-            "SELECT error_description FROM suspended_queue WHERE service_id = %s ORDER BY seq", (location.location_id,)
-        ).fetchall()
-        for (description,), (what, why) in zip(found, expected[format], strict=True):
+        found = [row.error_description for row in box.suspended_rows() if row.service_id == location.location_id]
+        for description, (what, why) in zip(found, expected[format], strict=True):
             first, second, *_ = description.split("\n")
             assert (first, second[: len(why)]) == (what, why)
     assert (b"<order><id>x</id></order>", "Row 2 of a.xml does not fit the schema.") in suspended_bodies(box)
 
 
 def suspended_bodies(box: Box) -> list[tuple[bytes, str]]:
-    found = box.connection.execute(
-        "SELECT p.body, error_description FROM suspended_queue q JOIN spool USING (message_id)"
-        "  JOIN parts p ON p.part_id = body_part_id"
-    )
-    return sorted((bytes(body), said.split("\n")[0]) for body, said in found)
+    found = [(row.body or b"", row.error_description) for row in box.suspended_rows()]
+    return sorted((body, said.split("\n")[0]) for body, said in found)
 
 
 @pytest.mark.usefixtures("small_splits")
@@ -276,17 +266,16 @@ def test_too_many_bad_rows_stop_the_location_until_the_limit_is_raised(
     (folder / "bad.csv").write_bytes(csv(0, 10) + b"what\nis\nthis\n")
     with pytest.raises(StateError, match=r"3 of 13 rows are bad, and bad_rows allows 2"):
         receive(location)
-    assert box.count("spool") == 0
+    assert box.count("messages") == 0
     [listed] = list_locations(box.connection)
     assert listed.problems == ["bad.csv: 3 of 13 rows are bad, and bad_rows allows 2"]
-    box.connection.execute("UPDATE receive_locations SET adapter = adapter || '{\"bad_rows\": 3}'")
-    box.connection.execute('UPDATE receive_locations SET pipeline = pipeline || \'{"body": "csv"}\'')
-    box.connection.execute("UPDATE file_claims SET state = 2, problem = NULL")
+    box.merge_locations(adapter={"bad_rows": 3}, pipeline={"body": "csv"})
+    box.change_file_claims(state=FileClaimState.CLAIMED, problem=None)
     [location] = read_receive_locations(box.connection)
     assert receive(location)["published"] == 10
     # The limit is the new one, the pipeline that of the stored read plan.
     assert {body["region"] for body in bodies_of_good_rows(box)} == {"EU"}
-    assert box.count("file_claims") == 0
+    assert box.count("file claims") == 0
 
 
 def test_an_unreadable_file_is_quarantined_and_the_others_are_published(
@@ -301,5 +290,5 @@ def test_an_unreadable_file_is_quarantined_and_the_others_are_published(
     assert (counts["files"], counts["rows"], counts["published"]) == (1, 30, 30)
     assert box.queued() == {"Everything": 30}
     assert "broken.parquet could not be received" in caplog.text
-    assert box.one("SELECT state FROM file_claims") == 5
-    assert "broken.parquet" in box.one("SELECT problem FROM file_claims")
+    assert box.file_claims()[0].state == 5
+    assert "broken.parquet" in (box.file_claims()[0].problem or "")

@@ -71,7 +71,7 @@ def test_bodies_are_read_only_if_they_are_selected(filled: Box) -> None:
 
 
 def test_contexts_have_a_row_per_property_and_redact_sensitive_values(filled: Box) -> None:
-    filled.connection.execute("UPDATE properties SET sensitive = true WHERE key = %s", (Region.key,))
+    filled.set_sensitive(Region.key)
     rows = rows_of(reader_of(filled, "contexts", where="kind == 'promoted'"))
     found = {(row["property"], row["value_type"], row["value"]) for row in rows}
     assert found >= {(Region.dotted_name, "str", "(hidden)"), (Priority.dotted_name, "int", "7")}
@@ -89,24 +89,16 @@ def test_queues_have_names_and_states(filled: Box) -> None:
 
 def test_queues_name_a_removed_port_and_the_task_of_rerouted_messages(filled: Box) -> None:
     connection = filled.connection
-    connection.execute(
-        "INSERT INTO removed_services (id, kind, application, name, port_name)"
-        " SELECT id, 'send port', 'orders', name, name FROM send_ports"
-    )
-    connection.execute("DELETE FROM send_ports")
-    connection.execute("UPDATE subscriptions SET removed_at = now() - interval '1 day'")
+    filled.add_removed_port(filled.remove_port(), "Europe")
+    filled.remove_subscriptions()
     connection.execute("SELECT purge_subscriptions('0 s')")
-    connection.execute("SELECT reroute_instances(array_agg(instance_id)) FROM suspended_queue")
+    connection.execute("SELECT reroute_instances(%s)", ([row.instance_id for row in filled.suspended_rows()],))
     rows = rows_of(reader_of(filled, "queues"))
     assert {(row["service"], row["state"], row["task"]) for row in rows} == {("Europe", "ready to run", "reroute")}
 
 
 def test_ranges_contain_every_row_once(filled: Box) -> None:
-    filled.connection.execute(
-        "INSERT INTO spool (message_id, part_ids, context)"
-        " SELECT gen_random_uuid(), '{}', jsonb_build_object('promoted', jsonb_build_object('t', repeat('y', 900)))"
-        "   FROM generate_series(1, 6000)"
-    )
+    filled.add_messages(6_000, size=900)
     reader = reader_of(filled, "messages", ["message_id"], partitions=4)
     ranges = reader.partitions()
     assert len(ranges) == 4

@@ -27,7 +27,7 @@ def test_interchanges_stored_while_the_stream_runs_are_published_once(
         def has_published(count: int) -> bool:
             assert query.isActive, query.exception()
             numbering.scan()
-            return box.count("spool") == count and not box.count("inbox")
+            return box.count("messages") == count and not box.count("inbox")
 
         inbox.store_in_inbox(other, location.location_id, uuid.uuid4(), Context(), [bodies[0]])
         numbering.scan()
@@ -37,4 +37,4 @@ def test_interchanges_stored_while_the_stream_runs_are_published_once(
             inbox.store_in_inbox(other, location.location_id, uuid.uuid4(), Context(), [body])
         wait_until(lambda: has_published(3), what="all messages")
     assert box.queued() == {"Everything": 3}
-    assert sorted(size for (size,) in box.connection.execute("SELECT size FROM parts")) == sorted(map(len, bodies))
+    assert sorted(part.size for part in box.parts()) == sorted(map(len, bodies))

@@ -34,10 +34,10 @@ DRIVER = "This Spark session does not have the JDBC driver org.postgresql.Driver
 def count_kept(box: Box) -> tuple[int, int, int, int]:
     """Return the numbers of waiting, retrying and suspended messages, and of fixed batches."""
     return (
-        box.count("work_queue"),
-        box.count("scheduled_queue"),
-        box.count("suspended_queue"),
-        box.count("sink_batches"),
+        box.count("queued"),
+        box.count("scheduled"),
+        box.count("suspended"),
+        box.count("sink batches"),
     )
 
 
@@ -48,17 +48,17 @@ def test_a_missing_jar_is_reported_at_start_and_again_when_messages_wait(
     add_sink(box, SparkSink("delta", "out/delta"), name="Lake")
     add_sink(box, SparkSink("parquet", "out/files"), name="Files", filter="Orders.Region == 'none'")
     add_sink(box, SparkSink("iceberg", "out/idle"), name="Idle", filter="Orders.Region == 'none'")
-    reports = (
-        "SELECT array_agg(p.name || ': ' || r.reason ORDER BY p.name) FROM running_sinks r"
-        " JOIN send_ports p ON p.id = r.port_id WHERE r.state = 'failing'"
-    )
+
+    def list_reports() -> list[str]:
+        return [f"{one.port}: {one.reason}" for one in box.running_sinks() if one.state == "failing"]
+
     stop = threading.Event()
     process = PipelineProcess(session, box.host(), login=login, home=tmp_path)
     thread = threading.Thread(target=process.run, args=(stop,))
     thread.start()
     try:
-        wait_until(lambda: len(box.one(reports) or ()) == 3, what="the reports of the three sinks")
-        idle, lake, table = box.one(reports)
+        wait_until(lambda: len(list_reports()) == 3, what="the reports of the three sinks")
+        idle, lake, table = list_reports()
         assert idle.startswith("Idle: This Spark session cannot read or write the format 'iceberg'.")
         assert table.startswith(f"Table: {DRIVER}")
         assert lake.startswith("Lake: This Spark session cannot read or write the format 'delta'.")

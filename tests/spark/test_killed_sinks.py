@@ -92,7 +92,7 @@ def test_a_restarted_sink_continues_the_interrupted_batch(
         ), (name, after)
     assert drain_batch(drain, box) == 2
     assert Counter(find_ids(tmp_path / "lake", format, is_logged=steps is HADOOP)) == Counter(ids * times)
-    assert (box.count("sink_batches"), box.count("work_queue"), box.count("suspended_queue")) == (0, 0, 0)
+    assert (box.count("sink batches"), box.count("queued"), box.count("suspended")) == (0, 0, 0)
     assert check(box.connection) == []
 
 

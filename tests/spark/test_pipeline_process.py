@@ -24,6 +24,7 @@ from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
+from tests.support.contents import Contents
 from tests.support.file_location import add_file_location
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -62,8 +63,8 @@ def running(session: SparkSession, box: Box, login: Login, home: Path) -> Iterat
 
 
 def wait_for_messages(box: Box, count: int) -> None:
-    wait_until(lambda: box.count("spool") >= count, what=f"{count} messages")
-    assert box.count("spool") == count
+    wait_until(lambda: box.count("messages") >= count, what=f"{count} messages")
+    assert box.count("messages") == count
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +103,7 @@ def test_locations_are_added_disabled_and_scheduled_while_the_process_runs(
         (folder / "one" / "e.json").write_bytes(ORDER)
         locations.set_schedule(box.connection, "one", Schedule(start="2000-12-31"))
         wait_for_messages(box, 5)
-        wait_until(lambda: box.count("file_claims") == 0, what="an empty table of claims")
+        wait_until(lambda: box.count("file claims") == 0, what="an empty table of claims")
         counts = process.stop()
     assert counts == {"files": 5, "published": 5, "suspended": 0, "routed": 0, "dropped": 0, "empty": 0}
     sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name IN ('postroom claims', 'postroom stream')"
@@ -117,9 +118,7 @@ def test_a_changed_location_is_restarted_with_its_new_configuration(
         (folder / "a.json").write_bytes(ORDER)
         wait_for_messages(box, 1)
         archive = tmp_path / "archive"
-        box.connection.execute(
-            "UPDATE receive_locations SET adapter = adapter || jsonb_build_object('archive', %s::text)", (str(archive),)
-        )
+        box.merge_locations(adapter={"archive": str(archive)})
         box.connection.execute("SELECT change_routing()")
 
         def is_archived() -> bool:
@@ -147,17 +146,13 @@ def test_what_arrives_after_a_change_is_taken_is_received_by_the_new_definition(
             archive = tmp_path / f"archive-{number}"
             with box.connection.transaction():
                 box.connection.execute("SELECT change_routing()")
-                box.connection.execute(
-                    "UPDATE receive_locations SET adapter = adapter || jsonb_build_object('archive', %s::text)"
-                    " WHERE name = 'drop'",
-                    (str(archive),),
-                )
+                box.merge_locations("drop", adapter={"archive": str(archive)})
             wait_until_taken(box.connection, ["Default"], timeout=PATIENCE)
             (folder / "drop" / "b.json").write_bytes(ORDER)
-            wait_until(lambda: box.count("spool") == 3 + number, what="the file to be received")  # noqa: B023
-            wait_until(lambda: box.count("file_claims") == 0, what="an empty table of claims")
+            wait_until(lambda: box.count("messages") == 3 + number, what="the file to be received")  # noqa: B023
+            wait_until(lambda: box.count("file claims") == 0, what="an empty table of claims")
             assert len(list(archive.iterdir())) == 1
-    assert box.count("host_instances") == 0
+    assert box.count("host instances") == 0
     stopped = [record.getMessage() for record in caplog.records if "no longer receiving" in record.getMessage()]
     assert sorted(stopped) == ["drop: no longer receiving"] * 4 + ["other: no longer receiving"]
 
@@ -170,7 +165,7 @@ def test_a_failed_stream_is_restarted(
     with running(session, box, login, tmp_path):
         (folder / "a.json").write_bytes(ORDER)
         wait_for_messages(box, 1)
-        wait_until(lambda: box.count("file_claims") == 0, what="an empty table of claims")
+        wait_until(lambda: box.count("file claims") == 0, what="an empty table of claims")
         # Files can be claimed and read, but nothing can be published.
         hosts = sql.Identifier(_hosts_role(box))
         box.connection.execute(sql.SQL("REVOKE EXECUTE ON FUNCTION take_receipts FROM {}").format(hosts))
@@ -182,7 +177,7 @@ def test_a_failed_stream_is_restarted(
 
 
 def _hosts_role(box: Box) -> str:
-    return str(box.one("SELECT 'postroom_' || id || '_hosts' FROM message_box"))
+    return f"postroom_{box.read_id()}_hosts"
 
 
 def test_a_second_process_of_the_host_is_a_standby(
@@ -198,11 +193,11 @@ def test_a_second_process_of_the_host_is_a_standby(
         wait_until(lambda: box.one(claimers) == 2, what="both at work")
         (folder / "b.json").write_bytes(ORDER)
         wait_for_messages(box, 2)
-        wait_until(lambda: box.count("file_claims") == 0, what="an empty table of claims")
+        wait_until(lambda: box.count("file claims") == 0, what="an empty table of claims")
         assert first.stop()["files"] == 2
         (folder / "c.json").write_bytes(ORDER)
         wait_for_messages(box, 3)
-        wait_until(lambda: box.count("file_claims") == 0, what="an empty table of claims")
+        wait_until(lambda: box.count("file claims") == 0, what="an empty table of claims")
         assert second.stop()["files"] == 1
 
 
@@ -250,11 +245,10 @@ def test_streams_are_started_one_after_the_other(
 
         wait_until(all_answered, what="both streams to answer")
         assert seen == {0, 1}
-        states = "SELECT array_agg(DISTINCT state) FROM messagebox.running_locations"
 
         def both_receive() -> bool:
             process._check_locations()
-            return bool(box.one(states) == ["receiving"])
+            return {one.state for one in box.running_locations()} == {"receiving"}
 
         wait_until(both_receive, what="both locations to receive")
     finally:
@@ -285,7 +279,7 @@ def test_a_location_is_receiving_after_its_workers_have_started(
         # Another connection: a transaction does not see how pg_stat_activity changes.
         with connect(box.url) as blocking, blocking.transaction():
             # A worker reads the subscriptions when it starts.
-            blocking.execute("LOCK TABLE routing_version")
+            Contents(blocking).lock("routing version")
             wait_until(workers_are_blocked, what="workers that wait for the subscriptions")
             assert not is_receiving()
             assert process.find_problems() == ["drop is starting."]
@@ -323,12 +317,15 @@ def test_a_location_that_cannot_be_started_does_not_affect_the_others(
         box, None, name="a topic", format="kafka", schema=None, options=options, pipeline=pipelines.Rows()
     )
     add_file_location(box, folder, name="drop", settle=0.05)
-    query = "SELECT state || ': ' || reason FROM messagebox.running_locations WHERE state = 'failing'"
+
+    def find_failing() -> list[str | None]:
+        return [one.reason for one in box.running_locations() if one.state == "failing"]
+
     with running(session, box, login, tmp_path):
         (folder / "a.json").write_bytes(ORDER)
         wait_for_messages(box, 1)
-        report = str(wait_until(lambda: box.one(query), what="a report"))
-        assert report.startswith("failing: the stream cannot be started: "), report
+        report = str(wait_until(find_failing, what="a report")[0])
+        assert report.startswith("the stream cannot be started: "), report
         assert "cannot read or write the format 'kafka'" in report
 
     (folder / "b.json").write_bytes(ORDER)

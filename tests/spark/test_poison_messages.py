@@ -39,16 +39,16 @@ def test_a_file_that_hangs_its_worker_is_suspended_and_the_stream_continues(
 
     def all_done() -> bool:
         assert query.isActive, query.exception()
-        return box.count("file_claims") == 0
+        return box.count("file claims") == 0
 
     wait_until(all_done, what="an empty table of claims")
     assert query.isActive, "the query has never failed"
     assert box.queued() == {"Europe": 4}
     assert box.suspended() == [("PIPELINE", True)]
-    reason = box.one("SELECT error_description FROM suspended_queue")
+    reason = box.read_error()
     assert "The worker that processed it died at every attempt." in reason
     assert "if it does not respond for longer than the time limit of the pipeline" in reason
-    bodies = [body for (body,) in box.connection.execute("SELECT body FROM parts")]
+    bodies = box.bodies()
     assert sorted(bodies) == sorted([POISON, *map(order, range(4))])
     # Later files are received.
     (folder / "next.json").write_bytes(order(5))

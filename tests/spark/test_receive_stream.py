@@ -12,6 +12,7 @@ import pytest
 
 from postroom import pipelines
 from postroom.message import FRAGMENT_SIZE
+from postroom.system_properties import BTS
 from tests.spark.conftest import ClaimFiles, StartStream
 from tests.support.box import PROMOTE, Box
 from tests.support.file_location import add_file_location
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 def wait_for_messages(box: Box, count: int, query: StreamingQuery) -> None:
     def arrived() -> bool:
         assert query.isActive, query.exception()
-        return box.count("spool") >= count
+        return box.count("messages") >= count
 
     wait_until(arrived, what=f"{count} messages")
-    assert box.count("spool") == count
+    assert box.count("messages") == count
 
 
 def order(number: int, region: str = "EU") -> bytes:
@@ -52,11 +53,10 @@ def test_several_tasks_publish_files_and_remove_them(
     assert claim(location) == 20
     query = start_stream(location)
     wait_for_messages(box, 20, query)
-    wait_until(lambda: box.count("file_claims") == 0, what="an empty table of claims")
+    wait_until(lambda: box.count("file claims") == 0, what="an empty table of claims")
     assert box.queued() == {"Europe": 20}
     assert not [path for path in folder.rglob("*") if path.is_file()]
-    interchanges = "SELECT context->'written'->>k FROM spool, jsonb_object_keys(context->'written') k WHERE k LIKE %s"
-    ids = [one for (one,) in box.connection.execute(interchanges, ("%#InterchangeID",))]
+    ids = [message.context[BTS.InterchangeID] for message in box.messages()]
     assert len(set(ids)) == 20
     # Both tasks have published, each over its own connection.
     assert box.one("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postroom receive'") >= 2
@@ -75,8 +75,7 @@ def test_one_task_publishes_an_ordered_location_in_order(
 
 
 def _bodies_as_queued(box: Box) -> list[bytes]:
-    queued = "SELECT p.body FROM work_queue q JOIN spool USING (message_id) JOIN parts p ON p.part_id = body_part_id"
-    return [body for (body,) in box.connection.execute(f"{queued} ORDER BY q.seq")]
+    return [row.body or b"" for row in box.queued_rows()]
 
 
 def test_five_files_with_the_same_name_are_five_messages(
@@ -89,7 +88,7 @@ def test_five_files_with_the_same_name_are_five_messages(
         (folder / "daily.json").write_bytes(order(number))
         assert claim(location) == 1
     wait_for_messages(box, 5, query)
-    assert sorted(body for (body,) in box.connection.execute("SELECT body FROM parts")) == [order(n) for n in range(5)]
+    assert sorted(body for body in box.bodies()) == [order(n) for n in range(5)]
 
 
 def test_a_large_body_travels_by_reference(
@@ -102,9 +101,8 @@ def test_a_large_body_travels_by_reference(
     claim(location)
     query = start_stream(location)
     wait_for_messages(box, 1, query)
-    assert box.one("SELECT body FROM parts") is None
-    fragments = box.connection.execute("SELECT body FROM fragments ORDER BY number").fetchall()
-    assert b"".join(body for (body,) in fragments) == content
+    assert box.parts()[0].body is None
+    assert b"".join(box.fragments()) == content
 
 
 def test_workers_split_an_array_of_documents(
@@ -117,10 +115,9 @@ def test_workers_split_an_array_of_documents(
     (folder / "empty.json").write_bytes(b'{"orders": []}')
     claim(location)
     wait_for_messages(box, 3, start_stream(location))
-    wait_until(lambda: box.count("file_claims") == 0, what="an empty table of claims")
-    assert sorted(body for (body,) in box.connection.execute("SELECT body FROM parts") if body) == [order(1), order(3)]
-    fragments = box.connection.execute("SELECT body FROM fragments ORDER BY number").fetchall()
-    assert b"".join(body for (body,) in fragments) == large
+    wait_until(lambda: box.count("file claims") == 0, what="an empty table of claims")
+    assert sorted(body for body in box.bodies() if body) == [order(1), order(3)]
+    assert b"".join(box.fragments()) == large
 
 
 COMPONENTS = """
@@ -156,8 +153,8 @@ def test_custom_components_run_in_the_workers(
     (folder / "bad.json").write_bytes(b"}{")
     claim(location)
     wait_for_messages(box, 2, start_stream(location))
-    assert sorted(body for (body,) in box.connection.execute("SELECT body FROM parts")) == sorted([order(1), b"}{"])
-    assert "has_region: the order has no region" in box.one("SELECT error_description FROM suspended_queue")
+    assert sorted(body for body in box.bodies()) == sorted([order(1), b"}{"])
+    assert "has_region: the order has no region" in box.read_error()
 
 
 @pytest.mark.parametrize("routed", [False, True])
@@ -178,7 +175,7 @@ def test_bad_files_are_suspended_or_routed_and_counted_in_the_tally(
     assert box.queued() == ({"Europe": 2, "Errors": 2} if routed else {"Europe": 2})
     reports = ["ROUTING"]
     assert sorted(code for code, _ in box.suspended()) == (reports if routed else ["PIPELINE", "ROUTING", *reports])
-    assert box.count("file_claims") == 0
+    assert box.count("file claims") == 0
 
 
 def test_workers_keep_their_connections_and_learn_of_new_subscriptions(
@@ -210,13 +207,13 @@ def test_a_repeated_batch_publishes_nothing_twice(
     claim(location)
     restore = store_claims(box)
     assert start_stream(location, once=True).awaitTermination(PATIENCE)
-    assert box.count("file_claims") == 0
+    assert box.count("file claims") == 0
     restore()
     again = start_stream(location, once=True)
     assert again.awaitTermination(PATIENCE)
     assert again.exception() is None
     assert box.queued() == {"Europe": 6}
-    assert box.count("file_claims") == 0
+    assert box.count("file claims") == 0
     assert not any(path.is_file() for path in folder.rglob("*"))
 
 
@@ -279,10 +276,8 @@ def test_a_file_that_kills_its_worker_is_suspended_and_the_stream_continues(
     assert claim(location) == 6
     query = start_stream(location)
     wait_for_messages(box, 6, query)
-    wait_until(lambda: box.count("file_claims") == 0, what="an empty table of claims")
+    wait_until(lambda: box.count("file claims") == 0, what="an empty table of claims")
     assert query.isActive, "the query has never failed"
     assert box.queued() == {"Europe": 5}
     assert box.suspended() == [("PIPELINE", True)]
-    assert "The worker that processed it died at every attempt" in box.one(
-        "SELECT error_description FROM suspended_queue"
-    )
+    assert "The worker that processed it died at every attempt" in box.read_error()

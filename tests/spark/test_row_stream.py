@@ -46,7 +46,7 @@ def start(session: SparkSession, login: Login, tmp_path: Path) -> Iterator[Start
 
 
 def values(box: Box) -> Counter[int]:
-    return Counter(json.loads(body)["value"] for (body,) in box.connection.execute("SELECT body FROM parts"))
+    return Counter(json.loads(body)["value"] for body in box.bodies())
 
 
 def test_a_stream_continues_where_it_stopped(box: Box, start: Start, tmp_path: Path) -> None:
@@ -60,11 +60,11 @@ def test_a_stream_continues_where_it_stopped(box: Box, start: Start, tmp_path: P
         pipeline=pipelines.Rows(promote={Value: "value"}),
     )
     query = start(location)
-    wait_until(lambda: box.count("spool") >= 100, what="two batches")
+    wait_until(lambda: box.count("messages") >= 100, what="two batches")
     query.stop()
     first = sum(values(box).values())
     query = start(location)
-    wait_until(lambda: box.count("spool") >= first + 100, what="two more batches")
+    wait_until(lambda: box.count("messages") >= first + 100, what="two more batches")
     query.stop()
     wait_until(lambda: box.one("SELECT count(*) FROM pg_stat_activity WHERE state = 'active'") == 1, what="silence")
     found = values(box)
@@ -127,9 +127,9 @@ def test_an_interrupted_batch_is_finished_with_its_stored_read_plan(
         box, None, format="halves", schema=None, pipeline=pipelines.Rows(promote={Value: "value"})
     )
     query = start(location, once=True)
-    wait_until(lambda: box.count("spool") >= 100, what="the first half")
+    wait_until(lambda: box.count("messages") >= 100, what="the first half")
     query.stop()
-    assert 100 <= box.count("spool") < 200
+    assert 100 <= box.count("messages") < 200
     folder = StreamFolder.for_location(location, tmp_path)
     assert not folder.is_between_batches
     broken.unlink()
@@ -139,7 +139,7 @@ def test_an_interrupted_batch_is_finished_with_its_stored_read_plan(
     (tmp_path / "more cores").unlink()
     with pytest.raises(StateError, match=r"checkpoint of the stream .* is not in"):
         start_row_stream(session, location, login=login, home=tmp_path / "another home")
-    before = box.count("spool")
+    before = box.count("messages")
     assert before < 200
     # Chunks have another size now, and rows other messages, but not those of the interrupted batch.
     monkeypatch.setattr("postroom.spark.bulk.read_plan.CHUNK_ROWS", 33)
@@ -149,7 +149,7 @@ def test_an_interrupted_batch_is_finished_with_its_stored_read_plan(
     tallies = [progress.observedMetrics[TALLY_METRIC] for progress in query.recentProgress if progress.observedMetrics]
     assert sum(tally.published for tally in tallies) == 200 - before
     # These are kept until the next batch begins, because this one might come again.
-    assert box.one("SELECT count(DISTINCT unit) FROM receipts JOIN stream_units USING (unit)") == 2
+    assert box.count("receipts of streams") == 2
     assert folder.is_between_batches
     process = PipelineOnce(session, box.host(), login=login, home=tmp_path)
     assert process.run(threading.Event()).total() == 0

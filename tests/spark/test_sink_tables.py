@@ -6,6 +6,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import UTC
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +61,7 @@ def test_the_table_is_created_and_rows_are_merged(
         [{"sku": "a"}],
         body.decode(),
     )
-    published_at = box.one("SELECT max(published_at) AT TIME ZONE 'UTC' FROM spool")
+    published_at = box.messages()[-1].published_at.astimezone(UTC)
     assert row[6].startswith(published_at.strftime("%Y-%m-%d %H:"))
     assert box.suspended() == [("DELIVERY_REFUSED", True)]
     assert derby.tables() == ["ORDERS"]
@@ -93,7 +94,7 @@ def test_the_next_process_continues_the_interrupted_batch(
     assert drain_batch(drain, box) == 3
     assert Counter(message_id for (message_id,) in derby.execute('SELECT "message_id" FROM orders')) == Counter(ids)
     assert derby.tables() == ["ORDERS"]
-    assert (box.count("sink_batches"), box.count("suspended_queue")) == (0, 0)
+    assert (box.count("sink batches"), box.count("suspended")) == (0, 0)
 
 
 def die_at(function: Callable[..., Any], step: str, *, after: bool) -> Callable[..., Any]:
@@ -165,8 +166,8 @@ def test_a_row_that_an_existing_table_rejects_is_suspended_alone(
     [refused] = publish(box, b"", region="XX")
     assert drain_batch(drain_of(session, box, login, tmp_path), box) == 2
     assert sorted(derby.execute("SELECT message_id, region FROM own")) == sorted([(good, "EU"), (last, "US")])
-    rows = box.connection.execute("SELECT message_id::text, error_description FROM suspended_queue ORDER BY seq")
-    [(first, reason), (second, _)] = rows.fetchall()
+    rows = [(str(row.message_id), row.error_description) for row in box.suspended_rows()]
+    [(first, reason), (second, _)] = rows
     assert [first, second] == [too_long, refused]
     assert "rejects the row" in reason
     assert "22001" in reason
@@ -184,14 +185,14 @@ def test_the_problem_of_an_unsuitable_table_is_reported(
         add_sink(box, SparkTable(derby.url, table, body="none"), name=table, filter=f"Orders.Region == '{table}'")
         publish(box, b"", region=table)
         assert drain_batch(drain_of(session, box, login, tmp_path), box, read_port_id(box, table)) == 0
-        descriptions[table] = box.one("SELECT error_description FROM suspended_queue ORDER BY seq DESC LIMIT 1")
+        descriptions[table] = box.suspended_rows()[-1].error_description
     assert descriptions["bare"].startswith("The table bare has no column interchange_id.")
     assert descriptions["loose"].startswith("The table loose has no unique index on message_id alone.")
     url = derby.url.replace("create=true", "create=false").replace("data base", "nowhere")
     add_sink(box, SparkTable(url, "orders"), name="Away", filter="Orders.Region == 'away'")
     publish(box, b"", region="away")
     assert drain_batch(drain_of(session, box, login, tmp_path), box, read_port_id(box, "Away")) == 0
-    assert box.one("SELECT error_description FROM scheduled_queue").startswith("The database of the table cannot be")
+    assert box.scheduled_rows()[0].error_description.startswith("The database of the table cannot be")
 
 
 def test_only_errors_of_rows_are_attributed_to_rows() -> None:

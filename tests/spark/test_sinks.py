@@ -130,7 +130,7 @@ def test_a_batch_is_written_where_directories_cannot_be_renamed(
     target = (tmp_path / "store").as_uri()
     add_sink(box, SparkSink("parquet", target))
     ids = publish(box, b"a")
-    port_id = box.one("SELECT id FROM send_ports")
+    port_id = box.port().port_id
     # An attempt died after it had written.
     assert SinkQueue("Default").open_batch(box.connection, port_id, limit=10) is not None
     assert drain(session, box, login, tmp_path) == 1
@@ -203,9 +203,9 @@ def test_a_pipeline_process_drains_its_sinks_until_it_is_stopped(
     thread = threading.Thread(target=lambda: counts.update(process.run(stop)))
     thread.start()
     try:
-        wait_until(lambda: box.count("work_queue") == 0, what="the queue to be empty")
+        wait_until(lambda: box.count("queued") == 0, what="the queue to be empty")
         ids += publish(box, b"d")
-        wait_until(lambda: box.count("work_queue") == 0, what="the queue to be empty")
+        wait_until(lambda: box.count("queued") == 0, what="the queue to be empty")
     finally:
         stop.set()
         thread.join()
@@ -265,7 +265,7 @@ def test_a_sink_is_drained_while_receive_tasks_are_throttled(
 
     try:
         wait_for(2 * CHUNK_ROWS)
-        assert box.count("file_claims") == 2, (
+        assert box.count("file claims") == 2, (
             "neither file is published to its end, and the tasks have left their cores"
         )
         set_load(box, queued=0)
@@ -319,6 +319,4 @@ def test_a_message_that_kills_its_worker_is_suspended_alone(
     rows = session.read.parquet(str(tmp_path / "lake")).collect()
     assert sorted(bytes(row["body"]) for row in rows) == [b"a", b"z"]
     assert box.suspended() == [("DELIVERY_REFUSED", True)]
-    assert "The worker that processed it died at every attempt" in box.one(
-        "SELECT error_description FROM suspended_queue"
-    )
+    assert "The worker that processed it died at every attempt" in box.read_error()

@@ -45,6 +45,7 @@ from postroom.ports.receive_locations import (
 from postroom.ports.send_ports import build_send_port, store_send_port
 from postroom.properties import Property
 from postroom.system_properties import BTS, SYSTEM_PROPERTIES
+from tests.support.contents import Contents
 
 Region = Property("Orders.Region", str)
 Total = Property("Orders.Total", Decimal)
@@ -52,21 +53,13 @@ Priority = Property("Orders.Priority", int)
 PROMOTE = {Region: "region", Total: "total", Priority: "priority"}
 
 
-class Box:
+class Box(Contents):
     """A MessageBox with a host, properties and an application. Its connection is that of the superuser."""
 
     def __init__(self, url: str, connection: Connection) -> None:
+        super().__init__(connection)
         self.url = url
-        self.connection = connection
         self._application = self.one("SELECT id FROM applications WHERE name = 't'")
-
-    def one(self, query: str, *parameters: Any) -> Any:
-        """Return the first column of the first row, or None if there is no row."""
-        row = self.connection.execute(query, parameters).fetchone()
-        return None if row is None else row[0]
-
-    def count(self, table: str) -> int:
-        return int(self.one(f"SELECT count(*) FROM {table}"))
 
     def host(self, name: str = "Default") -> Host:
         return next(host for host in read_hosts(self.connection) if host.name == name)

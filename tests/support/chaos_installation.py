@@ -18,6 +18,7 @@ import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
+from tests.support.contents import Countable, count_query
 from tests.support.installation import Installation, Process
 from tests.support.orders import FOLDERS, Orders, count_orders
 from tests.support.waiting import PATIENCE, wait_until
@@ -57,6 +58,10 @@ class ChaosInstallation:
         except psycopg.OperationalError:
             return -1
         return -1 if row is None else int(row[0] or 0)
+
+    def count(self, what: Countable) -> int:
+        """Count in the MessageBox. Return -1 if it is unavailable."""
+        return self.read_number(count_query(what))
 
     def find_pid(self, name: str) -> int:
         """Return the pid of the last process with this name that the supervisor has started, or 0."""
@@ -270,7 +275,7 @@ class ChaosInstallation:
         return problems
 
     def _connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(self.url, autocommit=True)
+        return psycopg.connect(self.url, autocommit=True, options="-c search_path=messagebox,management")
 
 
 def _compare(what: str, found: Counter[int], expected: Counter[int]) -> list[str]:

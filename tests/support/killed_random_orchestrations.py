@@ -100,9 +100,7 @@ def run(box: Box, folder: Path, *, seed: int, programs: int, kills: int) -> list
 
         publish(starts, kills // 2)
         # From here on they are subscribed to the inputs.
-        wait_until(
-            lambda: box.count("orchestration_instances WHERE journal_length > 0") == programs, what="all started"
-        )
+        wait_until(lambda: box.count("started orchestrations") == programs, what="all started")
         publish(inputs, kills - kills // 2)
         wait_until(lambda: box.one(_BUSY) == 0, what="all instances wait")
     return [*_find_problems(box, folder, programs), *map(str, check(box.connection))]

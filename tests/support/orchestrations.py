@@ -83,9 +83,9 @@ def sent(recorder: RecordingAdapter) -> list[bytes]:
 
 def has_ended(box: Box) -> bool:
     """Return True if there is no instance, and no message that waits."""
-    return box.count("orchestration_instances") == 0 and box.count("work_queue") == 0
+    return box.count("orchestration instances") == 0 and box.count("queued") == 0
 
 
 def is_empty(box: Box) -> bool:
     """Return True if there is no instance in any state."""
-    return box.count("orchestration_instances") == 0 and box.count("instances") == 0
+    return box.count("orchestration instances") == 0 and box.count("instances") == 0

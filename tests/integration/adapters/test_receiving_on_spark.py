@@ -23,6 +23,7 @@ from postroom.receiving.inbox_rows import Inbox, InboxNumbering
 from postroom.receiving.task import ReceiveTask
 from postroom.receiving.worker import close_worker
 from tests.integration.receiving.files.conftest import MovedClock
+from tests.support.contents import Contents
 from tests.support.reserved_port import reserve_port
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -136,9 +137,7 @@ class Clients:
 
     def count(self) -> int:
         with connect(self._url) as connection:
-            row = connection.execute("SELECT count(*) FROM inbox").fetchone()
-        assert row is not None
-        return int(row[0])
+            return Contents(connection).count("inbox")
 
     def break_down(self) -> None:
         raise NotImplementedError

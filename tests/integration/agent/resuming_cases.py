@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from psycopg.types.json import Jsonb
-
 from postroom import pipelines
 from postroom.agent.receiving.document_batch import ReceiveResult
 from postroom.agent.receiving.interchange import Interchange
@@ -285,12 +283,9 @@ def apply_pipeline(box: Box, case: Case, stage: str | None, *, mapped: bool) -> 
     maps = [
         ToInvoice(source=case.message_type, target="invoice", word=REJECTED_WORD if stage == "map" else UNUSED_WORD)
     ]
-    box.connection.execute(
-        "UPDATE receive_locations SET pipeline = %s, maps = %s",
-        (
-            Jsonb(build_pipeline(case, stage).model_dump(mode="json")),
-            Jsonb(PortMaps(maps=maps).model_dump(mode="json") if mapped else {}),
-        ),
+    box.set_locations(
+        pipeline=build_pipeline(case, stage).model_dump(mode="json"),
+        maps=PortMaps(maps=maps).model_dump(mode="json") if mapped else {},
     )
     [location] = read_receive_locations(box.connection)
     return location
@@ -307,10 +302,7 @@ def receive(box: Box, location: ReceiveLocation, content: bytes) -> ReceiveResul
 
 def read_suspended_document(box: Box) -> tuple[uuid.UUID, bytes, str]:
     """Return the instance, the body and the interchange id of the last suspended document."""
-    row = box.connection.execute(
-        "SELECT q.instance_id, p.body, s.context->'written'->>'BTS#InterchangeID' FROM suspended_queue q"
-        " JOIN spool s USING (message_id) JOIN parts p ON p.part_id = s.body_part_id"
-        " ORDER BY (s.context->'promoted'->>'BTS#InterchangeSequenceNumber')::int DESC LIMIT 1"
-    ).fetchone()
-    assert row is not None
-    return row[0], row[1], row[2]
+    rows = [row for row in box.suspended_rows() if row.body is not None]
+    # A whole interchange has no number, and comes first.
+    last = max(rows, key=lambda row: row.context.get(BTS.InterchangeSequenceNumber) or 1 << 30)
+    return last.instance_id, last.body or b"", last.context[BTS.InterchangeID]

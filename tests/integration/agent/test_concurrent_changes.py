@@ -15,6 +15,7 @@ from postroom.messagebox.connection import connect
 from postroom.operations.ports import groups, send_ports
 from postroom.ports.receive_locations import ReceiveLocation
 from tests.support.box import Box, Region, interchange
+from tests.support.contents import Contents
 from tests.support.waiting import PATIENCE
 
 
@@ -44,9 +45,7 @@ def test_a_start_resumes_every_message_that_was_suspended_before(box: Box) -> No
             for _ in range(40):
                 send_ports.stop(connection, "P")
                 send_ports.start(connection, "P")
-                row = connection.execute("SELECT count(*) FROM suspended_queue").fetchone()
-                assert row is not None
-                still_suspended.append(row[0])
+                still_suspended.append(Contents(connection).count("suspended"))
         stop.set()
 
     with ThreadPoolExecutor() as pool:
@@ -56,8 +55,8 @@ def test_a_start_resumes_every_message_that_was_suspended_before(box: Box) -> No
         pool.submit(change).result()
         published = sum(publisher.result() for publisher in publishers)
     assert still_suspended == [0] * 40
-    assert box.count("work_queue") == published
-    assert box.count("spool") == published
+    assert box.count("queued") == published
+    assert box.count("messages") == published
 
 
 def test_a_publish_is_either_before_or_after_an_unenlist(box: Box) -> None:
@@ -90,8 +89,8 @@ def test_a_publish_is_either_before_or_after_an_unenlist(box: Box) -> None:
         pool.submit(change).result()
         for publisher in publishers:
             outcomes += publisher.result()
-    assert box.count("work_queue") == outcomes["accepted"]
-    assert box.count("suspended_queue WHERE cause = 3") == outcomes["refused"]
+    assert box.count("queued") == outcomes["accepted"]
+    assert box.count("routing failure reports") == outcomes["refused"]
 
 
 def test_the_last_start_of_port_or_group_resumes_every_message(box: Box) -> None:
@@ -120,6 +119,6 @@ def test_the_last_start_of_port_or_group_resumes_every_message(box: Box) -> None
             operator.result()
         stop.set()
         published = sum(publisher.result() for publisher in publishers)
-    assert box.count("suspended_queue") == 0
-    assert box.count("work_queue") == published
-    assert box.one("SELECT count(DISTINCT message_id) FROM work_queue") == published
+    assert box.count("suspended") == 0
+    assert box.count("queued") == published
+    assert len({row.message_id for row in box.queued_rows()}) == published

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import pytest
 
@@ -27,28 +26,15 @@ from postroom.operations.ports import send_ports as ports
 from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport
 from tests.support.box import PROMOTE, Box, Region, interchange
+from tests.support.contents import QueueRow
 from tests.support.cut_connections import cut_before_commit
 
 GOOD, BAD, UNROUTABLE = b'{"region": "EU"}', b"{broken", b'{"region": "nowhere"}'
 ERRORS = "ErrorReport.ErrorType == 'FailedMessage'"
 
 
-class QueuedMessage(NamedTuple):
-    """A message in the work queue of a port."""
-
-    message_id: uuid.UUID
-    context: Context
-    body: bytes
-
-
-def read_queue(box: Box, port: str) -> list[QueuedMessage]:
-    rows = box.connection.execute(
-        "SELECT s.message_id, s.context, p.body FROM work_queue q JOIN send_ports o ON o.id = q.service_id"
-        " JOIN spool s ON s.message_id = q.message_id JOIN parts p ON p.part_id = s.body_part_id"
-        " WHERE o.name = %s ORDER BY q.seq",
-        (port,),
-    )
-    return [QueuedMessage(message_id, Context.from_json(context), body) for message_id, context, body in rows]
+def read_queue(box: Box, port: str) -> list[QueueRow]:
+    return [row for row in box.queued_rows() if row.port == port]
 
 
 def assert_consistent(box: Box) -> None:
@@ -86,7 +72,7 @@ def test_a_failure_is_suspended_or_routed_as_an_error_message(
     reports = [("ROUTING", False)] if failing is UNROUTABLE else []
     assert sorted(box.suspended()) == sorted(reports if routed else [*reports, (code, True)])
     if not routed:
-        task = box.one("SELECT task FROM suspended_queue WHERE resumable")
+        task = box.resumable_row().task
         assert task == (3 if recoverable and failing is UNROUTABLE else 2)
     assert_consistent(box)
 
@@ -108,7 +94,7 @@ def test_an_error_message_is_a_clone_that_promotes_only_the_error_report(box: Bo
     assert context[ErrorReport.FailureAdapter] == "file"
     assert "no subscribers were found" in str(context[ErrorReport.Description])
     assert context[ErrorReport.FailureMessageID] != str(error.message_id)
-    assert box.one("SELECT published_by FROM spool WHERE message_id = %s", error.message_id) == box.host().role_name
+    assert box.message(error.message_id).published_by == box.host().role_name
 
 
 def test_an_error_message_names_its_routing_failure_report_which_has_no_related_instance(box: Box) -> None:
@@ -117,15 +103,13 @@ def test_an_error_message_names_its_routing_failure_report_which_has_no_related_
     box.add_port("Errors", ERRORS)
     box.receive(location, UNROUTABLE)
     run_all_jobs_once(box.connection)
-    row = box.connection.execute(
-        "SELECT instance_id, resumable, service_class, related_instance_id FROM suspended_queue"
-    ).fetchone()
-    assert row is not None
+    report = box.report()
     [error] = read_queue(box, "Errors")
-    assert (str(row[0]), *row[1:]) == (error.context[ErrorReport.RoutingFailureReportID], False, 64, None)
-    assert "was routed as an error message" in (get_advice(get_instance(box.connection, row[0])) or "")
+    assert str(report.instance_id) == error.context[ErrorReport.RoutingFailureReportID]
+    assert (report.resumable, report.related_instance_id) == (False, None)
+    assert "was routed as an error message" in (get_advice(get_instance(box.connection, report.instance_id)) or "")
     with pytest.raises(StateError) as refused:
-        resume(box.connection, row[0])
+        resume(box.connection, report.instance_id)
     assert "was routed as an error message" in refused.value.hint
 
 
@@ -154,8 +138,8 @@ def test_a_failure_without_a_subscriber_for_its_error_message_is_suspended(
     assert (received.suspended, received.routed) == (1, 0)
     assert (("PIPELINE" if failing is BAD else "ROUTING"), True) in box.suspended()
     if failing is UNROUTABLE:
-        related = box.one("SELECT related_instance_id FROM suspended_queue WHERE cause = 3")
-        assert related == box.one("SELECT instance_id FROM suspended_queue WHERE resumable")
+        related = box.report().related_instance_id
+        assert related == box.resumable_row().instance_id
     assert_consistent(box)
 
 
@@ -177,8 +161,8 @@ def test_an_error_message_with_several_subscribers_is_stored_once(box: Box) -> N
     box.add_port("Tickets", "ErrorReport.FailureCode == '0xe0000001'", host="Other")
     box.receive(location, b"\n".join([BAD, GOOD, BAD]))
     assert box.queued() == {"Errors": 3, "Tickets": 2}
-    assert box.one("SELECT count(DISTINCT message_id) FROM work_queue") == 3
-    assert box.one("SELECT count(DISTINCT instance_id) FROM work_queue") == 5
+    assert len({row.message_id for row in box.queued_rows()}) == 3
+    assert len({row.instance_id for row in box.queued_rows()}) == 5
     assert box.count("parts") == 3
     assert_consistent(box)
 
@@ -207,7 +191,7 @@ def test_a_transaction_that_fails_before_its_commit_leaves_no_error_message_and_
         pytest.raises(MessageBoxUnavailable),
     ):
         Receiver(connection, RoutingTable()).receive(location, [whole])
-    assert (box.count("spool"), box.count("receipts"), box.count("instances")) == (0, 0, 0)
+    assert (box.count("messages"), box.count("receipts"), box.count("instances")) == (0, 0, 0)
     with connect(box.url, user=box.host().role_name) as connection:
         [received] = Receiver(connection, RoutingTable()).receive(location, [whole])
     assert received.routed == 3
@@ -244,8 +228,7 @@ def test_an_error_message_stores_a_large_body_in_fragments(box: Box) -> None:
             location, [Interchange(interchange_id=uuid.uuid4(), body=Bytes(body))]
         )
     assert len(read_queue(box, "Errors")) == 1
-    rows = box.connection.execute("SELECT body FROM fragments ORDER BY number").fetchall()
-    assert b"".join(piece for (piece,) in rows) == body
+    assert b"".join(box.fragments()) == body
     assert_consistent(box)
 
 
@@ -257,8 +240,8 @@ def test_thousands_of_failures_in_one_file_are_routed(box: Box) -> None:
     [received] = box.receive(location, b"\n".join(lines))
     assert (received.published, received.suspended, received.routed) == (1000, 0, 2000)
     assert box.queued() == {"Errors": 2000, "Europe": 1000}
-    assert box.count("spool") == 3001, "with one report"
-    assert box.one("SELECT count(DISTINCT instance_id) FROM instances") == 3001
+    assert box.count("messages") == 3001, "with one report"
+    assert len({row.instance_id for row in box.instances()}) == 3001
     assert_consistent(box)
 
 

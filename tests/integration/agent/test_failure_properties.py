@@ -59,8 +59,7 @@ def add_location(box: Box, **stages: Any) -> ReceiveLocation:
 
 
 def read_port_names(box: Box) -> list[str]:
-    rows = box.connection.execute("SELECT context -> 'promoted' ->> %s FROM spool", (BTS.ReceivePortName.key,))
-    return [name for (name,) in rows]
+    return [str(message.context.promoted[BTS.ReceivePortName.key]) for message in box.messages()]
 
 
 @pytest.mark.parametrize("body", [b"not json", b'{"region": "US"}'], ids=["pipeline", "routing"])
@@ -107,7 +106,7 @@ def test_a_disassembler_sends_documents_to_the_suspended_queue_and_the_others_co
     [received] = box.receive(location, b"one\n!two\n!!three\nfour")
     assert (received.published, received.suspended) == (2, 2)
     assert box.suspended() == [("PIPELINE", True), ("PIPELINE", False)]
-    assert "MessageDestination" in box.one("SELECT error_description FROM suspended_queue LIMIT 1")
+    assert "MessageDestination" in box.read_error()
     run_all_jobs_once(box.connection)
     assert check(box.connection) == []
 
@@ -162,6 +161,6 @@ def test_a_program_cannot_promote_what_only_the_engine_promotes(box: Box, forged
 
 def test_a_program_can_address_the_transport_of_a_send_port(box: Box) -> None:
     box.add_port("Europe")
-    transport: uuid.UUID = box.one("SELECT transport_id FROM send_ports")
+    transport: uuid.UUID = box.port().transport_id
     [published] = box.agent().publish([Message.of(b"x", promoted={BTS.SPTransportID: str(transport)})])
     assert published.subscribers == ("Europe",)

@@ -18,6 +18,7 @@ from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.queues import HostQueues
 from postroom.operations.ports import send_ports
 from postroom.ports.receive_locations import read_receive_locations
+from postroom.ports.send_ports import read_send_ports
 from tests.support.box import Box, Region, interchange
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -90,19 +91,11 @@ def test_a_publish_waits_for_an_earlier_one_to_the_same_port_and_delays_no_other
             publish(box, third, "UK", 2)
             publish(box, third, "US", 2)
             assert not waiting.done()
-            assert (
-                box.one(
-                    "SELECT count(*) FROM instances i JOIN send_ports p ON p.id = i.service_id WHERE p.name = 'Ordered'"
-                )
-                == 0
-            )
+            assert sum(one.port == "Ordered" for one in box.instances()) == 0
         waiting.result(PATIENCE)
     if state == "stopped":
         send_ports.start(box.connection, "Ordered")
-    rows = box.connection.execute(
-        "SELECT q.seq, q.counted_in::text FROM work_queue q JOIN send_ports p ON p.id = q.service_id"
-        " WHERE p.name = 'Ordered' ORDER BY q.seq"
-    ).fetchall()
+    rows = [(row.seq, row.counted_in) for row in box.queued_rows() if row.port == "Ordered"]
     transactions = list(dict.fromkeys(transaction for _, transaction in rows))
     assert [transaction for _, transaction in rows] == sorted(
         (transaction for _, transaction in rows), key=transactions.index
@@ -143,15 +136,14 @@ def test_a_consumer_never_sees_a_number_below_one_that_it_has_seen(box: Box) -> 
         pass
     assert len(seen) == 2
     assert all(numbers == sorted(set(numbers)) for numbers in seen.values())
-    assert box.count("work_queue") == 0
+    assert box.count("queued") == 0
 
 
 def test_two_claims_at_the_same_time_never_have_messages_of_the_same_port(box: Box) -> None:
     for number in range(6):
         box.add_port(f"Ordered {number}", "Orders.Region == 'EU'", ordered=True)
     box.agent().publish(messages("EU", 40))
-    ids = box.connection.execute("SELECT id FROM send_ports").fetchall()
-    delivered: dict[uuid.UUID, list[int]] = {port_id: [] for (port_id,) in ids}
+    delivered: dict[uuid.UUID, list[int]] = {port.port_id: [] for port in read_send_ports(box.connection)}
     lock = threading.Lock()
 
     def consume(limit: int) -> None:

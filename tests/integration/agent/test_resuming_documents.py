@@ -6,7 +6,6 @@ import uuid
 from dataclasses import replace
 
 import pytest
-from psycopg.types.json import Jsonb
 
 from postroom import pipelines
 from postroom.agent.receiving.interchange import Interchange
@@ -38,7 +37,7 @@ def prepared_box(box: Box) -> Box:
     box.add_port("All", "BTS.ReceivePortName == 'OrdersIn'")
     box.connection.execute("SELECT set_trust(%s::smallint, true)", (box.host().host_id,))
     box.add_location(pipelines.PassThrough())
-    box.connection.execute("UPDATE receive_ports SET authentication = 'keep'")
+    box.set_authentication("keep")
     return box
 
 
@@ -97,7 +96,7 @@ def test_explain_shows_the_result_of_resuming(prepared_box: Box) -> None:
     box, case = prepared_box, CASES["flat-xml"]
     receive(box, apply_pipeline(box, case, "validate", mapped=False), case.content)
     apply_pipeline(box, case, None, mapped=False)
-    message_id = box.one("SELECT message_id FROM suspended_queue")
+    message_id = box.suspended_rows()[0].message_id
     [explained] = explain_message(box.connection, message_id)
     assert explained.failure is None
     assert (explained.context[Sender], explained.context[Region]) == ("Acme", "EU")
@@ -120,7 +119,7 @@ def test_a_component_can_consume_a_resumed_document(prepared_box: Box) -> None:
     receive(box, apply_pipeline(box, case, "validate", mapped=False), case.content)
     dequeue_all(box)
     consuming = build_pipeline(case, None).model_copy(update={"validators": (ConsumingValidator(),)})
-    box.connection.execute("UPDATE receive_locations SET pipeline = %s", (Jsonb(consuming.model_dump(mode="json")),))
+    box.set_locations(pipeline=consuming.model_dump(mode="json"))
     assert resume_now(box, read_suspended_document(box)[0]) == []
     assert (box.count("instances"), check(box.connection)) == (0, [])
 

@@ -123,7 +123,8 @@ def test_a_resumed_unreadable_document_is_disassembled_again(box: Box, name: str
 
 def suspend_again(box: Box) -> None:
     """Suspend the claimed document again, as a host does after a failure."""
-    claim_id, seq = box.connection.execute("SELECT claim_id, seq FROM work_queue").fetchone() or (None, 0)
+    [row] = box.queued_rows()
+    claim_id, seq = row.claim_id, row.seq
     assert claim_id is not None
     QUEUES.suspend(box.connection, claim_id, {seq: Suspension(code="PIPELINE", description="again")})
 
@@ -138,10 +139,7 @@ def test_a_document_suspended_by_an_earlier_version_is_probed_for_its_format(box
     receive(box, box.add_location(pipeline), gzip.compress(b'[{"region": "EU"}, {"region": 1}]'))
     dequeue_all(box)
     instance_id, _, _ = read_suspended_document(box)
-    box.connection.execute(
-        "UPDATE spool SET context = context #- '{written,Postroom.Suspended#Form}'"
-        " #- '{written,Postroom.Suspended#Disassembler}'"
-    )
+    box.remove_properties("Postroom.Suspended#Form", "Postroom.Suspended#Disassembler")
     [resumed] = resume_now(box, instance_id, body=b'{"region": "EU"}')
     assert resumed.context[Region] == "EU"
 

@@ -27,6 +27,7 @@ from postroom.messagebox.maintenance.check import check
 from postroom.operations.ports import send_ports as ports
 from postroom.operations.ports.states import State, StateChange
 from postroom.ports.receive_locations import ReceiveLocation
+from postroom.system_properties import BTS
 from tests.support.box import Box, Priority, Region, interchange
 
 PORTS = {"P": "exists(Region)", "Q": "Region == 'EU'", "R": "Region != 'ASIA' and exists(Priority)"}
@@ -163,12 +164,13 @@ def _is_possible(states: list[States], at: int, region: str, found: Mapping[str,
 
 def _read_queues(box: Box) -> dict[uuid.UUID, dict[str, str]]:
     """Return the queue of each message by port, keyed by the id of the message or of its interchange."""
-    rows = box.connection.execute(
-        "SELECT q.message_id, s.context -> 'written' ->> 'BTS#InterchangeID', p.name, q.queue"
-        "  FROM (SELECT message_id, service_id, 'work' AS queue FROM work_queue"
-        "        UNION ALL SELECT message_id, service_id, 'suspended' FROM suspended_queue) q"
-        "  JOIN spool s USING (message_id) JOIN send_ports p ON p.id = q.service_id"
-    )
+    queues = {"work": box.queued_rows(), "suspended": box.suspended_rows()}
+    rows = [
+        (row.message_id, row.context.get(BTS.InterchangeID), row.port, queue)
+        for queue, queued in queues.items()
+        for row in queued
+        if row.port is not None
+    ]
     found: dict[uuid.UUID, dict[str, str]] = {}
     for message_id, interchange_id, name, queue in rows:
         key = message_id if interchange_id is None else uuid.UUID(interchange_id)

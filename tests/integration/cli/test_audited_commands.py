@@ -15,6 +15,7 @@ from postroom.messagebox.audit import AuditEntry, list_audit
 from postroom.messagebox.connection import connect
 from tests.integration.cli.conftest import Run
 from tests.integration.cli.test_json_output import list_commands
+from tests.support.contents import Contents
 
 #: Commands that only read, or write files only.
 READING = {
@@ -150,9 +151,7 @@ def test_every_command_that_changes_something_is_recorded(
         record(f"location {verb}", "drop")
     record("location schedule", "drop", "--from", "2999-01-01")
     with connect(database) as connection:
-        connection.execute(
-            "INSERT INTO streams (location_id, checkpoint_id) SELECT id, gen_random_uuid() FROM receive_locations"
-        )
+        Contents(connection).add_streams()
     record("location reset-stream", "drop")
 
     order = tmp_path / "order.json"

@@ -12,8 +12,10 @@ import pytest
 from postroom.cli.connection import describe_stopped_server
 from postroom.cli.exit_codes import ExitCode
 from postroom.cli.options import CommandOptions
+from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from tests.integration.cli.conftest import Run
+from tests.support.contents import Contents
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -24,8 +26,8 @@ def test_postgresql_runs_alone_until_it_is_stopped(home: Path, number: signal.Si
         assert process.stdout is not None
         assert process.stderr.readline() == "PostgreSQL is running. Press Ctrl-C to stop.\n"
         url = json.loads("".join(process.stdout.readline() for _ in range(3)))["url"]
-        with psycopg.connect(url) as connection:
-            assert connection.execute("SELECT count(*) FROM messagebox.spool").fetchone() == (0,)
+        with connect(url) as connection:
+            assert Contents(connection).count("messages") == 0
         process.send_signal(number)
         assert process.wait() == ExitCode.OK
         assert process.stderr.read() == "PostgreSQL has stopped.\n"

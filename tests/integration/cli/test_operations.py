@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from postroom.cli.exit_codes import ExitCode
+from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import connect
 from tests.integration.cli.conftest import Run
+from tests.support.contents import Contents
 
 LISTINGS = [
     ("application", "list"),
@@ -279,7 +281,7 @@ def test_only_a_stream_can_be_reset(applied: Run) -> None:
 
 def test_check_lists_violations_and_fails(suspended: Run, database: str) -> None:
     with connect(database) as connection:
-        connection.execute("DELETE FROM suspended_queue")
+        Contents(connection).delete_all("suspended")
     found = suspended("check")
     assert found.code == ExitCode.FAILED
     assert "messages_without_reference" in found.out
@@ -288,9 +290,8 @@ def test_check_lists_violations_and_fails(suspended: Run, database: str) -> None
 
 def test_a_login_without_permission_is_rejected(applied: Run, database: str) -> None:
     with connect(database) as connection:
-        role = connection.execute("SELECT role_name FROM hosts").fetchone()
-    assert role is not None
-    refused = applied("--database", database.replace("postgres@", f"{role[0]}@"), "port", "stop", "Europe")
+        [host] = read_hosts(connection)
+    refused = applied("--database", database.replace("postgres@", f"{host.role_name}@"), "port", "stop", "Europe")
     assert refused.code == ExitCode.STATE
     assert "The login may not do this." in refused.err
 
@@ -345,7 +346,7 @@ def test_groups_are_enlisted_started_stopped_and_unenlisted(run: Run, tmp_path: 
 
 def test_check_repairs_reference_counts(suspended: Run, database: str) -> None:
     with connect(database) as connection:
-        connection.execute("INSERT INTO message_ref_count_log_totals SELECT message_id, '3', 5 FROM spool")
+        Contents(connection).add_references(5)
     assert suspended("check").code == ExitCode.FAILED
     repaired = suspended("check", "--repair", "-o", "json")
     assert (repaired.code, repaired.json["violations"]) == (ExitCode.OK, [])
@@ -357,7 +358,7 @@ def test_check_repairs_reference_counts(suspended: Run, database: str) -> None:
 
 def test_check_reports_what_a_repair_cannot_rebuild(suspended: Run, database: str) -> None:
     with connect(database) as connection:
-        connection.execute("DELETE FROM parts")
+        Contents(connection).delete_all("parts")
     result = suspended("check", "--repair", "-o", "json")
     assert result.code == ExitCode.FAILED
     assert [violation["invariant"] for violation in result.json["violations"]] == ["messages_without_part"]

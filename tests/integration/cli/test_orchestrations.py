@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,12 +14,13 @@ from postroom import testing
 from postroom.application.loading.orchestrations import load_orchestrations
 from postroom.cli.exit_codes import ExitCode
 from postroom.hosts import HostInstance
-from postroom.messagebox.connection import connect, read_value
+from postroom.messagebox.connection import connect
 from postroom.messagebox.instances import count_instances_of_host
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, list_instances
 from postroom.orchestrations import JournalMismatch
 from tests.integration.cli.conftest import Run
 from tests.integration.hosts.conftest import SETTINGS
+from tests.support.contents import Contents
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
@@ -150,7 +153,7 @@ def test_the_instances_of_an_orchestration_without_a_subscription_can_be_listed_
     assert shop("orchestration", "unenlist", "ship").code == ExitCode.OK
     with connect(database) as connection:
         connection.execute("SELECT purge_subscriptions('0')")
-        assert read_value(connection, "SELECT count(*) FROM subscriptions WHERE service_name = 'ship'") == 0
+        assert "ship" not in [one.service_name for one in Contents(connection).subscriptions(with_removed=True)]
     listed = shop("instance", "list", "--port", "ship")
     assert (listed.code, listed.out.strip()) == (ExitCode.OK, "No instances.")
     unknown = shop("instance", "list", "--port", "shop")
@@ -186,10 +189,15 @@ def test_the_story_of_an_instance_says_what_happened_and_what_it_waits_for(
         return f"shop.py:{number}"
 
     publish(shop, tmp_path, "order", "check")
-    waiting = "SELECT instance_id FROM messagebox.orchestration_instances WHERE wake_at > now() + interval '1 minute'"
     with connect(database) as connection:
-        wait_until(lambda: connection.execute(waiting).fetchone() is not None, what="the instance waits")
-        [(instance_id,)] = connection.execute(waiting).fetchall()
+        contents = Contents(connection)
+
+        def find_waiting() -> list[uuid.UUID]:
+            limit = datetime.now(UTC) + timedelta(minutes=1)
+            found = contents.orchestration_instances()
+            return [one.instance_id for one in found if one.wake_at is not None and one.wake_at > limit]
+
+        [instance_id] = wait_until(find_waiting, what="the instance waits")
     shown = shop("instance", "show", instance_id, "-o", "json").json
     assert (shown["state"], shown["retry_at"]) == ("waiting", None)
     assert shown["timer_at"] is not None
@@ -225,9 +233,8 @@ def test_the_story_of_an_instance_says_what_happened_and_what_it_waits_for(
     assert "Jane" not in graph.read_text()
 
     publish(shop, tmp_path, "payment")
-    received = "SELECT 1 FROM messagebox.orchestration_messages WHERE consumed_in > 1"
     with connect(database) as connection:
-        wait_until(lambda: connection.execute(received).fetchone() is not None, what="the payment received")
+        wait_until(lambda: Contents(connection).find_last_received() > 1, what="the payment received")
     story = shop("instance", "show", instance_id, "-o", "json").json["story"]
     assert story[len(expected)]["what"] == "received a message by Shop.Customer, Shop.Kind, Shop.OrderId"
 
@@ -240,12 +247,15 @@ def test_a_saved_journal_is_replayed_against_new_code(
     assert shop("apply", app).code == ExitCode.OK
     publish(shop, tmp_path, "draw")
     with connect(database) as connection:
-        waiting = "SELECT instance_id FROM messagebox.orchestration_instances WHERE claim_id IS NULL AND journals = 1"
-        wait_until(lambda: connection.execute(waiting).fetchone() is not None, what="the instance waits")
-        [(instance_id,)] = connection.execute(waiting).fetchall()
+        contents = Contents(connection)
+
+        def find_waiting() -> list[uuid.UUID]:
+            found = contents.orchestration_instances()
+            return [one.instance_id for one in found if not one.is_claimed and one.journals == 1]
+
+        [instance_id] = wait_until(find_waiting, what="the instance waits")
         publish(shop, tmp_path, "payment", "paid")
-        received = "SELECT 1 FROM messagebox.orchestration_messages WHERE consumed_in > 3"
-        wait_until(lambda: connection.execute(received).fetchone() is not None, what="the payment received")
+        wait_until(lambda: contents.find_last_received() > 3, what="the payment received")
 
     file = tmp_path / "journal.json"
     saved = shop("instance", "save-journal", instance_id, file, "-o", "json").json

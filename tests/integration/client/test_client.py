@@ -25,12 +25,14 @@ from postroom.errors import (
     Unavailable,
 )
 from postroom.message import FRAGMENT_SIZE, Bytes, Part
+from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import migrate
 from postroom.operations.deployment.apply import apply
 from postroom.operations.explain.explanation import explain_message
 from postroom.operations.ports import send_ports
+from tests.support.contents import Contents, Countable
 
 Region = Property("Orders.Region", str)
 Total = Property("Orders.Total", Decimal)
@@ -55,11 +57,9 @@ def client(database: str) -> Iterator[Client]:
         yield opened
 
 
-def count(url: str, table: str) -> int:
+def count(url: str, what: Countable) -> int:
     with connect(url) as connection:
-        row = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
-        assert row is not None
-        return int(row[0])
+        return Contents(connection).count(what)
 
 
 def terminate_client_connections(url: str) -> None:
@@ -74,12 +74,11 @@ def terminate_client_connections(url: str) -> None:
 def test_publish_returns_the_subscribers_of_the_message(client: Client, database: str) -> None:
     published = client.publish(b"{}", promoted={Region: "EU"}, written={Total: Decimal(1)})
     assert published.subscribers == ("Audit", "Europe")
-    assert count(database, "work_queue") == 2
+    assert count(database, "queued") == 2
     with connect(database) as connection:
-        row = connection.execute("SELECT message_id, context FROM spool").fetchone()
-    assert row is not None
-    assert row[0] == published.message_id
-    assert postroom.Context.from_json(row[1]).get(Total) == Decimal(1)
+        [message] = Contents(connection).messages()
+    assert message.message_id == published.message_id
+    assert message.context.get(Total) == Decimal(1)
 
 
 def test_publish_many_publishes_all_or_none_with_a_result_per_message(client: Client, database: str) -> None:
@@ -91,7 +90,7 @@ def test_publish_many_publishes_all_or_none_with_a_result_per_message(client: Cl
         client.publish_many([good, Message.of(b"2")])
     assert [type(result.failure) for result in error.value.results] == [type(None), RoutingFailure]
     assert [result.report_id is None for result in error.value.results] == [True, False]
-    assert count(database, "work_queue") == 0
+    assert count(database, "queued") == 0
     published = client.publish_many([good, Message.of(b"2", promoted={Region: "US"})])
     assert [message.subscribers for message in published] == [("Audit", "Europe"), ("Audit",)]
 
@@ -120,7 +119,7 @@ def test_a_property_can_be_used_after_it_is_deployed(client: Client, database: s
     nope = Property("Inv.Nope", str)
     with pytest.raises(NotFound, match=r"There is no property 'Inv.Nope'"):
         client.publish(b"", promoted={Region: "EU", nope: "A"})
-    assert count(database, "spool") == 0
+    assert count(database, "messages") == 0
     app = Application("invoices")
     app.property(nope)
     with connect(database) as connection:
@@ -176,7 +175,7 @@ def test_a_publish_with_a_key_survives_a_lost_connection(client: Client, databas
     assert client.publish(b"", promoted={Region: "EU"}, key="order-1") == first
     terminate_client_connections(database)
     client.publish(b"", promoted={Region: "EU"}, key="order-2")
-    assert count(database, "spool") == 2
+    assert count(database, "messages") == 2
 
 
 def order(body: bytes = b"{}", region: str = "EU", **others: Any) -> Message:
@@ -204,7 +203,7 @@ def test_a_key_is_rejected_with_other_messages(client: Client, database: str, ot
     assert error.value.code == "KEY_REUSED"
     assert "new key" in error.value.hint
     assert client.publish_many([order(), order(b"2")], key="k") == first
-    assert count(database, "spool") == 2
+    assert count(database, "messages") == 2
 
 
 def test_publish_many_of_a_thousand_messages_delays_garbage_collection(client: Client) -> None:
@@ -242,7 +241,8 @@ def test_a_large_body_is_part_of_the_digest(client: Client) -> None:
 def test_a_receipt_that_was_taken_in_advance_is_an_error(client: Client, database: str) -> None:
     """A program of the same host cannot make the publish of another disappear."""
     with connect(database) as connection:
-        [(secret,)] = connection.execute("SELECT secret FROM messagebox.key_secrets").fetchall()
+        [host] = read_hosts(connection)
+        secret = Contents(connection).read_key_secret(host.host_id)
         connection.execute("SELECT take_receipts(%s::uuid[], '{0}', '{\"{}\"}')", ([unit_for_key(secret, "k")],))
     with pytest.raises(KeyReused):
         client.publish(b"{}", promoted={Region: "EU"}, key="k")
@@ -257,7 +257,7 @@ def test_a_publish_without_key_fails_if_the_connection_is_lost_and_the_client_re
         client.publish(b"", promoted={Region: "EU"})
     assert "key=" in lost.value.hint
     client.publish(b"", promoted={Region: "EU"})
-    assert count(database, "spool") == 2
+    assert count(database, "messages") == 2
 
 
 def test_an_error_that_is_not_a_lost_connection_is_not_repeated(client: Client, database: str) -> None:
@@ -267,7 +267,7 @@ def test_an_error_that_is_not_a_lost_connection_is_not_repeated(client: Client, 
             connection.execute("SELECT change_routing()")
             with postroom.connect(database) as impatient, pytest.raises(LockTimeout):
                 impatient.publish(b"", promoted={Region: "EU"}, key="k")
-    assert count(database, "spool") == 0
+    assert count(database, "messages") == 0
 
 
 def test_threads_can_share_a_client(client: Client, database: str) -> None:
@@ -286,14 +286,16 @@ def test_threads_can_share_a_client(client: Client, database: str) -> None:
     for thread in threads:
         thread.join()
     assert failures == []
-    assert count(database, "spool") == 40
+    assert count(database, "messages") == 40
 
 
 def test_a_client_publishes_as_the_given_host(database: str) -> None:
     deploy(database, host="Edge")
     with postroom.connect(database, host="edge") as client, pytest.raises(PublishFailed):
         client.publish(b"unroutable")
-    assert (count(database, "edge_q_suspended"), count(database, "main_q_suspended")) == (1, 0)
+    with connect(database) as connection:
+        hosts = {host.host_id: host.name for host in read_hosts(connection)}
+        assert [hosts[row.host_id] for row in Contents(connection).suspended_rows()] == ["Edge"]
     with pytest.raises(NotFound, match="'nowhere'"):
         postroom.connect(database, host="nowhere")
 
@@ -350,16 +352,15 @@ def test_a_message_can_be_directed_to_a_port_by_name(client: Client) -> None:
 def test_an_empty_key_is_rejected(client: Client, database: str, key: str) -> None:
     with pytest.raises(BadValue, match="key of a publish is empty"):
         client.publish(b"{}", promoted={Region: "EU"}, key=key)
-    assert count(database, "work_queue") == 0
+    assert count(database, "queued") == 0
 
 
 def test_a_login_without_the_right_to_publish_gets_an_error(client: Client, database: str) -> None:
     with connect(database) as connection:
-        box = connection.execute("SELECT id FROM message_box").fetchone()
-        assert box is not None
+        box_id = Contents(connection).read_id()
         connection.execute("CREATE ROLE client_olga LOGIN")
         connection.execute("CREATE ROLE client_sam LOGIN")
-        connection.execute(f"GRANT postroom_{box[0]}_operators TO client_olga")
+        connection.execute(f"GRANT postroom_{box_id}_operators TO client_olga")
     try:
         with pytest.raises(NotAllowed) as error:
             postroom.connect(database.replace("postgres@", "client_sam@"))
@@ -371,7 +372,7 @@ def test_a_login_without_the_right_to_publish_gets_an_error(client: Client, data
             other.publish(b"{}", promoted={Region: "EU"})
     finally:
         with connect(database) as connection:
-            connection.execute(f"REVOKE postroom_{box[0]}_operators FROM client_olga")
+            connection.execute(f"REVOKE postroom_{box_id}_operators FROM client_olga")
             connection.execute("DROP ROLE client_olga, client_sam")
 
 

@@ -22,6 +22,7 @@ from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region
+from tests.support.contents import Contents
 from tests.support.recording_adapter import BlockedSend, fail_always
 from tests.support.two_way import AnsweringAdapter, make_two_way
 from tests.support.waiting import PATIENCE, wait_until
@@ -70,7 +71,7 @@ def add_pricing(box: Box) -> None:
 
 
 def count_waiting(box: Box) -> int:
-    return int(box.one("SELECT count(*) FROM subscriptions WHERE instance_id IS NOT NULL AND removed_at IS NULL"))
+    return int(box.count("instance subscriptions"))
 
 
 def test_the_response_of_a_send_port_returns_to_the_program(box: Box, client: Client, start_host: StartHost) -> None:
@@ -83,7 +84,7 @@ def test_the_response_of_a_send_port_returns_to_the_program(box: Box, client: Cl
     wait_until(lambda: box.count("instances") == 0)
     run_all_jobs_once(box.connection)
     assert check(box.connection) == []
-    assert box.count("spool") == 0
+    assert box.count("messages") == 0
 
 
 def test_each_of_many_requests_gets_its_own_response(box: Box, client: Client, start_host: StartHost) -> None:
@@ -176,10 +177,10 @@ def test_a_request_with_a_key_survives_lost_connections(box: Box, client: Client
 
 def test_a_second_response_is_suspended(box: Box, client: Client, answers: Answers) -> None:
     with connect(box.url) as blocker, blocker.transaction():
-        blocker.execute("LOCK TABLE leases IN EXCLUSIVE MODE")
+        Contents(blocker).lock("leases", "EXCLUSIVE")
         # The client cannot claim the first response before the second one is routed.
         response = client.start_request(b"price?", promoted=EU)
-        token = box.one("SELECT context->'promoted'->>%s FROM spool", BTS.EpmRRCorrelationToken.key)
+        token = box.messages()[0].context[BTS.EpmRRCorrelationToken]
         reply = {BTS.EpmRRCorrelationToken: token, BTS.RouteDirectToTP: True}
         with Client(box.url) as other:
             other.publish(b"first", promoted=reply)
@@ -269,7 +270,7 @@ def test_a_waiting_request_fails_when_its_client_is_closed(box: Box, client: Cli
         response.result()
     assert count_waiting(box) == 0
     box.connection.execute("SELECT expire_program_subscriptions()")
-    assert box.one("SELECT count(*) FROM program_subscriptions") == 1, "only that of the other program"
+    assert box.count("program subscriptions") == 1, "only that of the other program"
 
 
 def test_a_request_with_a_key_is_published_once_and_its_response_is_stored(
@@ -291,7 +292,7 @@ def test_a_request_with_a_key_is_published_once_and_its_response_is_stored(
     assert repeated.context[BTS.RouteDirectToTP] is True
     wait_until(lambda: count_waiting(box) == 0)
     run_all_jobs_once(box.connection)
-    assert (box.count("instances"), box.count("spool")) == (0, 0)
+    assert (box.count("instances"), box.count("messages")) == (0, 0)
     assert check(box.connection) == []
 
 
@@ -325,14 +326,19 @@ def test_a_repeated_request_takes_over_from_a_killed_program(box: Box, client: C
     assert check(box.connection) == []
 
 
+def read_waiting_instance(box: Box) -> str:
+    """Return the instance that waits for the response to a request with a key."""
+    [instance] = [one.outcome["instance_id"] for one in box.receipts() if "instance_id" in one.outcome]
+    return str(instance)
+
+
 @pytest.mark.parametrize("end", ["timeout", "cancel", "close"])
 def test_the_first_request_gets_its_response_after_a_repeated_one_has_stopped_waiting(
     box: Box, client: Client, answers: Answers, end: str
 ) -> None:
     first = client.start_request(b"price?", promoted=EU, key="one", timeout=PATIENCE)
     request = answers.receive()
-    instance = "SELECT outcome->>'instance_id' FROM receipts WHERE outcome ? 'instance_id'"
-    first_instance = box.one(instance)
+    first_instance = read_waiting_instance(box)
     with Client(box.url) as other:
         repeated = other.start_request(b"price?", promoted=EU, key="one", timeout=0.1 if end == "timeout" else PATIENCE)
         if end == "timeout":
@@ -341,8 +347,8 @@ def test_the_first_request_gets_its_response_after_a_repeated_one_has_stopped_wa
         elif end == "cancel":
             repeated.cancel()
         if end != "close":
-            wait_until(lambda: box.one(instance) == first_instance, what="the first one waits again")
-    assert (box.one(instance), count_waiting(box)) == (first_instance, 1)
+            wait_until(lambda: read_waiting_instance(box) == first_instance, what="the first one waits again")
+    assert (read_waiting_instance(box), count_waiting(box)) == (first_instance, 1)
     answers.answer(request, b"5")
     request.complete()
     assert first.result(PATIENCE).data == b"5"

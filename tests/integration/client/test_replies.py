@@ -37,7 +37,7 @@ def receive(subscription: Subscription) -> Received:
 
 
 def count_waiting(box: Box) -> int:
-    return int(box.one("SELECT count(*) FROM subscriptions WHERE instance_id IS NOT NULL AND removed_at IS NULL"))
+    return int(box.count("instance subscriptions"))
 
 
 def test_a_reply_answers_the_request_and_completes_it(box: Box, client: Client, pricing: Subscription) -> None:
@@ -51,7 +51,7 @@ def test_a_reply_answers_the_request_and_completes_it(box: Box, client: Client, 
     with pytest.raises(ClaimLost):
         request.complete()
     run_all_jobs_once(box.connection)
-    assert (box.count("instances"), box.count("spool")) == (0, 0)
+    assert (box.count("instances"), box.count("messages")) == (0, 0)
 
 
 def test_a_reply_has_properties_and_parts(client: Client, pricing: Subscription) -> None:

@@ -15,9 +15,8 @@ from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.coordination.session_watchdog import SessionWatchdog
 from postroom.operations.ports import send_ports
 from tests.support.box import Box, Region
+from tests.support.unchecked_rows import COPY_PARTS
 from tests.support.waiting import wait_until
-
-_COPY_PARTS = "COPY parts (part_id) FROM STDIN"
 
 
 @contextmanager
@@ -48,7 +47,7 @@ def lock_routing(connection: Connection) -> None:
 
 def begin_copy(cursor: Cursor[tuple[object, ...]]) -> None:
     """Start a COPY and send no row."""
-    cursor.connection.pgconn.send_query(_COPY_PARTS.encode())
+    cursor.connection.pgconn.send_query(COPY_PARTS.encode())
     result = cursor.connection.pgconn.get_result()
     assert result is not None
     assert result.status == pq.ExecStatus.COPY_IN
@@ -98,7 +97,7 @@ def test_a_client_that_is_frozen_with_locked_rows_is_ended_when_another_session_
         session = frozen.info.backend_pid
         claim = uuid.uuid4()
         frozen.execute("SELECT dequeue_messages_default(%s, 4711, 4::smallint, 2)", (claim,))
-        seq = box.one("SELECT seq FROM work_queue WHERE claim_id = %s", claim)
+        seq = next(row.seq for row in box.queued_rows() if row.claim_id == claim)
         frozen.execute("BEGIN")
         frozen.execute("SELECT complete_messages_default(%s, ARRAY[%s::bigint])", (claim, seq))
         assert box.one("SELECT dead_processes_cleanup()") == 1, "the completion was rolled back"

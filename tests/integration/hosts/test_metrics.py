@@ -17,6 +17,7 @@ from postroom.hosts.settings import HostSettings
 from postroom.message import Message
 from postroom.messagebox.instance_states import InstanceState
 from postroom.messagebox.instances import count_instances_of_host
+from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.monitoring.logs import JsonFormatter
 from postroom.monitoring.metrics import format_metrics
@@ -94,10 +95,7 @@ def test_an_ordered_port_is_one_instance_with_many_messages_in_the_metrics(box: 
     box.add_port("Unordered", "exists(Region)")
     box.agent().publish([Message.of(b"x", promoted={Region: "EU"}) for _ in range(3)])
     assert count_by_state(box)[InstanceState.READY_TO_RUN] == (1 + 3, 3 + 3)
-    box.connection.execute(
-        "UPDATE work_queue SET claim_id = gen_random_uuid()"
-        " WHERE task = 6 AND seq = (SELECT min(seq) FROM work_queue WHERE task = 6)"
-    )
+    box.claim_row(next(row.seq for row in box.queued_rows() if row.task == QueueTask.DELIVER_IN_ORDER))
     counts = count_by_state(box)
     assert counts[InstanceState.ACTIVE] == (1, 1)
     assert counts[InstanceState.READY_TO_RUN] == (3, 2 + 3)
@@ -113,11 +111,7 @@ def count_by_state(box: Box) -> dict[InstanceState | None, tuple[int, int]]:
 def test_the_attempts_of_polled_locations_are_measured_with_the_intake(box: Box) -> None:
     location = add_inbox_location(box)
     before = measure_tables(box)
-    box.connection.execute(
-        "INSERT INTO poll_attempts (interchange_id, location_id, attempts, attempts_since)"
-        " SELECT gen_random_uuid(), %s, 1, now() FROM generate_series(1, 1000)",
-        (location.location_id,),
-    )
+    box.add_poll_attempts(location.location_id, 1_000)
     after = measure_tables(box)
     assert {content for content in before if after[content] != before[content]} == {"intake"}
 
@@ -143,7 +137,7 @@ def test_messages_are_counted_by_outcome(box: Box, start_host: StartHost, caplog
         ("postroom_messages_in_progress", "Default"): 0,
     }
     wait_until(lambda: expected.items() <= read_metrics(instance).items(), what="both outcomes in the metrics")
-    [(message_id, instance_id)] = box.connection.execute("SELECT message_id, instance_id FROM suspended_queue")
+    [(message_id, instance_id)] = [(row.message_id, row.instance_id) for row in box.suspended_rows()]
     wait_until(lambda: [one for one in caplog.records if "was suspended" in one.message], what="a line in the log")
     [record] = [one for one in caplog.records if "was suspended" in one.message]
     entry = json.loads(JsonFormatter().format(record))

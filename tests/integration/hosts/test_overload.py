@@ -89,10 +89,10 @@ def test_programs_that_publish_faster_than_the_receiver_works_lose_nothing(box: 
         all_throttled.wait()
         assert get_publishing(box).state == 6
         blocked.released.set()
-        wait_until(lambda: box.count("work_queue") == 0, what="an empty queue")
+        wait_until(lambda: box.count("queued") == 0, what="an empty queue")
         # Deleted rows of an idle session are counted after ten seconds. VACUUM counts them at once.
         box.connection.execute("VACUUM work_queue")
         published = [body for program in running for body in program.result()]
-    wait_until(lambda: box.count("work_queue") == 0, what="an empty queue")
+    wait_until(lambda: box.count("queued") == 0, what="an empty queue")
     assert len(published) > thresholds.messages
     assert sorted(recorder.bodies) == sorted(body.encode() for body in published)

@@ -30,11 +30,12 @@ _LOCK_COUNT = (
 
 def test_a_running_instance_is_registered_and_has_its_lock(box: Box, start_host: StartHost) -> None:
     instance = start_host(RecordingAdapter())
-    row = box.connection.execute("SELECT id, host_id, server, pid, dead_since FROM host_instances").fetchone()
-    assert row == (instance.host_instance, 1, socket.gethostname(), os.getpid(), None)
+    [found] = box.host_instances()
+    assert (found.id, found.host_id, found.dead_since) == (instance.host_instance, 1, None)
+    assert (found.server, found.pid) == (socket.gethostname(), os.getpid())
     assert box.one(_LOCK_COUNT) == 1
     instance.stop()
-    assert box.count("host_instances") == 0
+    assert box.count("host instances") == 0
     wait_until(lambda: box.one(_LOCK_COUNT) == 0, what="the server to close the session")
 
 
@@ -72,7 +73,7 @@ def test_a_pooler_in_transaction_mode_is_rejected(box: Box) -> None:
             assert connection.execute("SELECT 1").fetchone() == (1,), "the pooler works"
         with pytest.raises(Unavailable, match="no session of its own"):
             HostInstance(url, "Default", folder, settings=SETTINGS).start()
-    assert box.count("host_instances") == 0
+    assert box.count("host instances") == 0
 
 
 def test_an_instance_that_cannot_start_is_deregistered(
@@ -84,7 +85,7 @@ def test_an_instance_that_cannot_start_is_deregistered(
     monkeypatch.setattr(Subservices, "configure", fail)
     with pytest.raises(Unavailable, match="The connection was lost"):
         HostInstance(box.url, "Default", tmp_path, settings=SETTINGS, as_role=True).start()
-    assert box.count("host_instances") == 0
+    assert box.count("host instances") == 0
 
 
 def test_a_session_that_changes_later_is_treated_as_lost(box: Box, start_host: StartHost) -> None:
@@ -103,12 +104,12 @@ def test_a_stopped_host_releases_its_claims_although_the_first_attempt_fails(
     box.agent().publish([Message.of(b"", promoted={Region: "EU"}) for _ in range(20)])
     blocked = BlockedSend()
     instance = start_host(RecordingAdapter(blocked))
-    wait_until(lambda: box.count("work_queue WHERE claim_id IS NOT NULL") == 20, what="the claims")
+    wait_until(lambda: box.count("claimed") == 20, what="the claims")
     box.connection.execute("ALTER FUNCTION messagebox.release_claims_default(integer, bigint[]) RENAME TO hidden")
     set_stopped(box.connection, "Default", stopped=True)
     wait_until(lambda: "release_claims_default" in caplog.text, what="the failed attempt")
     assert not instance.is_stopped
     box.connection.execute("ALTER FUNCTION messagebox.hidden(integer, bigint[]) RENAME TO release_claims_default")
     wait_until(lambda: instance.is_stopped, what="the stopped host")
-    assert box.count("work_queue WHERE claim_id IS NOT NULL") < 20
+    assert box.count("claimed") < 20
     blocked.released.set()

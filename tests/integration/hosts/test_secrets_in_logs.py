@@ -82,12 +82,11 @@ def test_a_refused_secret_is_in_no_log_and_in_no_error(
         box.add_port("Web", "exists(Region)", adapter=http.model_dump(mode="json"), retry_count=0)
         with HostInstance(box.url, "Default", tmp_path, as_role=True, settings=SETTINGS) as instance:
             box.agent().publish([Message.of(b"{}", promoted={Region: "EU"})])
-            wait_until(lambda: box.count("suspended_queue") == 2, what="both refusals")
+            wait_until(lambda: box.count("suspended") == 2, what="both refusals")
             wait_until(lambda: instance.find_problems(), what="the failing location")
             problems = instance.find_problems()
     assert set(passwords) == {SECRET}
-    errors = [str(row) for row in box.connection.execute("SELECT error_description FROM suspended_queue")]
-    errors += [str(row) for row in box.connection.execute("SELECT * FROM messagebox.running_locations")]
+    errors = [str(row) for row in (*box.suspended_rows(), *box.running_locations())]
     assert any("password authentication failed" in error for error in errors)
     assert any("401" in error for error in errors)
     for output in (*(log.getvalue() for log in logs), *errors, *problems):

@@ -91,14 +91,14 @@ def test_a_dump_whose_snapshot_is_older_than_a_fold_restores_the_right_counts(
             dump_and_restore(in_use, older_snapshot, empty)
         with open_box(empty) as restored:
             assert check(restored.connection) == []
-            assert (restored.count("spool"), restored.count("work_queue")) == (4, 7)
+            assert (restored.count("messages"), restored.count("queued")) == (4, 7)
             # A message is deleted after its last delivery, not before.
             assert complete(restored.connection, 6) == 6
             run_jobs(restored.connection)
-            assert (restored.count("spool"), restored.count("parts")) == (1, 1)
+            assert (restored.count("messages"), restored.count("parts")) == (1, 1)
             assert complete(restored.connection, 1) == 1
             run_jobs(restored.connection)
-            assert (restored.count("spool"), restored.count("parts")) == (0, 0)
+            assert (restored.count("messages"), restored.count("parts")) == (0, 0)
             assert check(restored.connection) == []
 
 
@@ -108,7 +108,7 @@ def test_a_running_dump_does_not_stop_the_fold(in_use: Box) -> None:
         runs = run_jobs(in_use.connection)
         assert runs["manage_message_ref_count_log"] > 0
         assert runs["manage_part_ref_count_log"] > 0
-        assert {table: in_use.count(table) for table in LOGS} == dict.fromkeys(LOGS, 0)
+        assert {table: in_use.count_rows(table) for table in LOGS} == dict.fromkeys(LOGS, 0)
         complete(in_use.connection, 1)
         assert run_jobs(in_use.connection)["message_cleanup"] == 1
 

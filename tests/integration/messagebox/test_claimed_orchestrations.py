@@ -149,7 +149,7 @@ def test_an_instance_that_five_processes_had_when_they_died_is_suspended(box: Bo
     assert suspended == poison
     assert "died, did not respond, or ran out of memory, five times" in description
     assert "then resume the instance" in description
-    assert box.count("orchestration_instances WHERE process_deaths = 0") == 4
+    assert box.count_rows("orchestration_instances WHERE process_deaths = 0") == 4
     resume(box.connection, poison)
     assert [one.instance_id for one in claim(box)] == [poison]
     assert box.one("SELECT process_deaths FROM orchestration_instances WHERE instance_id = %s", poison) == 0
@@ -176,10 +176,10 @@ def test_the_claims_of_a_dead_host_are_released_in_the_order_of_the_ids(
         other.execute(lock, (low,))
         cleanup = threading.Thread(target=_clean_up, args=(box.url,))
         cleanup.start()
-        wait_until(lambda: box.count(waiting) == 1, what="the job waits")
+        wait_until(lambda: box.count_rows(waiting) == 1, what="the job waits")
         other.execute(f"{lock} NOWAIT", (high,))
     cleanup.join(PATIENCE)
-    assert box.count("orchestration_instances WHERE claim_id IS NULL AND ready_seq IS NOT NULL") == 2
+    assert box.count_rows("orchestration_instances WHERE claim_id IS NULL AND ready_seq IS NOT NULL") == 2
 
 
 def _clean_up(url: str) -> None:

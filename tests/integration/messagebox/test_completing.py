@@ -28,9 +28,9 @@ def test_several_claims_are_completed_together(box: Box) -> None:
     publish(box, 5)
     claims = dict((claim(box, 2), claim(box, 3)))
     assert QUEUES.complete_claims(box.connection, claims) == 5
-    assert box.count("work_queue") == 0
+    assert box.count("queued") == 0
     run_all_jobs_once(box.connection)
-    assert box.count("spool") == 0
+    assert box.count("messages") == 0
     assert check(box.connection) == []
 
 
@@ -43,7 +43,7 @@ def test_a_claim_that_was_taken_over_is_not_completed_and_the_other_claims_are(b
     assert QUEUES.complete_claims(box.connection, dict(((lost, seqs), kept))) == 3
     assert QUEUES.complete(box.connection, other, seqs) == 2
     run_all_jobs_once(box.connection)
-    assert box.count("spool") == 0
+    assert box.count("messages") == 0
 
 
 def test_completed_rows_are_not_completed_again(box: Box) -> None:

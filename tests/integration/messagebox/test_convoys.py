@@ -111,7 +111,7 @@ def test_a_message_without_one_of_the_properties_activates_its_own_instance(
     collect(host, subscriptions, Region, Priority)
     publisher.publish({"region": "K"}, {"region": "K"}, {"region": "K", "priority": 1}, {"region": "K", "priority": 1})
     assert sorted(len(seqs) for seqs in read_queued_numbers(box).values()) == [1, 1, 2]
-    assert box.count("convoy_set_instances") == 1
+    assert box.count("convoys") == 1
 
 
 def test_long_values_are_keys_too(
@@ -131,7 +131,7 @@ def test_the_end_of_an_instance_frees_its_values(
     [first] = read_queued_numbers(box)
     with host.transaction():
         assert len(subscriptions.complete(host, first)) == 1
-    assert box.count("convoy_set_instances") == 0
+    assert box.count("convoys") == 0
     publisher.publish({"region": "K"})
     publisher.publish({"region": "K"})
     found = read_queued_numbers(box)
@@ -145,7 +145,7 @@ def test_a_rejected_publish_creates_no_instance(
     collect(host, subscriptions, Region)
     if publish_path is not PublishPath.STREAMING:  # the streaming lane does not reject a batch
         assert publisher.publish({"region": "K"}, {"priority": 1}) == 0
-        assert (box.count("convoy_set_instances"), box.count("work_queue")) == (0, 0)
+        assert (box.count("convoys"), box.count("queued")) == (0, 0)
 
 
 def test_a_stopped_service_collects_in_the_suspended_queue(

@@ -104,7 +104,7 @@ def test_a_host_cannot_use_the_objects_of_another_host(other: Connection) -> Non
 def test_a_host_dequeues_its_own_queue(box: Box, other: Connection) -> None:
     claimed = other.execute("SELECT * FROM dequeue_messages_other(%s, 1, 4::smallint, 10)", (uuid.uuid4(),)).fetchall()
     assert claimed == []
-    assert box.count("default_q") == 1
+    assert box.count_rows("default_q") == 1
 
 
 def test_a_host_cannot_add_predicates_to_the_subscription_of_another_host(box: Box, other: Connection) -> None:
@@ -129,7 +129,7 @@ def test_each_host_can_publish_to_each_host(box: Box, other: Connection) -> None
     box.add_port("Theirs", "Region == 'ASIA'")
     Receiver(other, RoutingTable()).receive(location, [interchange(b'{"region":"ASIA"}')])
     assert box.queued() == {"Europe": 1, "Mine": 1, "Theirs": 1}
-    assert (box.count("other_q"), box.count("default_q")) == (1, 2)
+    assert (box.count_rows("other_q"), box.count_rows("default_q")) == (1, 2)
 
 
 def test_a_host_cannot_read_the_file_claims_and_instances_of_another_host(box: Box, other: Connection) -> None:
@@ -144,7 +144,7 @@ def test_a_host_cannot_read_the_file_claims_and_instances_of_another_host(box: B
     for table in ("file_claims", "host_instances"):
         assert other.execute(f"SELECT * FROM {table}").fetchall() == []
         assert other.execute(f"DELETE FROM {table}").rowcount == 0
-        assert box.count(table) == 1
+        assert box.count_rows(table) == 1
     with pytest.raises(NotAllowed, match="row-level security"):
         other.execute(
             "INSERT INTO file_claims (interchange_id, location_id, name, path)"

@@ -65,7 +65,7 @@ def complete(connection: Connection, limit: int = 1_000) -> int:
 
 def count_rows(box: Box, *tables: str) -> dict[str, int]:
     """Return the number of rows of each table that is not empty."""
-    counts = {table: box.count(table) for table in tables}
+    counts = {table: box.count_rows(table) for table in tables}
     return {table: rows for table, rows in counts.items() if rows}
 
 
@@ -127,7 +127,7 @@ def test_all_parts_of_a_message_are_deleted(subscribed: Box, count: int) -> None
     assert check(box.connection) == []
     assert repair_messagebox(box.connection) == []
     assert complete(box.connection) == count
-    assert box.count("spool") == 0
+    assert box.count("messages") == 0
     assert check(box.connection) == []
     run_all_jobs_once(box.connection)
     assert count_rows(box, *STORED, *COUNTS) == {}
@@ -168,7 +168,7 @@ def test_messages_with_one_and_with_two_references_are_completed_together(subscr
     box.agent().publish([*orders(CALLS), *other])
     assert box.one("SELECT count(*) FROM spool WHERE only_reference") == CALLS
     assert complete(box.connection) == 3 * CALLS
-    assert box.count("spool") == CALLS
+    assert box.count("messages") == CALLS
     assert check(box.connection) == []
     run_all_jobs_once(box.connection)
     assert count_rows(box, *STORED, *COUNTS) == {}
@@ -291,13 +291,13 @@ def test_each_damage_is_repaired_and_no_referenced_message_is_deleted(subscribed
     box = subscribed
     publish_by_copy(box)
     box.connection.execute(damage)
-    queued = box.count("work_queue")
+    queued = box.count("queued")
     assert {repair.what for repair in repair_messagebox(box.connection)} == DAMAGES[damage]
     assert check(box.connection) == []
     assert repair_messagebox(box.connection) == []
     run_all_jobs_once(box.connection)
     stored = CALLS + 1 if queued else 0
-    assert (box.count("spool"), box.count("parts")) == (stored, stored)
+    assert (box.count("messages"), box.count("parts")) == (stored, stored)
     assert complete(box.connection) == queued
     run_all_jobs_once(box.connection)
     assert count_rows(box, *STORED, *COUNTS) == {}

@@ -43,4 +43,4 @@ def test_operators_skip_an_instance_that_is_being_claimed(
             )
             wait_until(lambda: is_waiting_for_lock(box, operator), what="the operator to wait for the claim")
         assert operation_result.result(30) == []
-    assert (box.count("work_queue"), box.count("suspended_queue")) == (1, 0)
+    assert (box.count("queued"), box.count("suspended")) == (1, 0)

@@ -64,7 +64,7 @@ def test_the_owner_publishes_operates_and_cleans_up(owned: Box) -> None:
         assert [run.error for run in run_all_jobs_once(host) if run.error] == []
     owned.connection.execute("SELECT terminate_instances(array_agg(instance_id)) FROM instances")
     run_all_jobs_once(owned.connection)
-    assert owned.count("spool") == 0
+    assert owned.count("messages") == 0
     assert repair_messagebox(owned.connection) == []
     assert check(owned.connection) == []
 

@@ -41,7 +41,7 @@ def test_a_messagebox_in_use_is_upgraded(box: Box, next_release: pytest.MonkeyPa
     assert box.one("SELECT added FROM hosts") == 7
     assert box.one("SELECT added()") == 7
     assert box.one("SELECT added_default()") == "default"
-    assert (box.count("spool"), box.queued()) == (1, {"Europe": 1})
+    assert (box.count("messages"), box.queued()) == (1, {"Europe": 1})
     assert check(box.connection) == []
 
 

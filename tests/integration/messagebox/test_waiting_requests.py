@@ -69,7 +69,7 @@ def test_the_responses_of_a_dead_host_instance_are_suspended(box: Box, publisher
     waiting = wait_at(box, register_process(host, box.host().host_id, ProcessKind.HOST))
     assert publisher.publish({"region": "EU"}) == 1
     box.one("SELECT dead_processes_cleanup('0 seconds')")
-    assert box.count("suspended_queue") == 0
+    assert box.count("suspended") == 0
     box.connection.execute("DELETE FROM host_instances")
     box.one("SELECT dead_processes_cleanup('0 seconds')")
     assert box.connection.execute(
@@ -107,4 +107,4 @@ def test_waiting_for_a_response_does_not_change_the_routing(box: Box) -> None:
     )
     assert wait.apply(box.connection)
     assert box.one("SELECT version FROM routing_version") == version
-    assert box.count("correlation_types") == 1
+    assert box.count("correlations") == 1

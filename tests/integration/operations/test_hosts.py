@@ -10,9 +10,11 @@ from postroom import Application, Property, adapters
 from postroom.client.client import Client
 from postroom.errors import StateError
 from postroom.hosts import HostInstance, HostSettings
+from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection, read_value
 from postroom.operations.deployment.apply import apply
 from postroom.operations.hosts import add_host, delete_host, list_hosts, set_stopped
+from tests.support.contents import Contents
 from tests.support.waiting import wait_until
 
 Region = Property("Orders.Region", str)
@@ -36,7 +38,7 @@ def test_a_host_is_added_and_removed_with_its_queues_and_its_role(connection: Co
     add_host(connection, "Slow")
     assert get_names(connection) == ["Main", "Slow"]
     assert read_value(connection, "SELECT to_regclass('messagebox.slow_q') IS NOT NULL")
-    role = read_value(connection, "SELECT role_name FROM hosts WHERE name = 'Slow'")
+    [role] = [host.role_name for host in read_hosts(connection) if host.name == "Slow"]
     delete_host(connection, "slow")
     assert get_names(connection) == ["Main"]
     assert read_value(connection, "SELECT to_regclass('messagebox.slow_q') IS NULL")
@@ -69,7 +71,7 @@ def test_a_stopped_host_keeps_its_messages_until_it_is_started(
         set_stopped(connection, "Main", stopped=True)
         wait_until(lambda: instance.is_stopped)
         client.publish(b"", promoted={Region: "EU"})
-        assert read_value(connection, "SELECT count(*) FROM work_queue WHERE claim_id IS NULL") == 1
+        assert Contents(connection).count("unclaimed") == 1
         with pytest.raises(StateError, match="is already stopped"):
             set_stopped(connection, "Main", stopped=True)
         set_stopped(connection, "Main", stopped=False)

@@ -18,6 +18,7 @@ from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.connection import connect
+from postroom.messagebox.coordination.running_processes import read_routing_version
 from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.subscriptions import SubscriptionState
@@ -103,7 +104,7 @@ def test_subscriptions_are_filtered_by_conditions(box: Box) -> None:
 
 def test_an_ambiguous_subscription_name_is_rejected(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
-    box.connection.execute("UPDATE send_ports SET state = 1")
+    box.set_ports(state=PortState.BOUND)
     ports.enlist(box.connection, "Europe")
     with pytest.raises(DefinitionError, match="has 2 subscriptions"):
         find_subscription(box.connection, "Europe")
@@ -169,7 +170,7 @@ def test_a_large_part_is_read_in_chunks(box: Box) -> None:
 
 def test_locations_are_enabled_and_disabled(box: Box) -> None:
     box.add_location()
-    version = box.one("SELECT version FROM routing_version")
+    version = read_routing_version(box.connection)
     locations.disable(box.connection, "drop")
     (listed,) = locations.list_locations(box.connection)
     assert (listed.location, listed.port, listed.host, listed.enabled) == (
@@ -178,7 +179,7 @@ def test_locations_are_enabled_and_disabled(box: Box) -> None:
         "Default",
         False,
     )
-    assert box.one("SELECT version FROM routing_version") > version, "the pipelines must detect the change"
+    assert read_routing_version(box.connection) > version, "the pipelines must detect the change"
     with pytest.raises(StateError):
         locations.disable(box.connection, "drop")
     locations.enable(box.connection, "drop")
@@ -213,11 +214,7 @@ def test_a_schedule_is_set_and_removed(box: Box) -> None:
 def test_a_location_lists_its_problems(box: Box) -> None:
     location = box.add_location()
     for state, problem in ((2, None), (2, None), (3, None), (4, "It is gone.")):
-        box.connection.execute(
-            "INSERT INTO file_claims (interchange_id, location_id, name, path, state, problem)"
-            " VALUES (gen_random_uuid(), %s, 'a.json', '/a.json', %s, %s)",
-            (location.location_id, state, problem),
-        )
+        box.add_file_claim(location.location_id, state=state, problem=problem)
     box.receive(location, b"{")
     (listed,) = locations.list_locations(box.connection)
     assert (listed.waiting, listed.suspended, listed.problems) == (2, 1, ["a.json: It is gone."])
@@ -256,10 +253,8 @@ def test_hosts_are_listed_with_their_instances(box: Box) -> None:
     box.add_host("Another")
     box.add_port("Europe", "Region == 'EU'")
     box.add_location()
-    box.connection.execute(
-        "INSERT INTO host_instances (host_id, server, pid, dead_since)"
-        " VALUES (1, 'here', 1, NULL), (1, 'there', 2, now())"
-    )
+    box.add_host_instance("here")
+    box.add_host_instance("there", pid=2, is_dead=True)
     another, default = list_hosts(box.connection)
     assert (default.name, default.is_default, default.running_instances, default.locations, default.send_ports) == (
         "Default",
@@ -289,7 +284,7 @@ def test_jobs_are_run_and_listed(box: Box) -> None:
         terminate(box.connection, instance.instance_id)
     runs = {run.name: run for run in run_jobs(box.connection)}
     assert runs["message_cleanup"].rows == 1
-    assert box.count("spool") == box.count("parts") == 0
+    assert box.count("messages") == box.count("parts") == 0
     listed = {job.name: job for job in list_jobs(box.connection)}
     assert set(listed) == set(runs)
     cleanup = listed["message_cleanup"]
@@ -309,5 +304,5 @@ def test_no_operation_violates_an_invariant(box: Box, folded: bool) -> None:
         run_jobs(box.connection)
     assert check(box.connection) == []
     # The check itself works: it finds an unreleased reference.
-    box.connection.execute("DELETE FROM default_q WHERE ctid = (SELECT min(ctid) FROM default_q)")
+    box.delete_queued(box.queued_rows()[0].instance_id)
     assert check(box.connection) != []

@@ -29,16 +29,14 @@ def test_an_id_can_be_shortened_to_a_unique_start(box: Box) -> None:
     lone = Message(context=context, message_id=uuid.UUID("bbbb2222-0000-4000-8000-000000000003"))
     for published in ([message, other], [lone]):
         box.agent().publish(published)
-    instances = [row[0] for row in box.connection.execute("SELECT instance_id FROM instances ORDER BY 1")]
+    instances = sorted(one.instance_id for one in box.instances())
 
     def find(text: str, kind: IdKind) -> uuid.UUID:
         return find_id(box.connection, ShortId.parse(text), kind)
 
     assert find("5c0a7A5E-0000", "interchange") == INTERCHANGE
     assert find(str(instances[0]), "instance") == instances[0]
-    [(lone_instance,)] = box.connection.execute(
-        "SELECT instance_id FROM instances WHERE message_id = %s", (lone.message_id,)
-    ).fetchall()
+    [lone_instance] = [one.instance_id for one in box.instances() if one.message_id == lone.message_id]
     assert find(str(lone_instance)[:13], "instance") == lone_instance
     assert resolve_message_id(box.connection, ShortId.parse("bbbb2222")) == lone.message_id
     assert resolve_message_id(box.connection, ShortId.parse(str(other.message_id))) == other.message_id
@@ -52,13 +50,11 @@ def test_an_id_can_be_shortened_to_a_unique_start(box: Box) -> None:
 
 def test_a_short_id_means_the_instance_and_not_its_routing_failure_report(box: Box) -> None:
     box.receive(box.add_location(), b'{"region": "NOWHERE"}')
-    rows = box.connection.execute("SELECT instance_id, cause = 3 FROM instances").fetchall()
-    [instance_id] = [instance_id for instance_id, is_report in rows if not is_report]
-    [report_id] = [instance_id for instance_id, is_report in rows if is_report]
+    instance_id, report_id = box.resumable_row().instance_id, box.report().instance_id
     digits = str(instance_id)[:8]
     assert str(report_id).startswith(digits)
     assert find_id(box.connection, ShortId.parse(digits), "instance") == instance_id
-    message_id = box.one("SELECT message_id FROM instances WHERE cause IS DISTINCT FROM 3")
+    message_id = box.resumable_row().message_id
     assert find_id(box.connection, ShortId.parse(digits), "message") == message_id
     assert find_id(box.connection, ShortId.parse(str(report_id)), "instance") == report_id
 
@@ -67,7 +63,7 @@ def test_an_ambiguous_short_id_of_an_instance_lists_the_instances_with_their_por
     box.add_port("Europe", "Region == 'EU'")
     box.add_port("Audit", "Region == 'EU'", state="stopped")
     box.agent().publish([Message.of(promoted={Region: "EU"})])
-    instances = [str(row[0]) for row in box.connection.execute("SELECT instance_id FROM instances ORDER BY 1")]
+    instances = sorted(str(one.instance_id) for one in box.instances())
     with pytest.raises(BadValue, match="More than one instance has an id") as several:
         find_id(box.connection, ShortId.parse(instances[0][:8]), "instance")
     lines = several.value.why.splitlines()

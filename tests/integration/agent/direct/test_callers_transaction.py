@@ -80,7 +80,7 @@ def test_complete_publish_and_subscribe_commit_together(
 
     [published] = agent.transaction(answer)
     assert published.subscribers == ("Orders",)
-    assert box.connection.execute("SELECT service_id, message_id FROM work_queue").fetchall() == [
+    assert [(row.service_id, row.message_id) for row in box.queued_rows()] == [
         (ORDERS.service_id, published.message_id)
     ]
     assert agent.publish([message("answer")])[0].subscribers == ("Orders",)
@@ -98,9 +98,9 @@ def test_failed_work_is_rolled_back(
 
     with pytest.raises(KeyError):
         agent.transaction(fail)
-    assert (box.count("work_queue"), box.count("spool"), box.count("subscriptions")) == (1, 1, 1)
+    assert (box.count("queued"), box.count("messages"), box.count("subscriptions")) == (1, 1, 1)
     agent.transaction(lambda connection, _: complete(connection, claimed))
-    assert box.count("work_queue") == 0
+    assert box.count("queued") == 0
 
 
 def test_a_failed_publish_rolls_the_work_back_and_leaves_a_report(
@@ -177,10 +177,10 @@ def test_a_connection_cut_before_the_commit_leaves_nothing(
 
     with cut_before_commit(box, DirectBatch), pytest.raises(MessageBoxUnavailable):
         agent.transaction(answer)
-    assert (box.queued(), box.count("spool")) == ({"Orders": 1}, 1)
+    assert (box.queued(), box.count("messages")) == ({"Orders": 1}, 1)
     with connect(box.url, user=box.host().role_name) as connection:
         MessageAgent(connection, box.host()).transaction(answer)
-    assert (box.queued(), box.count("spool")) == ({"Europe": count}, count)
+    assert (box.queued(), box.count("messages")) == ({"Europe": count}, count)
     assert check(box.connection) == []
 
 
@@ -228,11 +228,11 @@ def test_messages_are_published_once_together_with_the_completion_of_their_reque
         return DirectBatch(box.host(), publication, matcher)
 
     publish()
-    assert box.one("SELECT count(*) FROM work_queue WHERE seq = %s", claimed.seq) == 0
-    assert box.count("work_queue") == number
+    assert claimed.seq not in [row.seq for row in box.queued_rows()]
+    assert box.count("queued") == number
     with pytest.raises(ClaimLost):
         publish()
-    assert box.count("spool") == number
+    assert box.count("messages") == number
     assert check(box.connection) == []
 
 
@@ -247,7 +247,7 @@ def test_a_request_is_completed_although_its_answer_is_an_acknowledgement_withou
         return DirectBatch(box.host(), publication, matcher)
 
     Publisher(host, RoutingTable()).run(build_batch)
-    assert box.count("work_queue") == 0
+    assert box.count("queued") == 0
     with pytest.raises(ClaimLost):
         Publisher(host, RoutingTable()).run(build_batch)
     assert check(box.connection) == []

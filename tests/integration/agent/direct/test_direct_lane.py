@@ -11,7 +11,7 @@ import pytest
 
 from postroom.agent.routing import table as routing
 from postroom.errors import BadValue, PublishFailed, RoutingFailure, StateError
-from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
+from postroom.message import FRAGMENT_SIZE, Bytes, Message, Part
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.subscriptions import deploy_property
@@ -38,10 +38,9 @@ def test_every_matching_subscriber_gets_a_reference_to_one_stored_copy(box: Box,
     [published] = box.agent(warm=with_index).publish([order(total="20000")])
     assert published.subscribers == ("Big", "Europe")
     assert box.queued() == {"Big": 1, "Europe": 1}
-    assert (box.count("spool"), box.count("parts")) == (1, 1)
-    assert box.one("SELECT sum(delta) FROM message_ref_count_log_1") == 2
-    assert box.one("SELECT sum(delta) FROM part_ref_count_log_1") == 2
-    assert box.one("SELECT count(DISTINCT instance_id) FROM work_queue") == 2
+    assert (box.count("messages"), box.count("parts")) == (1, 1)
+    assert (box.count_references("message"), box.count_references("part")) == (2, 2)
+    assert len({row.instance_id for row in box.queued_rows()}) == 2
 
 
 @pytest.mark.parametrize("count", [2, 20])
@@ -66,7 +65,7 @@ def test_the_properties_of_a_batch_are_deleted_after_the_publish(box: Box, with_
     agent.publish([order(), order()])
     with pytest.raises(PublishFailed):
         agent.publish([order(), order(region="nowhere")])
-    assert (box.count("message_properties"), box.count("message_predicates")) == (0, 0)
+    assert (box.count("transient properties"), box.count("transient predicates")) == (0, 0)
 
 
 def test_one_unroutable_message_rejects_the_batch_and_leaves_a_report(box: Box, with_index: bool) -> None:
@@ -79,8 +78,8 @@ def test_one_unroutable_message_rejects_the_batch_and_leaves_a_report(box: Box, 
     assert isinstance(results[bad.message_id], RoutingFailure)
     assert box.queued() == {}
     assert box.suspended() == [("ROUTING", False)]
-    assert Context.from_json(box.one("SELECT context FROM spool")) == bad.context
-    assert box.one("SELECT part_ids FROM spool") == []
+    assert box.messages()[0].context == bad.context
+    assert box.messages()[0].part_ids == []
 
 
 def test_an_unroutable_message_with_the_flag_is_suspended(box: Box, with_index: bool) -> None:
@@ -88,7 +87,7 @@ def test_an_unroutable_message_with_the_flag_is_suspended(box: Box, with_index: 
     [published] = box.agent(warm=with_index).publish([message])
     assert published.suspended
     assert sorted(box.suspended()) == [("ROUTING", False), ("ROUTING", True)]
-    assert box.one("SELECT body FROM parts") == b"keep me"
+    assert box.parts()[0].body == b"keep me"
 
 
 def test_a_stopped_subscriber_counts_and_an_unenlisted_one_does_not(box: Box, with_index: bool) -> None:
@@ -129,12 +128,11 @@ def test_parts_and_large_bodies_are_stored_byte_for_byte(box: Box, with_index: b
         parts=[Part(name="note", body=Bytes(b"n")), Part(name="scan", body=Bytes(large))],
     )
     box.agent(warm=with_index).publish([message])
-    parts = {name: (body, size) for name, body, size in box.connection.execute("SELECT name, body, size FROM parts")}
+    parts = {part.name: (part.body, part.size) for part in box.parts()}
     assert parts == {"body": (None, len(large)), "note": (b"n", 1), "scan": (None, len(large))}
-    fragments = box.connection.execute("SELECT body FROM fragments ORDER BY part_id, number").fetchall()
-    assert b"".join(body for (body,) in fragments) == large * 2
-    assert max(len(body) for (body,) in fragments) == FRAGMENT_SIZE
-    assert box.one("SELECT part_ids FROM spool") == [part.part_id for part in message.parts]
+    assert b"".join(box.fragments()) == large * 2
+    assert max(map(len, box.fragments())) == FRAGMENT_SIZE
+    assert box.messages()[0].part_ids == [part.part_id for part in message.parts]
 
 
 def test_a_value_of_another_type_than_deployed_is_rejected_with_the_property_name(box: Box, with_index: bool) -> None:
@@ -146,7 +144,7 @@ def test_a_value_of_another_type_than_deployed_is_rejected_with_the_property_nam
     assert isinstance(failure, BadValue)
     assert "Priority is deployed as int, not str" in failure.what
     assert error.value.results[0].failure is None
-    assert (box.count("spool"), box.count("suspended_queue")) == (0, 0)
+    assert (box.count("messages"), box.count("suspended")) == (0, 0)
 
 
 def test_a_message_with_a_wrong_value_and_the_flag_is_suspended_alone(box: Box, with_index: bool) -> None:
@@ -162,9 +160,9 @@ def test_a_message_with_a_wrong_value_and_the_flag_is_suspended_alone(box: Box, 
     ]
     assert box.queued() == {"All": 2}
     assert box.suspended() == [("BAD_VALUE", False)]
-    assert "Region is deployed as str, not int" in box.one("SELECT error_description FROM suspended_queue")
-    assert box.one("SELECT message_id FROM suspended_queue") == wrong.message_id
-    assert box.one("SELECT sum(length(body)) FROM fragments") == len(large)
+    assert "Region is deployed as str, not int" in box.read_error()
+    assert box.suspended_rows()[0].message_id == wrong.message_id
+    assert sum(map(len, box.fragments())) == len(large)
     assert check(box.connection) == []
 
 
@@ -182,7 +180,7 @@ def test_a_property_that_was_deployed_after_the_index_was_loaded_is_checked(box:
     with pytest.raises(PublishFailed) as error:
         agent.publish([wrong])
     assert isinstance(error.value.results[0].failure, BadValue)
-    assert (box.count("spool"), box.count("suspended_queue")) == (1, 0)
+    assert (box.count("messages"), box.count("suspended")) == (1, 0)
 
 
 def test_a_message_and_its_changed_copy_are_two_messages(box: Box, with_index: bool) -> None:
@@ -190,7 +188,7 @@ def test_a_message_and_its_changed_copy_are_two_messages(box: Box, with_index: b
     message = order(body=b"shared")
     changed = message.with_context(message.context.promote(Priority, 1))
     box.agent(warm=with_index).publish([message, changed])
-    assert (box.count("spool"), box.count("parts")) == (2, 2)
+    assert (box.count("messages"), box.count("parts")) == (2, 2)
     with pytest.raises(StateError, match="already"):
         box.agent(warm=with_index).publish([message])
 
@@ -223,7 +221,7 @@ def test_the_same_message_twice_in_a_batch_is_rejected(box: Box, with_index: boo
 
 def test_a_directed_message_reaches_a_port_without_filter(box: Box, with_index: bool) -> None:
     box.add_port("Plain")
-    transport = box.one("SELECT transport_id FROM send_ports WHERE name = 'Plain'")
+    transport = box.port("Plain").transport_id
     agent = box.agent(warm=with_index)
     agent.publish([Message.of(b"for you", promoted={BTS.SPTransportID: str(transport)})])
     assert box.queued() == {"Plain": 1}
@@ -266,7 +264,7 @@ def test_a_subscription_receives_no_message_that_was_published_before_it(box: Bo
 def test_the_queue_row_has_the_priority_of_the_port(box: Box, with_index: bool) -> None:
     box.add_port("Urgent", "Priority == 1", priority=2)
     box.agent(warm=with_index).publish([Message.of(b"", promoted={Priority: 1})])
-    assert box.one("SELECT priority FROM work_queue") == 2
+    assert [row.priority for row in box.queued_rows()] == [2]
 
 
 def test_an_index_whose_catch_up_was_interrupted_finds_every_subscriber(
@@ -296,7 +294,7 @@ def test_an_acknowledgement_without_subscriber_is_dropped(box: Box, with_index: 
     order = Message.of(b"order", promoted={Region: "EU"})
     published = box.agent(warm=with_index, is_engine=True).publish([ack, order])
     assert [(message.subscribers, message.suspended) for message in published] == [((), False), (("Europe",), False)]
-    assert (box.count("spool"), box.count("fragments"), box.suspended()) == (1, 0, [])
+    assert (box.count("messages"), box.count("fragments"), box.suspended()) == (1, 0, [])
     box.add_port("Nacks", "BTS.AckType == 'NACK'")
     [nack] = box.agent(warm=with_index, is_engine=True).publish(
         [Message.of(b"n" * size, promoted={BTS.AckType: "NACK"})]
@@ -325,8 +323,9 @@ def test_few_and_many_messages_are_published_alike(box: Box, with_index: bool, r
     expected: list[tuple[str, ...]] = [("Europe", "Stopped"), ("Europe", "Stopped"), (), ("Europe", "Stopped")]
     assert [message.subscribers for message in published] == expected * repeats
     assert (box.queued(), box.suspended()) == ({"Europe": 3 * repeats}, [("PORT_STOPPED", True)] * 3 * repeats)
-    assert (box.count("spool"), box.count("parts"), box.count("fragments")) == (3 * repeats, 3 * repeats, 5 * repeats)
-    assert box.one("SELECT count(DISTINCT instance_id) FROM instances") == 6 * repeats
+    assert (box.count("messages"), box.count("parts")) == (3 * repeats, 3 * repeats)
+    assert box.count("fragments") == 5 * repeats
+    assert len({row.instance_id for row in box.instances()}) == 6 * repeats
     assert check(box.connection) == []
 
 

@@ -10,6 +10,7 @@ from postroom.message import Message
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from tests.support.box import Box, Region
+from tests.support.contents import Contents
 
 
 def order(body: bytes = b"order") -> Message:
@@ -41,9 +42,9 @@ def test_a_host_cannot_read_the_secret_of_another_host(box: Box) -> None:
             connection.execute("SELECT read_key_secret(%s::smallint)", (box.host(name).host_id,)).fetchone()
             for name in ("Default", "Other")
         }
-        assert secrets == {(box.one("SELECT secret FROM key_secrets WHERE host_id = %s", box.host("Other").host_id),)}
+        assert secrets == {(box.read_key_secret(box.host("Other").host_id),)}
         with pytest.raises(NotAllowed):
-            connection.execute("SELECT * FROM messagebox.key_secrets")
+            Contents(connection).read_key_secret(box.host().host_id)
 
 
 @pytest.mark.parametrize("messages", [1, 6])
@@ -51,6 +52,6 @@ def test_a_key_that_is_used_again_after_its_receipt_was_purged_gets_new_instance
     box.add_port("Europe", "Region == 'EU'")
     for _ in range(2):
         box.agent().publish([order() for _ in range(messages)], key="order-1")
-        box.connection.execute("DELETE FROM receipts")
-    assert box.one("SELECT count(DISTINCT instance_id) FROM instances") == 2 * messages
+        box.delete_all("receipts")
+    assert len({row.instance_id for row in box.instances()}) == 2 * messages
     assert check(box.connection) == []

@@ -23,6 +23,7 @@ from postroom.pipelines import ReceivePipeline
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.system_properties import BTS
 from tests.support.box import PROMOTE, Box, Region, Total, interchange
+from tests.support.contents import QueueRow
 from tests.support.dequeue import dequeue_all, resume_now
 
 GOOD, BAD = b'{"region": "EU", "total": 1}\n', b"x\n"
@@ -34,11 +35,7 @@ def lines(bad_documents: int | None = 3) -> pipelines.JsonLines:
 
 
 def suspended_bodies(box: Box) -> list[bytes]:
-    rows = box.connection.execute(
-        "SELECT p.body FROM suspended_queue q JOIN spool s USING (message_id)"
-        " JOIN parts p ON p.part_id = s.body_part_id ORDER BY q.seq"
-    )
-    return [bytes(body) for (body,) in rows]
+    return [row.body for row in box.suspended_rows() if row.body is not None]
 
 
 @pytest.mark.parametrize(
@@ -66,9 +63,9 @@ def test_a_file_of_another_format_is_suspended_as_one_instance(
     assert (received.published, received.suspended) == (0, 1)
     assert box.suspended() == [("PIPELINE", True)]
     assert suspended_bodies(box) == [wrong], "it is suspended whole"
-    why = box.one("SELECT error_description FROM suspended_queue")
+    why = box.read_error()
     assert why.startswith("1,001 of the first 1,001 documents are bad, and bad_documents allows 1,000.")
-    assert box.count("spool") == 1
+    assert box.count("messages") == 1
 
 
 def test_bad_documents_up_to_the_limit_are_suspended_one_by_one(box: Box) -> None:
@@ -89,7 +86,7 @@ def test_a_port_that_routes_failures_publishes_one_error_message(box: Box) -> No
     [received] = box.receive(location, BAD * 9)
     assert (received.published, received.suspended, received.routed) == (0, 0, 1)
     assert box.queued() == {"Errors": 1}
-    assert box.one("SELECT body FROM parts") == BAD * 9
+    assert box.parts()[0].body == BAD * 9
 
 
 def test_the_count_of_bad_documents_continues_in_the_next_attempt(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +112,7 @@ def test_the_count_of_bad_documents_continues_in_the_next_attempt(box: Box, monk
     assert (progress.bad, progress.last_document, progress.done) == (3, 12, True)
     assert box.queued() == {"All": 9}
     assert sorted(suspended_bodies(box)) == sorted([b"x", b"x", b"x", body])
-    why = box.one("SELECT error_description FROM suspended_queue WHERE instance_id = %s", find_whole_interchange(box))
+    why = find_whole_interchange(box).error_description
     assert why.startswith("4 of the first 16 documents are bad, and bad_documents allows 3.")
     assert "What follows document 12 was not published." in why
 
@@ -123,21 +120,14 @@ def test_the_count_of_bad_documents_continues_in_the_next_attempt(box: Box, monk
 # -- resuming ----------------------------------------------------------------------------------------------------------
 
 
-def find_whole_interchange(box: Box) -> uuid.UUID:
-    """Return the suspended instance that is a whole interchange and not a document."""
-    found: uuid.UUID = box.one(
-        "SELECT instance_id FROM suspended_queue JOIN spool USING (message_id)"
-        " WHERE NOT context -> 'promoted' ? 'BTS#InterchangeSequenceNumber'"
-    )
-    return found
+def find_whole_interchange(box: Box) -> QueueRow:
+    """Return the suspended message that is a whole interchange and not a document."""
+    return next(row for row in box.suspended_rows() if BTS.InterchangeSequenceNumber not in row.context)
 
 
 def set_limit(box: Box, bad_documents: int | None) -> None:
     """Change the limit of the location."""
-    box.connection.execute(
-        "UPDATE receive_locations SET pipeline = pipeline || jsonb_build_object('bad_documents', %s::int)",
-        (bad_documents,),
-    )
+    box.merge_locations(pipeline={"bad_documents": bad_documents})
 
 
 def resume_interchange(box: Box, location: ReceiveLocation, body: bytes) -> None:
@@ -156,7 +146,7 @@ def test_an_interchange_is_resumed_whole_after_the_limit_is_raised(box: Box) -> 
     box.receive(location, body)
     # A document without a subscriber counts too.
     set_limit(box, 5)
-    published = resume_now(box, find_whole_interchange(box))
+    published = resume_now(box, find_whole_interchange(box).instance_id)
     assert [message.context[BTS.InterchangeSequenceNumber] for message in published] == [1, 6]
     assert suspended_bodies(box) == [b"x"] * 4 + [b'{"region": "US"}']
     assert sorted(box.suspended()) == [("PIPELINE", True)] * 4 + [("ROUTING", False), ("ROUTING", True)]
@@ -178,10 +168,10 @@ def test_resuming_a_partly_published_interchange_publishes_the_rest(
     assert [message.context[BTS.InterchangeSequenceNumber] for message in first] == [1, 2, 3]
     if raised:
         set_limit(box, None)
-        rest = resume_now(box, find_whole_interchange(box))
+        rest = resume_now(box, find_whole_interchange(box).instance_id)
         assert suspended_bodies(box) == [b"x"] * 4
     else:
-        rest = resume_now(box, find_whole_interchange(box), body=GOOD * 3 + BAD + GOOD * 3)
+        rest = resume_now(box, find_whole_interchange(box).instance_id, body=GOOD * 3 + BAD + GOOD * 3)
         assert suspended_bodies(box) == [b"x"]
     assert [message.context[BTS.InterchangeSequenceNumber] for message in rest] == ([5] if raised else [5, 6, 7])
     # They have the id of the interchange, and no properties of the suspended message.

@@ -43,7 +43,7 @@ def assert_everything_is_cleaned_up(box: Box) -> None:
     """Run the jobs and assert that no message and no part is left."""
     assert check(box.connection) == []
     run_all_jobs_once(box.connection)
-    assert (box.count("spool"), box.count("parts"), box.count("fragments")) == (0, 0, 0)
+    assert (box.count("messages"), box.count("parts"), box.count("fragments")) == (0, 0, 0)
     assert check(box.connection) == []
 
 
@@ -55,7 +55,7 @@ def test_the_documents_of_an_interchange_share_its_other_parts(box: Box, recover
     plain, mixed = box.receive(location, EU, mail(EU, EU, EU))
     assert (plain.published, mixed.published) == (1, 3)
     # Four bodies, and two parts that three documents share.
-    assert (box.count("spool"), box.count("parts")) == (4, 6)
+    assert (box.count("messages"), box.count("parts")) == (4, 6)
     assert check(box.connection) == []
     messages = dequeue_all(box)
     assert len(messages) == 8
@@ -84,7 +84,7 @@ def test_an_unroutable_document_is_suspended_with_all_its_parts(box: Box) -> Non
     box.add_port("Europe", "Region == 'EU'")
     [received] = box.receive(location, mail(UNROUTABLE, EU))
     assert (received.published, received.suspended) == (1, 1)
-    message_id = box.one("SELECT message_id FROM suspended_queue WHERE service_class <> 64")
+    message_id = box.resumable_row().message_id
     message = get_message(box.connection, message_id)
     assert [(part.name, part.is_body) for part in message.parts] == [
         ("part-1", False),

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
+from operator import itemgetter
 
 import pytest
 
@@ -19,17 +20,13 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import Routing, RoutingTable
 from postroom.filters.columns import Columns
 from postroom.filters.index import Piece
-from postroom.message import Bytes, Context, FileSlice
+from postroom.message import Bytes, FileSlice
 from postroom.messagebox.connection import connect
 from postroom.operations.ports import send_ports
 from postroom.properties import DistinguishedField
 from postroom.schemas import PromotedField, Schema, Schemas, WrittenField
 from postroom.system_properties import BTS
 from tests.support.box import PROMOTE, Box, Region, Total, interchange
-
-SUSPENDED_BODY = (
-    "SELECT p.body FROM suspended_queue q JOIN spool s USING (message_id) JOIN parts p ON p.part_id = s.body_part_id"
-)
 
 
 def line(region: str = "EU", total: float = 1, **more: object) -> bytes:
@@ -41,9 +38,7 @@ def test_lines_become_messages_with_stamped_contexts(box: Box) -> None:
     box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
     [received] = box.receive(location, line("EU", 10.5) + b"\n" + line("US", 2) + b"\n")
     assert (received.published, received.suspended) == (2, 0)
-    contexts = [
-        Context.from_json(c) for (c,) in box.connection.execute("SELECT context FROM spool ORDER BY message_id")
-    ]
+    contexts = [message.context for message in box.messages()]
     assert [context[BTS.InterchangeSequenceNumber] for context in contexts] == [1, 2]
     assert {context[BTS.InterchangeID] for context in contexts} == {str(received.interchange_id)}
     first = contexts[0]
@@ -54,9 +49,8 @@ def test_lines_become_messages_with_stamped_contexts(box: Box) -> None:
     assert first[BTS.ReceiveLocationName] == "drop"
     assert not first.is_promoted(BTS.ReceiveLocationName)
     assert BTS.MessageType not in first
-    bodies = {body for (body,) in box.connection.execute("SELECT body FROM parts")}
-    assert bodies == {line("EU", 10.5), line("US", 2)}
-    assert box.one("SELECT DISTINCT published_by FROM spool") == box.host().role_name
+    assert set(box.bodies()) == {line("EU", 10.5), line("US", 2)}
+    assert {message.published_by for message in box.messages()} == {box.host().role_name}
 
 
 def test_a_bad_line_is_suspended_alone_with_its_bytes(box: Box) -> None:
@@ -66,8 +60,8 @@ def test_a_bad_line_is_suspended_alone_with_its_bytes(box: Box) -> None:
     [received] = box.receive(location, line() + b"\n{broken\n" + line() + b"\n")
     assert (received.published, received.suspended) == (2, 1)
     assert box.suspended() == [("PIPELINE", True)]
-    assert box.one(SUSPENDED_BODY) == (b"{broken")
-    assert "Line 2" in box.one("SELECT error_description FROM suspended_queue")
+    assert box.suspended_rows()[0].body == (b"{broken")
+    assert "Line 2" in box.read_error()
 
 
 def test_records_of_a_flat_file_become_xml_and_a_bad_record_is_suspended_as_received(box: Box) -> None:
@@ -78,12 +72,12 @@ def test_records_of_a_flat_file_become_xml_and_a_bad_record_is_suspended_as_rece
     box.add_port("Europe", "Region == 'EU' and Total > 9 and BTS.MessageType == 'Order'")
     [received] = box.receive(location, b"EU;10.50\nEU;much\n")
     assert (received.published, received.suspended) == (1, 1)
-    parts = box.connection.execute("SELECT body, content_type FROM parts ORDER BY content_type").fetchall()
+    parts = sorted(((part.body, part.content_type) for part in box.parts()), key=itemgetter(1))
     assert parts == [
         (b"<Order><region>EU</region><total>10.50</total></Order>", "application/xml"),
         (b"EU;much\n", "text/plain"),
     ]
-    assert "Line 2: total cannot be read." in box.one("SELECT error_description FROM suspended_queue")
+    assert "Line 2: total cannot be read." in box.read_error()
 
 
 def test_a_value_of_the_wrong_type_suspends_only_its_message(box: Box) -> None:
@@ -93,8 +87,8 @@ def test_a_value_of_the_wrong_type_suspends_only_its_message(box: Box) -> None:
     first, second = box.receive(location, b"\n".join([line(), wrong, line()]), line("US"))
     assert (first.published, first.suspended, second.published, second.suspended) == (2, 1, 1, 0)
     assert box.suspended() == [("PIPELINE", True)]
-    assert box.one(SUSPENDED_BODY) == wrong
-    why = box.one("SELECT error_description FROM suspended_queue")
+    assert box.suspended_rows()[0].body == wrong
+    why = box.read_error()
     assert "Orders.Total cannot be promoted from 'total'" in why
     assert "'a lot' is not a decimal number" in why
 
@@ -105,16 +99,11 @@ def test_an_unroutable_line_is_suspended_after_the_pipeline_with_a_routing_failu
     [received] = box.receive(location, line("EU") + b"\n" + line("US") + b"\n")
     assert (received.published, received.suspended) == (1, 1)
     assert sorted(box.suspended()) == [("ROUTING", False), ("ROUTING", True)]
-    report = box.connection.execute(
-        "SELECT s.context, s.part_ids, q.related_instance_id FROM suspended_queue q JOIN spool s USING (message_id)"
-        " WHERE q.service_class = 64"
-    ).fetchone()
-    assert report is not None
-    context = Context.from_json(report[0])
-    assert context.promoted[Region.key] == "US"
-    assert report[1] == []
-    assert report[2] == box.one("SELECT instance_id FROM suspended_queue WHERE resumable")
-    assert box.one("SELECT task FROM suspended_queue WHERE resumable") == 3
+    report = box.report()
+    assert report.context.promoted[Region.key] == "US"
+    assert report.part_ids == []
+    assert report.related_instance_id == box.resumable_row().instance_id
+    assert box.resumable_row().task == 3
 
 
 @pytest.mark.parametrize("bad", [b"{broken", line("nowhere")])
@@ -123,8 +112,8 @@ def test_a_single_document_is_all_or_nothing(box: Box, bad: bytes) -> None:
     box.add_port("Europe", "Region == 'EU'")
     results = box.receive(location, line("EU"), bad, line("EU"))
     assert [(one.published, one.suspended) for one in results] == [(1, 0), (0, 1), (1, 0)]
-    assert box.one(SUSPENDED_BODY) == bad
-    assert box.one("SELECT task FROM suspended_queue WHERE resumable") == 2
+    assert box.suspended_rows()[0].body == bad
+    assert box.resumable_row().task == 2
 
 
 def test_one_unroutable_document_suspends_a_standard_interchange(box: Box) -> None:
@@ -134,7 +123,7 @@ def test_one_unroutable_document_suspends_a_standard_interchange(box: Box) -> No
     [received] = box.receive(location, whole)
     assert (received.published, received.suspended) == (0, 1)
     assert box.queued() == {}
-    assert box.one("SELECT body FROM parts") == whole
+    assert box.parts()[0].body == whole
 
 
 def test_a_repeated_interchange_publishes_nothing(box: Box) -> None:
@@ -147,7 +136,7 @@ def test_a_repeated_interchange_publishes_nothing(box: Box) -> None:
         assert read_progress(connection, [again.interchange_id])[again.interchange_id].done
     assert (first[0].published, first[0].suspended) == (1, 1)
     assert [(one.published, one.suspended, one.empty) for one in second] == [(0, 0, False), (1, 0, False)]
-    assert box.count("spool") == 3
+    assert box.count("messages") == 3
 
 
 def test_a_large_interchange_is_published_in_chunks_and_continues_after_the_last_receipt(
@@ -160,16 +149,13 @@ def test_a_large_interchange_is_published_in_chunks_and_continues_after_the_last
     with connect(box.url, user=box.host().role_name) as connection:
         receiver = Receiver(connection, RoutingTable())
         # A concurrent attempt has published the first two chunks.
-        box.connection.execute(
-            "INSERT INTO receipts (unit, chunk, outcome) VALUES (%s, 0, %s::jsonb)",
-            (whole.interchange_id, json.dumps({"last": 20, "done": False})),
-        )
+        box.add_receipt(whole.interchange_id, {"last": 20, "done": False})
         [received] = receiver.receive(location, [whole])
     assert received.published == 15
-    numbers = box.connection.execute("SELECT (context->'promoted'->>'BTS#InterchangeSequenceNumber')::int FROM spool")
-    assert sorted(number for (number,) in numbers) == list(range(21, 36))
-    assert box.one("SELECT count(*) FROM receipts WHERE (outcome->>'done')::boolean") == 1
-    assert box.one("SELECT count(DISTINCT message_id) FROM spool") == 15
+    numbers = [message.context[BTS.InterchangeSequenceNumber] for message in box.messages()]
+    assert sorted(numbers) == list(range(21, 36))
+    assert [receipt.outcome["done"] for receipt in box.receipts()].count(True) == 1
+    assert box.count("messages") == 15
 
 
 class SimulatedCrash(Exception):
@@ -185,7 +171,7 @@ def number_lines(count: int) -> Interchange:
 
 
 def read_published_numbers(box: Box) -> list[int]:
-    return sorted(json.loads(body)["number"] for (body,) in box.connection.execute("SELECT body FROM parts"))
+    return sorted(json.loads(body)["number"] for body in box.bodies())
 
 
 @pytest.mark.parametrize("bad", [False, True])
@@ -214,7 +200,7 @@ def test_a_partly_published_interchange_continues_after_its_pipeline_became_stan
     # A bad document suspends the rest as a whole. It cannot be resumed, because the documents before are published.
     assert box.suspended() == ([("PIPELINE", False)] if bad else [])
     if bad:
-        assert box.one(SUSPENDED_BODY) == b"".join(whole.body.chunks())
+        assert box.suspended_rows()[0].body == b"".join(whole.body.chunks())
     else:
         assert read_published_numbers(box) == [1, 2, 3, 4, 5, 6]
 
@@ -235,8 +221,8 @@ def test_an_interchange_is_suspended_if_a_changed_pipeline_does_not_find_the_res
         [received] = receiver.receive(other, [whole])
     assert (received.published, received.suspended) == (0, 1)
     assert box.suspended() == [("PIPELINE", False)]
-    assert box.one(SUSPENDED_BODY) == b"".join(whole.body.chunks())
-    assert "no document after the first 2, but" in box.one("SELECT error_description FROM suspended_queue")
+    assert box.suspended_rows()[0].body == b"".join(whole.body.chunks())
+    assert "no document after the first 2, but" in box.read_error()
 
 
 def test_concurrent_attempts_with_other_chunks_publish_every_document_once(
@@ -280,9 +266,8 @@ def test_a_large_body_is_streamed_from_its_file(box: Box, tmp_path: object) -> N
     with connect(box.url, user=box.host().role_name) as connection:
         one = Interchange(interchange_id=uuid.uuid4(), body=FileSlice(path=path, length=path.stat().st_size))
         Receiver(connection, RoutingTable()).receive(location, [one])
-    assert box.one("SELECT body FROM parts") is None
-    rows = box.connection.execute("SELECT body FROM fragments ORDER BY number").fetchall()
-    assert b"".join(body for (body,) in rows) == path.read_bytes()
+    assert box.parts()[0].body is None
+    assert b"".join(box.fragments()) == path.read_bytes()
 
 
 @pytest.mark.parametrize("is_recoverable", [False, True])
@@ -294,8 +279,7 @@ def test_a_large_serialised_document_is_stored_whole(box: Box, is_recoverable: b
     orders = [b'<order%s r="EU">' + b"x" * (size * 50_000) + b"</order>" for size in (3, 0, 4)]
     [received] = box.receive(location, b'<e xmlns="urn:o">%s</e>' % b"".join(order % b"" for order in orders))
     assert (received.published, received.suspended) == (3, 0)
-    fragments = "SELECT string_agg(f.body, '' ORDER BY f.number) FROM fragments f GROUP BY part_id ORDER BY part_id"
-    stored = [body for (body,) in box.connection.execute(fragments)]
+    stored = [box.read_content(part.part_id) for part in box.parts() if part.body is None]
     assert stored == [order % b' xmlns="urn:o"' for order in orders[::2]]
 
 
@@ -345,7 +329,7 @@ def test_an_empty_interchange_is_finished_without_messages(box: Box) -> None:
         )
         assert read_progress(connection, [one.interchange_id])[one.interchange_id].done
     assert (received.published, received.suspended, received.empty) == (0, 0, True)
-    assert box.count("spool") == 0
+    assert box.count("messages") == 0
 
 
 def test_only_an_interchange_without_documents_is_empty(box: Box) -> None:
@@ -359,7 +343,7 @@ def test_only_an_interchange_without_documents_is_empty(box: Box) -> None:
         (0, 1, False),
         (0, 1, False),
     ]
-    suspended = {body for (body,) in box.connection.execute(SUSPENDED_BODY)}
+    suspended = {row.body for row in box.suspended_rows()}
     assert suspended == {bodies[2], bodies[3]}
 
 
@@ -376,11 +360,8 @@ def test_documents_of_an_envelope_are_routed_by_the_properties_of_their_schemas(
     )
     assert (received.published, received.suspended) == (2, 1)
     assert box.queued() == {"Europe": 2}
-    assert box.one(SUSPENDED_BODY) == b"<invoice/>"
-    contexts = [
-        Context.from_json(c)
-        for (c,) in box.connection.execute("SELECT context FROM spool JOIN work_queue USING (message_id)")
-    ]
+    assert box.suspended_rows()[0].body == b"<invoice/>"
+    contexts = [row.context for row in box.queued_rows()]
     assert sorted(str(context.get(note)) for context in contexts) == ["None", "fragile"]
     assert not any(context.is_promoted(note) for context in contexts)
     assert {context[BTS.MessageType] for context in contexts} == {"order"}
@@ -395,11 +376,4 @@ def test_one_unroutable_message_among_a_hundred_is_suspended(box: Box) -> None:
     assert (received.published, received.suspended) == (99, 1)
     assert box.queued() == {"Europe": 99}
     assert box.suspended() == [("ROUTING", True), ("ROUTING", False)]
-    assert (
-        box.one(
-            "SELECT context -> 'promoted' ->> %s FROM spool s JOIN suspended_queue q USING (message_id)"
-            " WHERE q.resumable",
-            BTS.InterchangeSequenceNumber.key,
-        )
-        == "57"
-    )
+    assert box.resumable_row().context[BTS.InterchangeSequenceNumber] == 57

@@ -112,7 +112,7 @@ def test_a_repeated_unit_continues_after_the_last_published_chunk(
     assert box.queued() == {"Europe": 4}
     assert receive(connection, location, batches) == ReceivedRows(unit_id=UNIT.unit_id)
     assert sorted(code for code, _ in box.suspended()) == ["ROUTING", "ROUTING"]
-    assert box.count("spool") == 6  # with the routing failure report
+    assert box.count("messages") == 6  # with the routing failure report
 
 
 def test_two_concurrent_attempts_publish_every_chunk_once(
@@ -132,7 +132,7 @@ def test_two_concurrent_attempts_publish_every_chunk_once(
 
 
 def read_bodies(box: Box) -> list[bytes]:
-    return sorted(bytes(body) for (body,) in box.connection.execute("SELECT body FROM parts"))
+    return sorted(box.bodies())
 
 
 def test_a_repeated_unit_with_other_batches_continues_with_the_next_row(
@@ -185,11 +185,7 @@ def test_a_repeated_unit_with_another_number_of_rows_is_rejected(
 
 @pytest.fixture
 def task(box: Box, location: ReceiveLocation) -> Iterator[BulkTask]:
-    box.connection.execute(
-        "INSERT INTO file_claims (interchange_id, location_id, name, path, state, number, size)"
-        " VALUES (%s, %s, 'a', 'a', 2, 1, 100)",
-        (uuid.UUID(int=1), location.location_id),
-    )
+    box.add_file_claim(location.location_id, interchange_id=uuid.UUID(int=1), number=1, size=100)
     login = Login(url=box.url, user=box.host().role_name)
     yield BulkTask(login=login, location=location, origins={uuid.UUID(int=1): "in/a"})
     close_worker(login)
@@ -205,7 +201,7 @@ def test_bad_rows_are_counted_over_all_splits_of_a_file(box: Box, task: BulkTask
     third = task.receive(split(100, batch(7, 8), batch(9, 10, bad=1), batch(11)))
     assert third.stopped
     assert third.rows == 2
-    assert box.one("SELECT problem FROM file_claims") == "3 of 10 rows are bad, and bad_rows allows 2"
+    assert box.file_claims()[0].problem == "3 of 10 rows are bad, and bad_rows allows 2"
     # A task that starts later publishes nothing, and its split does not count as done.
     late = task.receive(split(150, batch(12)))
     assert (late.rows, late.stopped) == (0, True)
@@ -220,7 +216,7 @@ def test_rows_without_a_subscriber_count_as_bad_rows_of_a_file(box: Box, task: B
     assert not task.receive(split(0, batch(1, 2), batch(3, region="MARS"))).stopped
     second = task.receive(split(50, batch(4, 5, bad=1), batch(6, 7, region="MARS"), batch(8)))
     assert (second.stopped, second.rows) == (True, 2)
-    problem = box.one("SELECT problem FROM file_claims")
+    problem = box.file_claims()[0].problem
     assert problem == "4 of 7 rows are bad or have no subscriber, and bad_rows allows 2"
     assert box.queued() == {"Europe": 3}
     assert sorted(box.suspended()) == [("PIPELINE", True), ("ROUTING", False), ("ROUTING", True)]
@@ -310,15 +306,14 @@ def test_a_corrected_line_of_a_csv_file_becomes_the_message(box: Box, connection
         bad_content_type="text/csv",
         limit=Unlimited(),
     )
-    instance_id, description = box.connection.execute(
-        "SELECT instance_id, error_description FROM suspended_queue"
-    ).fetchone() or (None, "")
+    [row] = box.suspended_rows()
+    instance_id, description = row.instance_id, row.error_description
     assert description.split("\n") == [
         "Row 1 after byte 4096 of big.csv does not fit the schema.",
         "The column 'total' is decimal(12,2), but has 'zwölf'.",
         "Resume the instance with the corrected line, or terminate it.",
     ]
-    assert box.one("SELECT body FROM parts WHERE content_type = 'text/csv'") == "17;EU;zwölf;3".encode("iso-8859-1")
+    assert row.body == "17;EU;zwölf;3".encode("iso-8859-1")
     [resumed] = resume_now(box, instance_id, body="17;EU;12.5;3\n".encode("iso-8859-1"))
     assert resumed.data == b'{"id":17,"region":"EU","total":12.50,"priority":3}'
     assert (resumed.context[Region], resumed.context[Priority]) == ("EU", 3)
@@ -354,8 +349,8 @@ def test_a_row_without_authenticated_originator_is_resumed_with_its_properties(
         limit=Unlimited(),
     )
     assert (received.suspended, box.suspended()) == (2, [("AUTHENTICATION", True)] * 2)
-    for (instance_id,) in box.connection.execute("SELECT instance_id FROM suspended_queue ORDER BY seq").fetchall():
-        [resumed] = resume_now(box, instance_id)
+    for row in box.suspended_rows():
+        [resumed] = resume_now(box, row.instance_id)
         assert resumed.body is not None
         assert (resumed.data, resumed.body.content_type) == (body, content_type)
         expected = {Region: "EU", Priority: 3, BTS.MessageType: "order"}
@@ -379,7 +374,7 @@ def test_a_bad_row_cannot_be_resumed_if_its_body_does_not_contain_the_promoted_v
         limit=Unlimited(),
     )
     assert box.suspended() == [("PIPELINE", resumable)]
-    description = box.one("SELECT error_description FROM suspended_queue")
+    description = box.read_error()
     assert ("Resume the instance with the correct message" if resumable else "send the row again") in description
 
 
@@ -393,7 +388,7 @@ def test_a_throttled_unit_ends_after_a_chunk_and_continues_later(
         assert (received.rows, received.unfinished) == (published, True)
     received = receive(connection, location, batches, pace=lambda: False)
     assert (received.rows, received.unfinished) == (2, False)
-    assert box.count("spool") == 5
+    assert box.count("messages") == 5
 
 
 def test_the_receipts_of_a_file_are_kept_until_the_file_is_finished(box: Box, task: BulkTask) -> None:
@@ -401,5 +396,5 @@ def test_the_receipts_of_a_file_are_kept_until_the_file_is_finished(box: Box, ta
     task.receive(split(0, batch(1, 2), batch(3)))
     purge = "SELECT purge_receipts('7 days', now() + interval '30 days')"
     assert box.one(purge) == 0
-    box.connection.execute("DELETE FROM file_claims")
+    box.delete_all("file claims")
     assert box.one(purge) == 2

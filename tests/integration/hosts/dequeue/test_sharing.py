@@ -10,6 +10,7 @@ from datetime import timedelta
 from postroom.adapters import Attempt
 from postroom.hosts import HostSettings
 from postroom.message import Message
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import JobSettings, build_jobs, run_all_jobs_once
 from tests.integration.hosts.conftest import StartHost
@@ -49,15 +50,15 @@ def test_two_instances_share_a_thousand_messages(box: Box, start_host: StartHost
     assert len(handled) == 1000
     assert set(handled.values()) == {1}
     assert duplicates == []
-    assert box.count("work_queue") == 0
+    assert box.count("queued") == 0
     run_all_jobs_once(box.connection)
-    assert box.count("spool") == 0
+    assert box.count("messages") == 0
     assert check(box.connection) == []
 
 
 def test_all_threads_of_the_service_class_work_at_the_same_time(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
-    box.connection.execute("UPDATE service_classes SET dequeue_threads = 3 WHERE id = 4")
+    box.set_dequeuing(ServiceClass.MESSAGING_IN_PROCESS, threads=3)
     blocked = BlockedSend()
     recorder = RecordingAdapter(blocked)
     instance = start_host(recorder)
@@ -75,15 +76,15 @@ def test_the_number_of_claimed_messages_is_limited_by_the_memory_queue(box: Box,
     recorder = RecordingAdapter(blocked)
     instance = start_host(recorder, settings=HostSettings(runs_jobs=False, memory_queue=10))
     wait_until(lambda: len(recorder.attempts) == 5)
-    wait_until(lambda: box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NOT NULL") >= 10)
-    assert box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NOT NULL") <= 10 + 5
+    wait_until(lambda: box.count("claimed") >= 10)
+    assert box.count("claimed") <= 10 + 5
     blocked.released.set()
     wait_until(lambda: instance.counts["completed"] == 100)
 
 
 def test_a_wake_up_ends_the_polling_interval(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
-    box.connection.execute("UPDATE service_classes SET polling_interval = '1 hour'")
+    box.set_dequeuing(interval=timedelta(hours=1))
     recorder = RecordingAdapter()
     instance = start_host(recorder)
     agent = box.agent()
@@ -95,7 +96,7 @@ def test_a_wake_up_ends_the_polling_interval(box: Box, start_host: StartHost) ->
 def test_a_burst_after_a_wake_up_is_claimed_at_once(box: Box, start_host: StartHost) -> None:
     """Publishers wake a host once for a burst. The host polls until the burst is over."""
     box.add_port("Europe", "Orders.Region == 'EU'")
-    box.connection.execute("UPDATE service_classes SET polling_interval = '1 hour'")
+    box.set_dequeuing(interval=timedelta(hours=1))
     instance = start_host(RecordingAdapter())
     agent = box.agent()
     for number in range(1, 21):
@@ -107,9 +108,9 @@ def test_a_burst_after_a_wake_up_is_claimed_at_once(box: Box, start_host: StartH
 def test_messages_are_found_by_polling_without_a_wake_up(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'", state="stopped")
     box.agent().publish(orders(1))
-    box.connection.execute("UPDATE service_classes SET polling_interval = '50 ms'")
+    box.set_dequeuing(interval=timedelta(milliseconds=50))
     instance = start_host(RecordingAdapter())
-    box.connection.execute("SELECT resume_instances(array_agg(instance_id)) FROM suspended_queue")
+    box.resume_all()
     wait_until(lambda: instance.counts["completed"] == 1)
 
 
@@ -123,7 +124,7 @@ def test_the_jobs_run_inside_the_hosts(box: Box, start_host: StartHost) -> None:
     instances = [start_host(RecordingAdapter(), settings=settings) for _ in range(2)]
     box.agent().publish(orders(100))
     wait_until(lambda: sum(instance.counts["completed"] for instance in instances) == 100)
-    wait_until(lambda: box.count("spool") == 0 and box.count("parts") == 0)
-    wait_until(lambda: box.one("SELECT min(runs) FROM job_runs") >= 2)
-    assert box.one("SELECT count(*) FROM job_runs WHERE error IS NULL") == len(build_jobs())
+    wait_until(lambda: box.count("messages") == 0 and box.count("parts") == 0)
+    wait_until(lambda: min(run.runs for run in box.job_runs()) >= 2)
+    assert [run.error for run in box.job_runs()] == [None] * len(build_jobs())
     assert check(box.connection) == []

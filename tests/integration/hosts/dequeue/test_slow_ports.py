@@ -63,7 +63,7 @@ def test_a_fast_receiver_is_served_while_a_dripping_receiver_has_a_backlog(box: 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_backlog_of_a_slow_port_is_delivered_later(box: Box, start_host: StartHost, threads: int) -> None:
-    box.connection.execute("UPDATE service_classes SET dequeue_threads = %s", (threads,))
+    box.set_dequeuing(threads=threads)
     box.add_port("Slow", "Orders.Region == 'EU'")
     box.add_port("Fast", "Orders.Region == 'US'")
     box.agent().publish(orders("EU", 300))
@@ -78,7 +78,7 @@ def test_the_backlog_of_a_slow_port_is_delivered_later(box: Box, start_host: Sta
     blocked.released.set()
     wait_until(lambda: instance.counts["completed"] == 600)
     assert len({attempt.attempt.instance_id for attempt in recorder.attempts}) == len(recorder.attempts) == 600
-    assert box.count("work_queue") == 0
+    assert box.count("queued") == 0
     assert check(box.connection) == []
 
 
@@ -100,7 +100,7 @@ def test_several_slow_ports_leave_a_thread_for_a_fast_port(box: Box, start_host:
 def test_queued_messages_for_the_spare_threads_are_released_when_the_host_stops(
     box: Box, start_host: StartHost
 ) -> None:
-    box.connection.execute("UPDATE service_classes SET dequeue_threads = 1")
+    box.set_dequeuing(threads=1)
     for name in ("Slow1", "Slow2", "Fast"):
         box.add_port(name, f"Orders.Region == '{name}'")
     blocked = BlockedPorts("Slow1", "Slow2", "Fast")
@@ -116,4 +116,4 @@ def test_queued_messages_for_the_spare_threads_are_released_when_the_host_stops(
     stopping.join(PATIENCE)
     delivered = len(recorder.sent)
     assert sum(box.queued().values()) == 60 - delivered
-    assert box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NOT NULL") == 0
+    assert box.count("claimed") == 0

@@ -39,8 +39,8 @@ def test_stop_finishes_messages_in_progress_and_releases_the_others(box: Box, st
     stopping.join(PATIENCE)
     assert not stopping.is_alive()
     assert len(recorder.sent) == 5
-    assert box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NULL") == 45
-    assert box.count("work_queue") == 45
+    assert box.count("unclaimed") == 45
+    assert box.count("queued") == 45
     assert recorder.closed == 1, "the adapter was closed"
     assert check(box.connection) == []
 
@@ -54,7 +54,7 @@ def test_stop_gives_up_after_the_timeout(box: Box, start_host: StartHost) -> Non
     box.agent().publish(orders(1))
     wait_until(lambda: recorder.attempts)
     instance.stop()
-    assert box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NULL") == 1, "another instance can claim it"
+    assert box.count("unclaimed") == 1, "another instance can claim it"
     blocked.released.set()
 
 
@@ -65,12 +65,12 @@ def test_run_host_runs_until_the_event_is_set(box: Box, tmp_path: Path) -> None:
     running = threading.Thread(target=run_host, args=(box.url, "default", tmp_path), kwargs=arguments)
     running.start()
     box.agent().publish(orders(3))
-    wait_until(lambda: box.count("work_queue") == 0)
+    wait_until(lambda: box.count("queued") == 0)
     stop.set()
     running.join(PATIENCE)
     assert not running.is_alive()
     assert len(recorder.sent) == 3
-    assert box.count("host_instances") == 0
+    assert box.count("host instances") == 0
 
 
 def test_a_process_stops_at_a_signal(box: Box, tmp_path: Path) -> None:
@@ -78,8 +78,8 @@ def test_a_process_stops_at_a_signal(box: Box, tmp_path: Path) -> None:
     box.agent().publish(orders(10))
     command = [sys.executable, "-m", "tests.support.blocked_host", box.url, "Default", str(tmp_path)]
     with subprocess.Popen(command, cwd=Path(tests.__path__[0]).parent) as process:
-        wait_until(lambda: box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NOT NULL") == 10)
+        wait_until(lambda: box.count("claimed") == 10)
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
-    assert box.count("host_instances") == 0
-    assert box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NULL") == 10
+    assert box.count("host instances") == 0
+    assert box.count("unclaimed") == 10

@@ -47,7 +47,7 @@ def detect_dead_instances(box: Box) -> int:
 
 
 def count_claimed(box: Box) -> int:
-    return int(box.one("SELECT count(*) FROM work_queue WHERE claim_id IS NOT NULL"))
+    return int(box.count("claimed"))
 
 
 def count_locks(box: Box, host_instance: int | None = None) -> int:
@@ -64,8 +64,9 @@ def count_locks(box: Box, host_instance: int | None = None) -> int:
 def complete_as_another(box: Box) -> None:
     """Take over the claims of an instance and complete the messages."""
     claim = uuid.uuid4()
-    box.connection.execute("UPDATE work_queue SET claim_id = %s, claimed_by = 0", (claim,))
-    box.connection.execute("SELECT complete_messages_default(%s, array_agg(seq)) FROM work_queue", (claim,))
+    box.claim_all(claim, claimed_by=0)
+    seqs = [row.seq for row in box.queued_rows()]
+    box.connection.execute("SELECT complete_messages_default(%s, %s)", (claim, seqs))
 
 
 def end_lock_connection(box: Box, host_instance: int) -> None:
@@ -101,13 +102,13 @@ def test_another_instance_takes_over_the_claims_of_a_killed_process(
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     wait_until(lambda: count_locks(box) == 1)
-    assert box.count("host_instances") == 2
+    assert box.count("host instances") == 2
     assert detect_dead_instances(box) == 20
-    assert box.count("host_instances") == 1
+    assert box.count("host instances") == 1
     wait_until(lambda: instance.counts["completed"] == 20)
     assert Counter(recorder.bodies) == Counter(str(number).encode() for number in range(20))
     run_all_jobs_once(box.connection)
-    assert box.count("spool") == 0
+    assert box.count("messages") == 0
     assert check(box.connection) == []
 
 
@@ -143,39 +144,39 @@ def test_a_host_that_is_woken_all_the_time_sends_its_heartbeats(box: Box, start_
 
 
 def test_an_instance_is_not_dead_before_the_end_of_the_grace_period(box: Box) -> None:
-    box.connection.execute("INSERT INTO host_instances (host_id, server, pid) VALUES (1, 'gone', 1)")
+    box.add_host_instance("gone")
     for moment in ("60 s", "60.9 s"):
         box.one(_DETECT_DEAD_INSTANCES, moment)
-        assert box.count("host_instances") == 1
+        assert box.count("host instances") == 1
     box.one(_DETECT_DEAD_INSTANCES, "61.5 s")
-    assert box.count("host_instances") == 0
+    assert box.count("host instances") == 0
 
 
 def test_a_dead_instance_is_detected_after_the_clock_was_set_back(box: Box) -> None:
-    box.connection.execute("INSERT INTO host_instances (host_id, server, pid) VALUES (1, 'gone', 1)")
+    box.add_host_instance("gone")
     box.one(_DETECT_DEAD_INSTANCES, "1 h")
     box.one(_DETECT_DEAD_INSTANCES, "60 s")
-    assert box.count("host_instances") == 1, "the grace period starts again"
+    assert box.count("host instances") == 1, "the grace period starts again"
     box.one(_DETECT_DEAD_INSTANCES, "61.5 s")
-    assert box.count("host_instances") == 0
+    assert box.count("host instances") == 0
 
 
 def test_the_grace_period_is_not_longer_before_a_server_start(box: Box) -> None:
     """The clock was set back since the start of the server."""
-    box.connection.execute("INSERT INTO host_instances (host_id, server, pid) VALUES (1, 'gone', 1)")
+    box.add_host_instance("gone")
     for moment in ("-3600 s", "-3598 s"):
         box.one("SELECT dead_processes_cleanup('1 s', pg_postmaster_start_time() + %s::interval)", moment)
-    assert box.count("host_instances") == 0
+    assert box.count("host instances") == 0
 
 
 def test_the_grace_period_is_longer_after_a_server_start(box: Box) -> None:
-    box.connection.execute("INSERT INTO host_instances (host_id, server, pid) VALUES (1, 'not back yet', 1)")
+    box.add_host_instance("not back yet")
     run_job = "SELECT dead_processes_cleanup('1 s', pg_postmaster_start_time() + %s::interval)"
     for moment in ("1 s", "5 s", "10.9 s"):
         box.one(run_job, moment)
-        assert box.count("host_instances") == 1
+        assert box.count("host instances") == 1
     box.one(run_job, "11.1 s")
-    assert box.count("host_instances") == 0
+    assert box.count("host instances") == 0
 
 
 def test_the_claims_of_an_unregistered_instance_are_released(box: Box) -> None:
@@ -212,7 +213,7 @@ def test_an_outcome_whose_claim_was_taken_over_is_discarded(box: Box, start_host
     wait_until(lambda: slow.counts["discarded"] == 5)
     assert slow.counts["completed"] == 0
     run_all_jobs_once(box.connection)
-    assert box.count("spool") == 0
+    assert box.count("messages") == 0
     assert check(box.connection) == [], "no claim was released twice"
 
 
@@ -252,7 +253,7 @@ def test_an_instance_without_its_lock_starts_no_message_until_it_has_the_lock_ag
     end_lock_connection(box, number)
     wait_until(lambda: instance.regained_locks == 1)
     assert instance.host_instance == number
-    assert box.one("SELECT count(*) FROM host_instances WHERE id = %s AND dead_since IS NULL", number) == 1
+    assert [(one.id, one.dead_since) for one in box.host_instances()] == [(number, None)]
     assert count_locks(box, number) == 1
     blocked.released.set()
     wait_until(lambda: instance.counts["completed"] == 50)
@@ -270,7 +271,7 @@ def test_an_instance_starts_no_message_until_it_is_registered_again(box: Box, st
     box.agent().publish(orders(50))
     wait_until(lambda: len(recorder.attempts) == 5)
     with box.connection.transaction():
-        box.connection.execute("LOCK TABLE host_instances IN SHARE ROW EXCLUSIVE MODE")  # blocks the registration
+        box.lock("host instances", "SHARE ROW EXCLUSIVE")  # blocks the registration
         end_lock_connection(box, lost.host_instance)
         wait_until(
             lambda: count_locks(box, lost.host_instance) == 1,
@@ -290,10 +291,10 @@ def test_an_instance_that_was_removed_as_dead_registers_again_with_its_number(bo
     recorder = RecordingAdapter()
     instance = start_host(recorder)
     number = instance.host_instance
-    box.connection.execute("DELETE FROM host_instances")
+    box.delete_all("host instances")
     end_lock_connection(box, number)
     wait_until(lambda: instance.regained_locks == 1)
-    assert box.one("SELECT id FROM host_instances") == number
+    assert [one.id for one in box.host_instances()] == [number]
     box.agent().publish(orders(5))
     wait_until(lambda: instance.counts["completed"] == 5)
     assert check(box.connection) == []
@@ -310,10 +311,10 @@ def test_no_message_is_lost_if_all_connections_break(box: Box, start_host: Start
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE datname = current_database() AND application_name LIKE 'postroom host%'"
         )
-    wait_until(lambda: box.count("work_queue") == 0)
+    wait_until(lambda: box.count("queued") == 0)
     assert len({message.message.message_id for message in recorder.sent}) == 200
     assert box.count("instances") == 0, "no message is suspended and no attempt has failed"
     wait_until(lambda: instance.regained_locks > 0)
     run_all_jobs_once(box.connection)
-    assert box.count("spool") == 0
+    assert box.count("messages") == 0
     assert check(box.connection) == []

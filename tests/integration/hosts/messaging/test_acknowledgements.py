@@ -15,6 +15,7 @@ from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
+from postroom.messagebox.storage.copy_rows import Cause
 from postroom.operations.instances.changes import resume
 from postroom.operations.ports import send_ports
 from postroom.system_properties import BTS
@@ -30,14 +31,8 @@ ORDERS = "Orders.Region == 'EU'"
 
 def remove_port(box: Box, name: str, *, two_way: bool = False) -> None:
     """Remove a send port that has messages, as a deployment does."""
-    port_id = box.one("SELECT id FROM send_ports WHERE name = %s", name)
     send_ports.unenlist(box.connection, name)
-    box.connection.execute("DELETE FROM send_ports WHERE id = %s", (port_id,))
-    box.connection.execute(
-        "INSERT INTO removed_services (id, kind, application, name, port_name, two_way)"
-        " VALUES (%s, 'send port', 't', %s, %s, %s)",
-        (port_id, name, name, two_way),
-    )
+    box.add_removed_port(box.remove_port(name), name, two_way=two_way)
 
 
 def order(*, wants_ack: bool = True) -> Message:
@@ -70,7 +65,7 @@ def test_an_ack_is_published_after_a_send_if_the_publisher_requires_it(box: Box,
     assert BTS.AckFailureCode not in context
     wait_until(lambda: instance.counts.total() == 2)
     run_all_jobs_once(box.connection)
-    assert (box.count("instances"), box.count("spool")) == (0, 0)
+    assert (box.count("instances"), box.count("messages")) == (0, 0)
     assert check(box.connection) == []
 
 
@@ -87,7 +82,7 @@ def test_no_ack_is_stored_without_a_request_or_without_a_subscriber(
     wait_until(lambda: instance.counts.total() == 1)
     assert [done.port for done in recorder.sent] == ["Web"]
     run_all_jobs_once(box.connection)
-    assert box.count("spool") == 0
+    assert box.count("messages") == 0
 
 
 @pytest.mark.parametrize("wants_ack", [False, True])
@@ -239,9 +234,9 @@ def test_a_message_that_cannot_be_received_has_a_nack(box: Box, start_host: Star
         assert BTS.AckSendPortName not in context
         assert not context.is_promoted(BTS.ReceivePortName)
     if not route_failures:
-        suspended = box.connection.execute("SELECT instance_id::text FROM suspended_queue WHERE cause = 2")
+        suspended = [row.instance_id for row in box.suspended_rows() if row.cause == Cause.FAILURE]
         owners = {nack.message.context[BTS.AckOwnerID] for nack in nacks}
-        assert {instance_id for (instance_id,) in suspended} == owners
+        assert set(map(str, suspended)) == owners
     run_all_jobs_once(box.connection)
     assert check(box.connection) == []
 
@@ -253,7 +248,7 @@ def test_a_received_message_that_fails_again_after_resume_has_another_nack(box: 
     start_host(recorder)
     box.receive(location, b"no JSON")
     wait_until(lambda: len(recorder.sent) == 1)
-    resume(box.connection, box.one("SELECT instance_id FROM suspended_queue"))
+    resume(box.connection, box.suspended_rows()[0].instance_id)
     wait_until(lambda: len(recorder.sent) == 2)
     assert len({done.message.context[BTS.AckOwnerID] for done in recorder.sent}) == 1
 
@@ -262,4 +257,4 @@ def test_no_nack_of_a_receive_location_is_stored_without_a_subscriber(box: Box) 
     """ACK-02."""
     location = box.add_location(pipelines.Json(promote=PROMOTE))
     box.receive(location, b"no JSON")
-    assert (box.count("spool"), box.count("work_queue")) == (1, 0)
+    assert (box.count("messages"), box.count("queued")) == (1, 0)

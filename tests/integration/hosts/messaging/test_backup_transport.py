@@ -11,6 +11,7 @@ from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure, DeliveryRefused
 from postroom.message import Message
 from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.storage.copy_rows import Cause
 from postroom.operations.instances import changes
 from postroom.operations.instances.listing import InstanceQuery, list_instances
 from postroom.system_properties import BTS
@@ -71,8 +72,9 @@ def test_a_message_is_suspended_after_the_retries_of_both_transports(
     )
     remaining = [*range(primary, -1, -1), *range(retries, -1, -1)]
     assert [attempt.message.context[BTS.RetryCount] for attempt in recorder.attempts] == remaining
-    row = box.connection.execute("SELECT error_code, adapter, uri, resumable, cause FROM suspended_queue").fetchone()
-    assert row == ("DELIVERY", "null", BACKUP, True, 2)
+    [row] = box.suspended_rows()
+    assert (row.error_code, row.adapter, row.uri, row.resumable) == ("DELIVERY", "null", BACKUP, True)
+    assert row.cause == Cause.FAILURE
 
 
 def test_a_resumed_message_starts_with_the_primary_transport(box: Box, start_host: StartHost) -> None:
@@ -96,7 +98,7 @@ def test_a_change_of_the_retries_leaves_waiting_messages_on_their_transport(box:
     assert (waiting.attempt, waiting.on_backup) == (5, True)
     instance.stop()
     box.change_ports(retry={"count": 9, "interval": 0})
-    box.connection.execute("UPDATE scheduled_queue SET valid_from = now()")
+    box.make_due()
     again = start_host(recorder)
     wait_until(lambda: again.counts["suspended"] == 1)
     assert get_address(recorder.attempts[-1]) == BACKUP
@@ -110,8 +112,8 @@ def test_the_primary_transport_sends_if_the_backup_was_removed(box: Box, start_h
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["retried"] == 2)
     instance.stop()
-    box.connection.execute("UPDATE send_ports SET backup_adapter = NULL, backup_uri = NULL")
-    box.connection.execute("UPDATE scheduled_queue SET valid_from = now()")
+    box.set_ports(backup_adapter=None, backup_uri=None)
+    box.make_due()
     again = start_host(recorder)
     wait_until(lambda: again.counts["suspended"] == 1)
     assert [get_address(attempt) for attempt in recorder.attempts] == [PRIMARY, BACKUP, PRIMARY]

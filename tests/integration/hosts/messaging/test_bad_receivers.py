@@ -80,7 +80,7 @@ def test_a_message_is_suspended_with_the_reason_and_can_be_resumed(
             wait_until(are_completed)
         assert len({request.headers["Idempotency-Key"] for request in server.accepted}) == 3
     run_all_jobs_once(box.connection)
-    assert box.count("spool") == 0
+    assert box.count("messages") == 0
     assert check(box.connection) == []
 
 

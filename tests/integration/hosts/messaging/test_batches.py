@@ -40,7 +40,7 @@ def test_the_messages_of_a_port_are_sent_in_batches(box: Box, start_host: StartH
     assert sorted(map(int, recorder.bodies)) == list(range(200))
     assert 1 < max(recorder.batches) <= 20
     run_all_jobs_once(box.connection)
-    assert box.count("spool") == 0
+    assert box.count("messages") == 0
     assert check(box.connection) == []
 
 
@@ -61,7 +61,7 @@ def test_the_messages_of_a_batch_are_retried_and_suspended_alone(box: Box, start
     assert instance.counts["completed"] == 30
     assert {sent.attempt.number for sent in recorder.sent} == {1}
     assert len(recorder.attempts) == 30 + 3 * 30
-    assert box.one("SELECT array_agg(DISTINCT attempt) FROM suspended_queue") == [2]
+    assert {row.attempt for row in box.suspended_rows()} == {2}
 
 
 def test_an_exception_is_a_failed_attempt_of_every_message_of_the_batch(box: Box, start_host: StartHost) -> None:
@@ -155,9 +155,7 @@ def test_a_folder_that_vanishes_is_created_again_and_no_file_is_lost(box: Box, t
         publish(box, 1)
         wait_until(lambda: instance.counts["suspended"] == 1)
         assert box.suspended() == [("DELIVERY", True)]
-        assert "Remove the file that has the name of the folder" in box.one(
-            "SELECT error_description FROM suspended_queue"
-        )
+        assert "Remove the file that has the name of the folder" in box.read_error()
         out.unlink()
         changes.resume_all(box.connection, InstanceQuery())
         wait_until(lambda: instance.counts["completed"] == 201)

@@ -53,15 +53,15 @@ def add_port(box: Box, breaker: CircuitBreaker, **settings: Any) -> None:
 
 
 def let_probe(box: Box) -> None:
-    box.connection.execute("UPDATE open_circuits SET next_probe_at = now()")
+    box.let_circuits_probe()
 
 
 def count_paused(box: Box) -> int:
-    return int(box.one("SELECT count(*) FROM scheduled_queue WHERE paused"))
+    return int(box.count("paused"))
 
 
 def count_probes(box: Box) -> int:
-    return int(box.one("SELECT probes FROM open_circuits"))
+    return box.open_circuits()[0].probes
 
 
 def test_a_dead_receiver_pauses_the_port_and_suspends_nothing(box: Box, start_host: StartHost) -> None:
@@ -83,7 +83,7 @@ def test_a_dead_receiver_pauses_the_port_and_suspends_nothing(box: Box, start_ho
     receiver.is_down = False
     let_probe(box)
     wait_until(lambda: instance.counts["completed"] == 300)
-    wait_until(lambda: box.count("open_circuits") == 0)
+    wait_until(lambda: box.count("open circuits") == 0)
     assert len({sent.body for sent in recorder.sent}) == 300
     assert max(sent.attempt.number for sent in recorder.sent) <= 4
     assert check(box.connection) == []
@@ -94,7 +94,7 @@ def test_probes_are_single_messages_and_use_up_no_attempts(box: Box, start_host:
     recorder = RecordingAdapter(Receiver())
     instance = start_host(recorder)
     publish(box, 20)
-    wait_until(lambda: count_paused(box) + box.count("suspended_queue") == 20)
+    wait_until(lambda: count_paused(box) + box.count("suspended") == 20)
     paused = count_paused(box)
     assert paused > 5
     for probes in range(1, 5):
@@ -103,7 +103,7 @@ def test_probes_are_single_messages_and_use_up_no_attempts(box: Box, start_host:
         wait_until(lambda: count_probes(box) == probes)  # noqa: B023 - waits for this probe
         wait_until(lambda: len(recorder.attempts) == before + 1)  # noqa: B023
         wait_until(lambda: count_paused(box) == paused)
-    assert box.count("suspended_queue") == 20 - paused
+    assert box.count("suspended") == 20 - paused
     assert len({attempt.body for attempt in recorder.attempts[-4:]}) == 4, "each probe is another message"
     assert instance.counts["completed"] == 0
 
@@ -120,7 +120,7 @@ def test_a_message_that_can_never_be_sent_does_not_keep_the_breaker_open(box: Bo
     recorder = RecordingAdapter(refuse_first)
     instance = start_host(recorder)
     publish(box, 10)
-    wait_until(lambda: box.count("open_circuits") == 1)
+    wait_until(lambda: box.count("open circuits") == 1)
     receiver.is_down = False
     wait_until(lambda: instance.counts["completed"] == 9)
     wait_until(lambda: box.suspended() == [("DELIVERY_REFUSED", True)])
@@ -136,7 +136,7 @@ def test_failures_of_messages_do_not_open_the_breaker(box: Box, start_host: Star
     instance = start_host(RecordingAdapter(refuse))
     publish(box, 10)
     wait_until(lambda: instance.counts["suspended"] == 10)
-    assert box.count("open_circuits") == 0
+    assert box.count("open circuits") == 0
 
 
 def test_failures_in_less_than_the_period_do_not_open_the_breaker(box: Box, start_host: StartHost) -> None:
@@ -144,7 +144,7 @@ def test_failures_in_less_than_the_period_do_not_open_the_breaker(box: Box, star
     instance = start_host(RecordingAdapter(Receiver()))
     publish(box, 10)
     wait_until(lambda: instance.counts["suspended"] == 10)
-    assert box.count("open_circuits") == 0
+    assert box.count("open circuits") == 0
 
 
 def test_a_success_between_failures_starts_the_count_again(box: Box, start_host: StartHost) -> None:
@@ -164,7 +164,7 @@ def test_a_success_between_failures_starts_the_count_again(box: Box, start_host:
     for number in range(1, 9):
         publish(box, 1)
         wait_until(lambda: instance.counts["completed"] + instance.counts["suspended"] == number)  # noqa: B023
-    assert box.count("open_circuits") == 0
+    assert box.count("open circuits") == 0
 
 
 def test_the_breaker_is_shared_by_the_instances_of_a_host(box: Box, start_host: StartHost) -> None:
@@ -206,7 +206,7 @@ def test_an_ordered_port_keeps_its_order_while_it_is_paused(box: Box, start_host
     instance = start_host(recorder)
     for number in range(20):
         box.agent().publish([Message.of(str(number).encode(), promoted={Region: "EU"})])
-    wait_until(lambda: box.count("open_circuits") == 1)
+    wait_until(lambda: box.count("open circuits") == 1)
     wait_until(lambda: count_probes(box) > 3)
     receiver.is_down = False
     wait_until(lambda: instance.counts["completed"] == 20)
@@ -219,14 +219,14 @@ def test_a_removed_breaker_releases_what_it_paused(box: Box, start_host: StartHo
     receiver = Receiver()
     instance = start_host(RecordingAdapter(receiver))
     publish(box, 10)
-    wait_until(lambda: box.count("open_circuits") == 1)
-    wait_until(lambda: box.count("scheduled_queue") + box.count("suspended_queue") == 10)
-    paused = box.count("scheduled_queue")
+    wait_until(lambda: box.count("open circuits") == 1)
+    wait_until(lambda: box.count("scheduled") + box.count("suspended") == 10)
+    paused = box.count("scheduled")
     receiver.is_down = False
     with box.connection.transaction():
         box.change_ports(circuit_breaker=None)
-        box.connection.execute("DELETE FROM open_circuits")
-        box.connection.execute("SELECT release_postponed(id) FROM send_ports")
+        box.delete_all("open circuits")
+        box.connection.execute("SELECT release_postponed(%s)", (box.port().port_id,))
     wait_until(lambda: instance.counts["completed"] == paused)
 
 
@@ -238,19 +238,17 @@ def test_a_paused_message_expires_while_the_breaker_is_open(box: Box, start_host
     own = {BTS.ExpirationTime: expires_at} if expires_by == "the message" else {}
     box.agent().publish([Message.of(b"1", promoted={Region: "EU"}, written=own) for _ in range(20)])
     wait_until(lambda: count_paused(box) == 20)
-    assert box.one("SELECT bool_and(valid_from <= now() + interval '1 hour') FROM scheduled_queue")
-    assert box.one("SELECT bool_and(valid_from > now() + interval '50 minutes') FROM scheduled_queue")
+    now = datetime.now(UTC)
+    expiry = (now + timedelta(minutes=50), now + timedelta(hours=1))
+    assert all(expiry[0] < row.valid_from <= expiry[1] for row in box.scheduled_rows() if row.valid_from)
     waiting = list_instances(box.connection, InstanceQuery())
     assert {(each.state, each.retry_at) for each in waiting} == {(InstanceState.SCHEDULED, None)}
     if expires_by == "the message":
         return
-    box.connection.execute(
-        "UPDATE scheduled_queue SET valid_from = valid_from - interval '1 hour',"
-        " enqueued_at = enqueued_at - interval '1 hour'"
-    )
+    box.age_queues(timedelta(hours=1))
     wait_until(lambda: instance.counts["suspended"] == 20)
     assert set(box.suspended()) == {("EXPIRED", True)}
-    assert box.count("open_circuits") == 1
+    assert box.count("open circuits") == 1
     assert check(box.connection) == []
 
 
@@ -263,9 +261,9 @@ def test_a_web_server_that_answers_500_for_a_while_gets_every_message(box: Box, 
         )
         with HostInstance(box.url, "Default", tmp_path, as_role=True, settings=SETTINGS) as instance:
             publish(box, 50)
-            wait_until(lambda: box.count("open_circuits") == 1)
+            wait_until(lambda: box.count("open circuits") == 1)
             wait_until(lambda: len(server.requests) > 10, what="some probes")
-            assert "500" in box.one("SELECT reason FROM open_circuits")
+            assert "500" in box.open_circuits()[0].reason
             server.behave = Handler.accept
-            wait_until(lambda: instance.counts["completed"] + box.count("suspended_queue") == 50)
-            assert box.count("suspended_queue") <= 4
+            wait_until(lambda: instance.counts["completed"] + box.count("suspended") == 50)
+            assert box.count("suspended") <= 4

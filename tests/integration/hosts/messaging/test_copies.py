@@ -14,6 +14,7 @@ from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection, connect
 from postroom.operations.deployment.apply import apply
 from tests.integration.hosts.conftest import SETTINGS
+from tests.support.contents import Contents
 from tests.support.waiting import wait_until
 
 Region = Property("Orders.Region", str)
@@ -39,7 +40,7 @@ def deliver_all(database: str, home: Path) -> list[str]:
     """Run a host until it has deliver_all all messages. Return the names of the files."""
     with connect(database) as connection, HostInstance(database, "Main", home, settings=SETTINGS, as_role=True):
         wait_until(
-            lambda: connection.execute("SELECT count(*) FROM instances").fetchone() == (0,),
+            lambda: Contents(connection).count("instances") == 0,
             what="an empty queue",
         )
     files = sorted((home / "out").iterdir())
@@ -77,7 +78,7 @@ def test_a_copy_keeps_the_name_of_a_deleted_group(database: str, tmp_path: Path)
     assert deliver_all(database, tmp_path) == list_file_names(message_id)
     with connect(database) as connection:
         connection.execute("SELECT purge_subscriptions(p_now => now() + interval '2 hours')")
-        assert connection.execute("SELECT count(*) FROM subscriptions WHERE group_id IS NOT NULL").fetchone() == (0,)
+        assert not any(one.group_id for one in Contents(connection).subscriptions())
 
 
 @pytest.mark.parametrize("name", ["%MessageID%%SendPortGroup%.txt", "order%SendPortGroup%.txt"])

@@ -6,7 +6,6 @@ import gzip
 import uuid
 
 import pytest
-from psycopg.types.json import Jsonb
 
 from postroom.adapters import Attempt
 from postroom.hosts import HostInstance
@@ -57,7 +56,7 @@ def test_the_context_contains_the_properties_of_the_send_port(box: Box, start_ho
     wait_for_completed(instance, 1)
     context = recorder.sent[0].message.context
     assert context[BTS.SPName] == "Europe"
-    assert context[BTS.SPID] == str(box.one("SELECT id FROM send_ports"))
+    assert context[BTS.SPID] == str(box.port().port_id)
     assert context[BTS.OutboundTransportLocation] == "null://"
     assert context[BTS.OutboundTransportType] == "NULL"
     assert context[BTS.RetryCount] == 2
@@ -124,7 +123,7 @@ def test_higher_priorities_are_delivered_first(box: Box, start_host: StartHost) 
     """DEQ-10, DEQ-11: the message with the highest priority is published last and dequeued first."""
     box.add_port("Low", "Orders.Region == 'EU'", priority=10)
     box.add_port("High", "Orders.Region == 'US'", priority=1)
-    box.connection.execute("UPDATE service_classes SET dequeue_threads = 1")
+    box.set_dequeuing(threads=1)
     box.agent().publish([order("EU"), order("EU"), order("US")])
     recorder = RecordingAdapter()
     wait_for_completed(start_host(recorder), 3)
@@ -154,7 +153,7 @@ def test_stopping_a_port_keeps_its_queued_messages(box: Box, start_host: StartHo
     wait_for_completed(instance, 50)
     assert set(recorder.bodies) == {b"before"}
     assert box.suspended() == [("PORT_STOPPED", True)] * 5
-    resumed = box.one("SELECT instance_id FROM suspended_queue ORDER BY seq LIMIT 1")
+    resumed = box.suspended_rows()[0].instance_id
     assert box.one("SELECT count(*) FROM resume_instances(ARRAY[%s::uuid])", resumed) == 1
     wait_for_completed(instance, 51)
     assert recorder.sent[-1].attempt.instance_id == resumed
@@ -167,11 +166,11 @@ def test_a_message_for_a_deleted_port_is_suspended_with_the_reason(box: Box, sta
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.agent().publish([order()])
     ports.unenlist(box.connection, "Europe")
-    port_id = box.one("DELETE FROM send_ports RETURNING id")
+    port_id = box.remove_port()
     instance = start_host(RecordingAdapter())
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert box.suspended() == [("PORT_GONE", True)]
-    assert str(port_id) in box.one("SELECT error_description FROM suspended_queue")
+    assert str(port_id) in box.read_error()
 
 
 def test_a_changed_port_is_read_again_with_the_next_routing_version(box: Box, start_host: StartHost) -> None:
@@ -182,9 +181,7 @@ def test_a_changed_port_is_read_again_with_the_next_routing_version(box: Box, st
     agent.publish([order()])
     wait_for_completed(instance, 1)
     with box.connection.transaction():
-        box.connection.execute(
-            "UPDATE send_ports SET uri = 'null://elsewhere', adapter = %s", (Jsonb({"kind": "file", "path": "else"}),)
-        )
+        box.set_ports(uri="null://elsewhere", adapter={"kind": "file", "path": "else"})
         box.connection.execute("SELECT change_routing()")
     agent.publish([order()])
     wait_for_completed(instance, 2)
@@ -203,9 +200,7 @@ def test_an_adapter_in_use_is_closed_after_its_last_send(box: Box, start_host: S
     agent.publish([order()])
     wait_until(lambda: recorder.attempts)
     with box.connection.transaction():
-        box.connection.execute(
-            "UPDATE send_ports SET adapter = %s WHERE name = 'Europe'", (Jsonb({"kind": "file", "path": "else"}),)
-        )
+        box.set_ports("Europe", adapter={"kind": "file", "path": "else"})
         box.connection.execute("SELECT change_routing()")
     agent.publish([order("US")])
     wait_until(lambda: len(recorder.attempts) == 2)
@@ -224,21 +219,20 @@ def test_delivered_messages_are_deleted_by_the_jobs(box: Box, start_host: StartH
     instance = start_host(RecordingAdapter())
     wait_for_completed(instance, 1)
     run_all_jobs_once(box.connection)
-    assert box.count("spool") == 1, "the suspended instance keeps its reference (REF-09)"
+    assert box.count("messages") == 1, "the suspended instance keeps its reference (REF-09)"
     ports.start(box.connection, "Audit")
     wait_for_completed(instance, 2)
-    assert (box.count("spool"), box.count("parts"), box.count("fragments")) == (1, 1, 2)
+    assert (box.count("messages"), box.count("parts"), box.count("fragments")) == (1, 1, 2)
     assert check(box.connection) == []
     run_all_jobs_once(box.connection)
-    assert (box.count("spool"), box.count("parts"), box.count("fragments")) == (0, 0, 0)
+    assert (box.count("messages"), box.count("parts"), box.count("fragments")) == (0, 0, 0)
     assert check(box.connection) == []
 
 
 def test_a_reference_without_its_message_is_suspended(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.agent().publish([order(), order()])
-    gone = box.one("DELETE FROM spool WHERE message_id = (SELECT min(message_id::text)::uuid FROM spool) RETURNING 1")
-    assert gone == 1
+    box.delete_message(box.messages()[0].message_id)
     recorder = RecordingAdapter()
     instance = start_host(recorder)
     wait_for_completed(instance, 1)
@@ -249,12 +243,12 @@ def test_a_reference_without_its_message_is_suspended(box: Box, start_host: Star
 def test_missing_fragments_suspend_the_message_at_once(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'", retry_seconds=0)
     box.agent().publish([order(body=b"x" * 3 * FRAGMENT_SIZE)])
-    box.connection.execute("DELETE FROM fragments WHERE number = 1")
+    box.delete_fragment(1)
     recorder = RecordingAdapter()
     instance = start_host(recorder)
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert recorder.attempts == []
-    description = box.one("SELECT error_description FROM suspended_queue")
+    description = box.read_error()
     assert f"{2 * FRAGMENT_SIZE} of its {3 * FRAGMENT_SIZE} bytes" in description
 
 

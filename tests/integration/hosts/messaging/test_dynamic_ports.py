@@ -54,12 +54,12 @@ def publish(box: Box, address: str | None, transport_type: str | None = None, bo
 
 
 def list_suspended(box: Box) -> list[tuple[str, str, str, bool]]:
-    rows = box.connection.execute("SELECT error_code, adapter, uri, resumable FROM suspended_queue").fetchall()
-    return [(code, adapter, uri, resumable) for code, adapter, uri, resumable in rows]
+    rows = box.suspended_rows()
+    return [(row.error_code, row.adapter or "", row.uri or "", row.resumable) for row in rows]
 
 
 def are_queues_empty(box: Box) -> bool:
-    return box.count("work_queue") + box.count("scheduled_queue") == 0
+    return box.count("queued") + box.count("scheduled") == 0
 
 
 @pytest.mark.usefixtures("host")
@@ -72,7 +72,7 @@ def test_each_message_is_sent_to_its_own_address(box: Box, tmp_path: Path) -> No
         publish(box, receiver.url, body=b"four")
         publish(box, f"{receiver.url}/elsewhere", "HTTP", body=b"five")
         wait_until(lambda: are_queues_empty(box), what="empty queues")
-        assert box.count("suspended_queue") == 0
+        assert box.count("suspended") == 0
         assert sorted(request.body for request in receiver.accepted) == [b"five", b"four"]
     assert [path.read_bytes() for path in (tmp_path / "out" / "one").glob("*.txt")] == [b"one"]
     assert [path.read_bytes() for path in (tmp_path / "out" / "two").iterdir()] == [b"two"]
@@ -106,11 +106,9 @@ def test_a_resumed_message_is_sent_after_the_port_allows_its_address(box: Box, t
     add_port(box, folders=["out"])
     publish(box, "file:other/a.txt")
     wait_until(lambda: list_suspended(box), what="the suspended message")
-    box.connection.execute(
-        """UPDATE send_ports SET adapter = adapter || '{"folders": ["out", "other"]}' WHERE name = 'Anywhere'"""
-    )
+    box.merge_port("Anywhere", adapter={"folders": ["out", "other"]})
     box.connection.execute("SELECT change_routing()")
-    box.connection.execute("SELECT resume_instances(array_agg(instance_id)) FROM suspended_queue")
+    box.resume_all()
     wait_until(lambda: (tmp_path / "other" / "a.txt").exists(), what="the file")
 
 
@@ -143,7 +141,7 @@ def test_the_context_contains_the_properties_of_a_dynamic_send(box: Box, start_h
 def test_a_message_is_directed_to_a_dynamic_port_by_the_port_id(box: Box) -> None:
     """SUB-10: a dynamic port has no transport, so its subscription contains the id of the port."""
     add_port(box, filter=None)
-    port_id, transport_id = box.connection.execute("SELECT id, transport_id FROM send_ports").fetchone() or (None, None)
+    port_id, transport_id = box.port().port_id, box.port().transport_id
     (subscription,) = list_subscriptions(box.connection)
     assert subscription.filter == f"BTS.SPID == '{port_id}'"
     agent = box.agent()
@@ -163,7 +161,7 @@ def test_a_dynamic_port_can_route_its_failures(box: Box, tmp_path: Path) -> None
     wait_until(lambda: list((tmp_path / "errors").glob("[!.]*")), what="the error message")
     wait_until(lambda: are_queues_empty(box), what="empty queues")
     assert [path.read_bytes() for path in (tmp_path / "errors").iterdir()] == [b"the original"]
-    assert box.count("suspended_queue") == 0
-    context = box.one("SELECT context -> 'promoted' FROM spool WHERE context -> 'promoted' ? 'ErrorReport#ErrorType'")
-    assert context[ErrorReport.FailureCode.key] == FAILURE_CODES["ADDRESS"]
-    assert context[ErrorReport.OutboundTransportLocation.key] == "ftp://example.com/a"
+    assert box.count("suspended") == 0
+    [context] = [one.context for one in box.messages() if ErrorReport.ErrorType in one.context]
+    assert context[ErrorReport.FailureCode] == FAILURE_CODES["ADDRESS"]
+    assert context[ErrorReport.OutboundTransportLocation] == "ftp://example.com/a"

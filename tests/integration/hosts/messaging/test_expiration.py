@@ -25,7 +25,7 @@ def order(**written: object) -> Message:
 
 
 def let_time_pass(box: Box, seconds: int) -> None:
-    box.connection.execute("UPDATE work_queue SET enqueued_at = enqueued_at - %s * interval '1 second'", (seconds,))
+    box.age_queues(timedelta(seconds=seconds))
 
 
 def test_a_message_that_has_waited_for_too_long_is_suspended_with_the_reason(box: Box, start_host: StartHost) -> None:
@@ -65,7 +65,7 @@ def test_a_message_is_not_sent_after_its_own_expiration_time(
     wait_until(lambda: instance.counts[outcome] == 1)
     if outcome == "suspended":
         assert box.suspended() == [("EXPIRED", True)]
-        assert "BTS.ExpirationTime" in box.one("SELECT error_description FROM suspended_queue")
+        assert "BTS.ExpirationTime" in box.read_error()
 
 
 def test_an_expired_message_is_routed_as_a_failure(box: Box, start_host: StartHost) -> None:
@@ -87,4 +87,5 @@ def test_a_retry_and_a_service_window_are_not_waited_for_beyond_the_expiration(b
     instance = start_host(RecordingAdapter(fail_always))
     box.agent().publish([order()])
     wait_until(lambda: (instance.counts["retried"], instance.counts["postponed"]) == (1, 1))
-    assert box.one("SELECT count(*) FROM scheduled_queue WHERE valid_from <= now() + interval '1 hour'") == 2
+    limit = datetime.now(UTC) + timedelta(hours=1)
+    assert [row.valid_from is not None and row.valid_from <= limit for row in box.scheduled_rows()] == [True, True]

@@ -48,7 +48,7 @@ def fail_at(*names: str) -> Callable[[Message, Attempt], None]:
 
 def assert_nothing_left(box: Box) -> None:
     run_all_jobs_once(box.connection)
-    assert (box.count("instances"), box.count("spool"), box.count("parts"), box.count("fragments")) == (0, 0, 0, 0)
+    assert (box.count("instances"), box.count("messages"), box.count("parts"), box.count("fragments")) == (0, 0, 0, 0)
     assert check(box.connection) == []
 
 
@@ -108,7 +108,7 @@ def test_a_failure_without_a_subscriber_is_suspended(box: Box, start_host: Start
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert box.suspended() == [("DELIVERY", True)]
-    assert box.count("message_properties") == 0
+    assert box.count("transient properties") == 0
     assert check(box.connection) == []
 
 
@@ -120,8 +120,7 @@ def test_an_error_message_that_fails_is_suspended_and_not_routed_again(box: Box,
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert [attempt.port for attempt in recorder.attempts] == ["Web", "Errors"]
-    service = box.one("SELECT p.name FROM suspended_queue q JOIN send_ports p ON p.id = q.service_id")
-    assert service == "Errors"
+    assert [row.port for row in box.suspended_rows()] == ["Errors"]
     assert check(box.connection) == []
 
 
@@ -136,9 +135,9 @@ def test_other_subscribers_of_the_original_are_not_affected(box: Box, start_host
     wait_until(lambda: instance.counts["completed"] == 1 and instance.counts["finished"] == 1)
     run_all_jobs_once(box.connection)
     assert box.suspended() == [("PORT_STOPPED", True)]
-    assert (box.count("spool"), box.count("parts")) == (1, 1)
+    assert (box.count("messages"), box.count("parts")) == (1, 1)
     assert check(box.connection) == []
-    box.connection.execute("SELECT resume_instances(array_agg(instance_id)) FROM suspended_queue")
+    box.resume_all()
     wait_until(lambda: instance.counts["completed"] == 2)
     assert recorder.bodies == [b"an order", b"an order"]
     assert_nothing_left(box)
@@ -155,9 +154,9 @@ def test_a_large_body_is_shared_and_not_copied(box: Box, start_host: StartHost) 
     wait_until(lambda: instance.counts["finished"] == 1)
     run_all_jobs_once(box.connection)
     assert box.count("parts") == 2
-    assert box.one("SELECT part_ids FROM spool") == [part.part_id for part in message.parts]
+    assert box.messages()[0].part_ids == [part.part_id for part in message.parts]
     assert check(box.connection) == []
-    box.connection.execute("SELECT resume_instances(array_agg(instance_id)) FROM suspended_queue")
+    box.resume_all()
     wait_until(lambda: instance.counts["completed"] == 1)
     assert recorder.bodies == [body]
     assert [part.name for part in recorder.sent[0].message.parts] == ["body", "note"]
@@ -173,7 +172,7 @@ def test_the_error_message_has_the_publisher_of_the_original(box: Box, start_hos
         box.agent(connection=publisher).publish([order()])
     instance = start_host(RecordingAdapter(fail_at("Web")), "Sender")
     wait_until(lambda: instance.counts["finished"] == 1)
-    assert box.one("SELECT published_by FROM spool ORDER BY published_at DESC LIMIT 1") == box.host().role_name
+    assert box.messages()[-1].published_by == box.host().role_name
 
 
 @pytest.mark.parametrize("trusted", [False, True])
@@ -209,7 +208,7 @@ def test_a_host_sets_another_originator_only_for_error_reports(box: Box) -> None
         error_id = uuid.uuid4()
         context = forged.write(BTS.SourceParty, "Fabrikam").to_json()
         assert HostQueues("Default").insert_error_message(host, claimed, error_id=error_id, context=context)
-    stored = Context.from_json(box.one("SELECT context FROM spool WHERE message_id = %s", error_id))
+    stored = box.message(error_id).context
     assert (stored[Region], stored.is_promoted(Region), stored[BTS.SourceParty]) == ("EU", False, "Contoso")
     assert stored.promoted == failure(claimed).build_context(original.context).promoted
 
@@ -229,9 +228,7 @@ def test_the_error_message_keeps_the_types_of_values(box: Box, start_host: Start
 
 
 def claim(box: Box, connection: Connection) -> ClaimedMessage:
-    number = box.one(
-        "INSERT INTO host_instances (host_id, server, pid) VALUES (%s, 'here', 1) RETURNING id", box.host().host_id
-    )
+    number = box.add_host_instance(host_id=box.host().host_id)
     [claimed] = HostQueues("Default").dequeue(
         connection, claim_id=uuid.uuid4(), host_instance=number, service_class=4, limit=10
     )
@@ -259,14 +256,14 @@ def test_a_crash_before_the_commit_of_the_error_message_loses_nothing(box: Box) 
         claimed = claim(box, connection)
         with cut_before_commit(box, ErrorMessage), pytest.raises(MessageBoxUnavailable):
             FailedMessages(HostQueues("Default")).route(connection, claimed, failure(claimed))
-    assert (box.count("spool"), box.count("work_queue"), box.count("suspended_queue")) == (1, 1, 0)
+    assert (box.count("messages"), box.count("queued"), box.count("suspended")) == (1, 1, 0)
     with connect(box.url, user=box.host().role_name) as connection:
         assert FailedMessages(HostQueues("Default")).route(connection, claimed, failure(claimed))
         with pytest.raises(ClaimLost):
             FailedMessages(HostQueues("Default")).route(connection, claimed, failure(claimed))
-    assert (box.count("work_queue"), box.suspended()) == (0, [("PORT_STOPPED", True)])
+    assert (box.count("queued"), box.suspended()) == (0, [("PORT_STOPPED", True)])
     run_all_jobs_once(box.connection)
-    assert (box.count("spool"), box.count("parts")) == (1, 1)
+    assert (box.count("messages"), box.count("parts")) == (1, 1)
     assert check(box.connection) == []
 
 
@@ -279,20 +276,19 @@ def test_a_crash_during_many_failures_loses_nothing(box: Box, start_host: StartH
     command = [sys.executable, "-m", "tests.support.failing_host", box.url, "Default", str(tmp_path)]
     process = subprocess.Popen(command, cwd=Path(tests.__path__[0]).parent)
     try:
-        wait_until(lambda: box.count("suspended_queue") > 10)
+        wait_until(lambda: box.count("suspended") > 10)
     finally:
         process.kill()
         process.wait()
-    assert box.count("work_queue") > 0, "killed too late"
+    assert box.count("queued") > 0, "killed too late"
     start_host(RecordingAdapter(fail_always))
     wait_until(lambda: count_locks(box) == 1)
     detect_dead_instances(box)
-    wait_until(lambda: box.count("work_queue") == 0)
-    assert box.count("suspended_queue") == count
-    failed = "SELECT count(DISTINCT s.context -> 'written' ->> 'ErrorReport#FailureMessageID') FROM suspended_queue q"
-    assert box.one(f"{failed} JOIN spool s USING (message_id)") == count
+    wait_until(lambda: box.count("queued") == 0)
+    assert box.count("suspended") == count
+    assert len({row.context[ErrorReport.FailureMessageID] for row in box.suspended_rows()}) == count
     run_all_jobs_once(box.connection)
-    assert (box.count("spool"), box.count("parts")) == (count, count)
+    assert (box.count("messages"), box.count("parts")) == (count, count)
     assert check(box.connection) == []
 
 
@@ -354,10 +350,10 @@ def test_a_host_whose_claim_was_taken_over_publishes_no_error_message(box: Box) 
     box.agent().publish([order()])
     with connect(box.url, user=box.host().role_name) as connection:
         claimed = claim(box, connection)
-        box.connection.execute("UPDATE work_queue SET claim_id = gen_random_uuid()")
+        box.claim_all()
         with pytest.raises(ClaimLost):
             FailedMessages(HostQueues("Default")).route(connection, claimed, failure(claimed))
-    assert (box.count("spool"), box.count("work_queue"), box.count("message_properties")) == (1, 1, 0)
+    assert (box.count("messages"), box.count("queued"), box.count("transient properties")) == (1, 1, 0)
 
 
 @pytest.mark.parametrize("authorised", [True, False])
@@ -373,17 +369,13 @@ def test_the_error_message_has_the_message_predicates_of_the_original(
         box.add_port("OwnErrors", ERRORS, state="stopped", host="Sender")
     with box.connection.transaction():
         box.connection.execute("SELECT change_routing()")
-        box.connection.execute(
-            "INSERT INTO application_properties VALUES (%s, %s, 'A909')", (box.host("Sender").host_id, certificate.key)
-        )
+        box.add_host_property(box.host("Sender").host_id, certificate.key, "A909")
     box.agent().publish([Message.of(b"sealed", promoted={Region: "EU"}, predicates={certificate: "A909"})])
     instance = start_host(RecordingAdapter(fail_at("Web")), "Sender")
     wait_until(lambda: instance.counts["finished" if authorised else "suspended"] == 1)
-    [(service, code)] = box.connection.execute(
-        "SELECT p.name, q.error_code FROM suspended_queue q JOIN send_ports p ON p.id = q.service_id"
-    ).fetchall()
+    [(service, code)] = [(row.port, row.error_code) for row in box.suspended_rows() if row.port]
     assert (service, code) == (("OwnErrors", "PORT_STOPPED") if authorised else ("Web", "DELIVERY"))
-    assert box.count("message_predicates") == 0
+    assert box.count("transient predicates") == 0
     assert check(box.connection) == []
 
 
@@ -403,8 +395,8 @@ def test_a_missing_message_is_suspended_without_an_error_message(box: Box) -> No
 def test_a_resumed_message_that_fails_again_is_routed(box: Box, start_host: StartHost, body: bytes, code: str) -> None:
     """The first error message had no subscriber. The second one has."""
     box.receive(box.add_location(route_failures=True), body)
-    suspended = box.one("SELECT instance_id FROM suspended_queue WHERE resumable")
-    reports = box.one("SELECT array_agg(instance_id::text) FROM suspended_queue WHERE NOT resumable") or []
+    suspended = box.resumable_row().instance_id
+    reports = [str(row.instance_id) for row in box.suspended_rows() if not row.resumable]
     box.add_port("Errors", ERRORS)
     recorder = RecordingAdapter()
     instance = start_host(recorder)
@@ -418,26 +410,25 @@ def test_a_resumed_message_that_fails_again_is_routed(box: Box, start_host: Star
     assert context[ErrorReport.FailureInstanceID] == str(suspended)
     assert not context.is_promoted(BTS.ReceivePortName)
     run_all_jobs_once(box.connection)
-    left = box.connection.execute("SELECT instance_id::text FROM suspended_queue").fetchall()
-    assert [message for (message,) in left] == reports, "the report stays, and the error message contains its id"
+    left = [str(row.instance_id) for row in box.suspended_rows()]
+    assert left == reports, "the report stays, and the error message contains its id"
     assert ([context[ErrorReport.RoutingFailureReportID]] if reports else []) == reports
     assert check(box.connection) == []
 
 
 def test_a_fixed_message_without_a_subscriber_is_reported_and_routed(box: Box, start_host: StartHost) -> None:
     box.receive(box.add_location(route_failures=True), b"{broken")
-    suspended = box.one("SELECT instance_id FROM suspended_queue")
+    suspended = box.suspended_rows()[0].instance_id
     box.add_port("Errors", "exists(ErrorReport.RoutingFailureReportID)")
     recorder = RecordingAdapter()
     instance = start_host(recorder)
     resume(box.connection, suspended, body=b'{"region": "nowhere"}')
     wait_until(lambda: instance.counts["completed"] == 1)
     assert recorder.bodies == [b'{"region": "nowhere"}']
-    report = box.connection.execute(
-        "SELECT instance_id::text, related_instance_id, uri FROM suspended_queue"
-    ).fetchone()
-    report_id = recorder.sent[0].message.context[ErrorReport.RoutingFailureReportID]
-    assert report == (report_id, None, "file:///in/*.json"), "the report has the address of the location"
+    report = box.report()
+    assert str(report.instance_id) == recorder.sent[0].message.context[ErrorReport.RoutingFailureReportID]
+    assert report.related_instance_id is None
+    assert report.uri == "file:///in/*.json", "the report has the address of the location"
     assert check(box.connection) == []
 
 
@@ -445,7 +436,7 @@ def test_without_routing_a_resumed_message_is_suspended_again(box: Box, start_ho
     box.receive(box.add_location(), b"{broken")
     box.add_port("Errors", ERRORS)
     instance = start_host(RecordingAdapter())
-    resume(box.connection, box.one("SELECT instance_id FROM suspended_queue"))
+    resume(box.connection, box.suspended_rows()[0].instance_id)
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert box.suspended() == [("PIPELINE", True)]
 
@@ -457,5 +448,4 @@ def test_the_stored_error_context_can_be_read_back(box: Box) -> None:
     with connect(box.url, user=box.host().role_name) as connection:
         claimed = claim(box, connection)
         assert FailedMessages(HostQueues("Default")).route(connection, claimed, failure(claimed))
-    stored = box.one("SELECT s.context FROM suspended_queue q JOIN spool s USING (message_id)")
-    assert Context.from_json(stored)[ErrorReport.FailureInstanceID] == str(claimed.instance_id)
+    assert box.suspended_rows()[0].context[ErrorReport.FailureInstanceID] == str(claimed.instance_id)

@@ -14,11 +14,15 @@ from postroom.errors import NotAllowed, PublishFailed
 from postroom.message import Context, Message
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.coordination.running_processes import read_routing_version
+from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.operations.ports import send_ports
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region
+from tests.support.contents import Contents, Subscription
 from tests.support.quotes import Quotes, read
 from tests.support.two_way import AnsweringAdapter, make_two_way
+from tests.support.unchecked_rows import insert_message, insert_part, queue_message, read_tokens
 from tests.support.waiting import PATIENCE, wait_until
 
 FORGED = b"forged"
@@ -31,11 +35,8 @@ class Intruder:
         self._box = box
         self._connection = connection
 
-    def read_waiting(self) -> tuple[int, uuid.UUID, uuid.UUID, int | None]:
-        [waiting] = self._connection.execute(
-            "SELECT id, instance_id, service_id, for_host_instance FROM subscriptions"
-            " WHERE instance_id IS NOT NULL AND removed_at IS NULL"
-        ).fetchall()
+    def read_waiting(self) -> Subscription:
+        [waiting] = [one for one in Contents(self._connection).subscriptions() if one.instance_id is not None]
         return waiting
 
     def publish_with_token(self, token: str) -> None:
@@ -45,39 +46,35 @@ class Intruder:
 
     def queue(self, service_class: ServiceClass) -> None:
         """Queue a message for the instance that waits, without the Message Agent."""
-        subscription_id, instance_id, service_id, host_instance = self.read_waiting()
+        waiting = self.read_waiting()
         message = Message.of(FORGED).with_context(
-            copy_token(Context().promote(BTS.EpmRRCorrelationToken, f"RRUid:{instance_id}"), Context())
+            copy_token(Context().promote(BTS.EpmRRCorrelationToken, f"RRUid:{waiting.instance_id}"), Context())
         )
         assert message.body is not None
-        self._connection.execute(
-            "INSERT INTO parts (part_id, name, content_type, size, body) VALUES (%s, 'body', '', %s, %s)",
-            (message.body.part_id, len(FORGED), FORGED),
-        )
-        self._connection.execute(
-            "INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context)"
-            " VALUES (%s, %s, %s, 'body', %s)",
-            (message.message_id, [message.body.part_id], message.body.part_id, message.context.to_json()),
-        )
-        self._connection.execute(
-            "INSERT INTO default_q (host_id, message_id, subscription_id, service_class, service_id, instance_id,"
-            " priority, task, for_host_instance) VALUES (%s, %s, %s, %s, %s, %s, 1, 4, %s)",
-            (
-                *(self._box.host().host_id, message.message_id, subscription_id, service_class, service_id),
-                *(instance_id, host_instance),
-            ),
+        insert_part(self._connection, message.body.part_id, FORGED)
+        insert_message(self._connection, message.message_id, message.context, part_id=message.body.part_id)
+        queue_message(
+            self._connection,
+            message.message_id,
+            host_id=self._box.host().host_id,
+            subscription_id=waiting.id,
+            service_class=service_class,
+            service_id=waiting.service_id,
+            instance_id=waiting.instance_id,
+            priority=1,
+            task=QueueTask.JOIN_INSTANCE,
+            for_host_instance=waiting.for_host_instance,
         )
 
     def route(self, service_class: ServiceClass) -> None:
         """Publish a message to the subscription that waits, by its id."""
-        subscription_id, instance_id, _, _ = self.read_waiting()
-        version = self._connection.execute("SELECT version FROM routing_version").fetchone()
-        assert version is not None
+        waiting = self.read_waiting()
+        version = read_routing_version(self._connection)
         part = uuid.uuid4()
         self._connection.execute(
             "SELECT insert_message(gen_random_uuid(), %s, gen_random_uuid(), '{}', %s, %s, '{1}', %s, %s, 'body', '',"
             " null, %s, %b)",
-            (version[0], [subscription_id], [instance_id], [part], part, len(FORGED), FORGED),
+            (version, [waiting.id], [waiting.instance_id], [part], part, len(FORGED), FORGED),
         )
 
     def store_response(self, unit: uuid.UUID) -> None:
@@ -98,14 +95,13 @@ Attack = Callable[[Intruder, ServiceClass], None]
 @pytest.mark.parametrize("column", ["correlation_values", "correlation_hash"])
 def test_a_host_cannot_read_the_tokens_of_requests(box: Box, intruder: Intruder, column: str) -> None:
     with connect(box.url, user=box.host("Other").role_name) as connection, pytest.raises(NotAllowed):
-        connection.execute(f"SELECT {column} FROM subscriptions")
+        read_tokens(connection, column)
 
 
 def test_the_token_of_a_request_is_not_derived_from_the_instance_that_waits(quotes: Quotes, intruder: Intruder) -> None:
     quotes.start(AnsweringAdapter(lambda body: b"5"), pipelines.PassThrough(), state="stopped")
     caller = quotes.ask()
-    _, instance_id, _, _ = intruder.read_waiting()
-    guessed = f"{caller.token.rpartition(':')[0]}:{instance_id}"
+    guessed = f"{caller.token.rpartition(':')[0]}:{intruder.read_waiting().instance_id}"
     with pytest.raises(PublishFailed):
         intruder.publish_with_token(guessed)
     send_ports.start(quotes.box.connection, "Pricing")
@@ -119,7 +115,7 @@ def test_a_message_that_is_queued_for_a_caller_without_its_token_is_suspended(
     quotes.start(AnsweringAdapter(lambda body: b"5"), pipelines.PassThrough(), state="stopped")
     caller = quotes.ask()
     attack(intruder, ServiceClass.MESSAGING_IN_PROCESS)
-    wait_until(lambda: caller.future.done() or box.count("suspended_queue") == 2)
+    wait_until(lambda: caller.future.done() or box.count("suspended") == 2)
     assert not caller.future.done()
     send_ports.start(box.connection, "Pricing")
     assert read(caller) == b"5"
@@ -135,7 +131,7 @@ def test_a_message_that_is_queued_for_a_program_without_its_token_is_suspended(
     with Client(box.url) as client:
         response = client.start_request(b"order", promoted={Region: "US"}, timeout=PATIENCE)
         attack(intruder, ServiceClass.PROGRAMS)
-        wait_until(lambda: response.done() or box.count("suspended_queue") == 2)
+        wait_until(lambda: response.done() or box.count("suspended") == 2)
         assert not response.done()
         send_ports.start(box.connection, "Prices")
         assert response.result(PATIENCE).data == b"5"

@@ -40,7 +40,7 @@ def test_a_response_that_came_before_the_repeated_request_is_delivered_to_it(
     box: Box, quotes: Quotes, expired: uuid.UUID
 ) -> None:
     send_ports.start(box.connection, "Pricing")
-    wait_until(lambda: box.suspended() or box.count("work_queue WHERE for_host_instance IS NOT NULL") == 1)
+    wait_until(lambda: box.suspended() or box.count("responses to callers") == 1)
     box.one("SELECT dead_processes_cleanup('0 seconds')")
     assert read(quotes.ask(key=expired, at=1)) == b"5"
 

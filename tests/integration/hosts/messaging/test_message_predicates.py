@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 
 import pytest
@@ -45,10 +46,10 @@ def two_hosts(box: Box) -> Box:
 def set_properties(box: Box, host_id: int, properties: dict[str, list[str]]) -> None:
     with box.connection.transaction():
         box.connection.execute("SELECT change_routing()")
-        box.connection.execute("DELETE FROM application_properties WHERE host_id = %s", (host_id,))
+        box.remove_host_properties(host_id)
         for key, values in properties.items():
             for value in values:
-                box.connection.execute("INSERT INTO application_properties VALUES (%s, %s, %s)", (host_id, key, value))
+                box.add_host_property(host_id, key, value)
 
 
 def order(**predicates: object) -> Message:
@@ -68,7 +69,7 @@ def test_only_the_host_with_the_property_gets_the_message(two_hosts: Box, warm: 
     [published] = two_hosts.agent(warm=warm).publish([order(thumbprint="T")])
     assert published.subscribers == ("Closed",)
     assert two_hosts.queued() == {"Closed": 1}
-    assert two_hosts.count("message_predicates") == 0
+    assert two_hosts.count("transient predicates") == 0
     assert check(two_hosts.connection) == []
 
 
@@ -96,9 +97,9 @@ def test_a_message_without_an_authorised_subscriber_is_a_routing_failure_with_th
     assert bad.failure is not None
     assert "no host that subscribes is authorised" in bad.failure.what
     assert bad.failure.why == "It requires a value of Security.Thumbprint that the hosts Default, Secure do not have."
-    (report,) = two_hosts.connection.execute("SELECT cause, resumable, error_description FROM suspended_queue")
-    assert report[:2] == (3, False)
-    assert "authorised" in report[2]
+    report = two_hosts.report()
+    assert not report.resumable
+    assert "authorised" in report.error_description
     assert two_hosts.queued() == {}
     assert check(two_hosts.connection) == []
 
@@ -111,18 +112,19 @@ def test_a_suspended_message_keeps_its_predicates_until_a_host_is_authorised(
     message = Message(context=message.context.promote(BTS.SuspendMessageOnRoutingFailure, True), parts=message.parts)
     [published] = box.agent(warm=warm).publish([message])
     assert published.suspended
-    stored = StoredContext(box.one("SELECT context::text FROM spool WHERE body_part_id IS NOT NULL"), {})
+    [context] = [json.dumps(one.stored_context) for one in box.messages() if one.body_part_id is not None]
+    stored = StoredContext(context, {})
     assert stored.predicates == {(Thumbprint.key, "X")}
-    instance_id = box.one("SELECT instance_id FROM suspended_queue WHERE resumable")
+    instance_id = box.resumable_row().instance_id
     recorder = RecordingAdapter()
     start_host(recorder)
     resume(box.connection, instance_id)
     wait_until(lambda: ("ROUTING", True) in box.suspended())
-    assert "authorised" in box.one("SELECT error_description FROM suspended_queue WHERE resumable")
+    assert "authorised" in box.resumable_row().error_description
     set_properties(box, box.host().host_id, {Thumbprint.key: ["X"]})
     resume(box.connection, instance_id)
     wait_until(lambda: len(recorder.sent) == 1)
-    assert box.count("message_predicates") == 0
+    assert box.count("transient predicates") == 0
 
 
 def test_the_streaming_lane_checks_the_same_predicates(two_hosts: Box) -> None:
@@ -131,7 +133,7 @@ def test_the_streaming_lane_checks_the_same_predicates(two_hosts: Box) -> None:
     receive(two_hosts, location, b'{"region":"EU"}\n{"region":"EU"}', context)
     receive(two_hosts, location, b'{"region":"EU"}', Context())
     assert two_hosts.queued() == {"Closed": 3, "Open": 1}
-    contexts = [StoredContext(text, {}) for (text,) in two_hosts.connection.execute("SELECT context::text FROM spool")]
+    contexts = [StoredContext(json.dumps(one.stored_context), {}) for one in two_hosts.messages()]
     assert sorted(len(context.predicates) for context in contexts) == [0, 1, 1]
     assert check(two_hosts.connection) == []
 
@@ -161,8 +163,7 @@ def test_one_transaction_of_the_streaming_lane_can_contain_different_predicates(
 def test_an_unauthorised_message_of_the_streaming_lane_is_a_routing_failure_with_the_reason(two_hosts: Box) -> None:
     receive(two_hosts, two_hosts.add_location(), b'{"region":"EU"}', Context().require(Level, 7))
     assert two_hosts.suspended() == [("ROUTING", True), ("ROUTING", False)]
-    reasons = [text for (text,) in two_hosts.connection.execute("SELECT error_description FROM suspended_queue")]
-    assert all("no host that subscribes is authorised" in reason for reason in reasons)
+    assert all("no host that subscribes is authorised" in row.error_description for row in two_hosts.suspended_rows())
     assert two_hosts.queued() == {}
 
 

@@ -33,6 +33,7 @@ from tests.integration.hosts.dequeue.test_takeover import (
     start_blocked_process,
 )
 from tests.support.box import Box, Region
+from tests.support.contents import Contents
 from tests.support.recording_adapter import BlockedSend, RecordingAdapter
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -64,7 +65,7 @@ def fail_number(failing: int, error: Exception | None = None) -> Behave:
 
 
 def port_id(box: Box, name: str = "Ordered") -> uuid.UUID:
-    result: uuid.UUID = box.one("SELECT id FROM send_ports WHERE name = %s", name)
+    result: uuid.UUID = box.port(name).port_id
     return result
 
 
@@ -76,13 +77,13 @@ def test_two_host_instances_deliver_in_the_order_of_publishing(box: Box, start_h
     start_host(recorder)
     publish(box, range(60))
     publish(box, range(60, 500), batch=40)
-    wait_until(lambda: box.count("work_queue") == 0, what="all messages to be delivered")
+    wait_until(lambda: box.count("queued") == 0, what="all messages to be delivered")
     assert numbers(recorder) == list(range(500))
     sequence = [sent.attempt.sequence_number or 0 for sent in recorder.sent]
     assert sequence == sorted(set(sequence)), "the number lets a receiver check the order"
     assert len({sent.attempt.instance_id for sent in recorder.sent}) == 500, "an idempotency key for each message"
     run_all_jobs_once(box.connection)
-    assert box.count("spool") == 0
+    assert box.count("messages") == 0
     assert check(box.connection) == []
 
 
@@ -95,7 +96,7 @@ def test_a_failed_message_is_suspended_not_resumable_and_the_others_are_sent(
     start_host(recorder)
     start_host(recorder)
     publish(box, range(50))
-    wait_until(lambda: box.count("work_queue") == 0, what="all other messages")
+    wait_until(lambda: box.count("queued") == 0, what="all other messages")
     assert numbers(recorder) == [number for number in range(50) if number != 25]
     assert box.suspended() == [("DELIVERY_REFUSED", False)]
     [failed] = list_instances(box.connection, InstanceQuery())
@@ -213,7 +214,7 @@ def test_another_instance_continues_in_order_after_one_stopped(box: Box, start_h
             at_second.set()
             assert released.wait(PATIENCE)
 
-    second = box.one("SELECT seq FROM work_queue ORDER BY seq OFFSET 1 LIMIT 1")
+    second = box.queued_rows()[1].seq
     stopping, continuing = RecordingAdapter(block_second), RecordingAdapter()
     instance = start_host(stopping)
     assert at_second.wait(PATIENCE)
@@ -226,9 +227,9 @@ def test_another_instance_continues_in_order_after_one_stopped(box: Box, start_h
         released.set()
         stopped.result(PATIENCE)
     assert numbers(stopping) == [0, 1]
-    assert box.count("work_queue WHERE claim_id IS NULL") == 8
+    assert box.count("unclaimed") == 8
     start_host(continuing)
-    wait_until(lambda: box.count("work_queue") == 0)
+    wait_until(lambda: box.count("queued") == 0)
     assert numbers(continuing) == list(range(2, 10))
 
 
@@ -244,7 +245,7 @@ def test_another_instance_continues_in_order_after_a_kill(box: Box, start_host: 
         process.wait()
         assert recorder.attempts == [], "the port belongs to the process that has claimed its first message"
     wait_until(lambda: detect_dead_instances(box) > 0)
-    wait_until(lambda: box.count("work_queue") == 0)
+    wait_until(lambda: box.count("queued") == 0)
     assert numbers(recorder) == list(range(60))
 
 
@@ -259,7 +260,7 @@ def test_outcomes_of_a_claim_that_was_taken_over_are_discarded(box: Box, start_h
     complete_as_another(box)
     publish(box, range(10, 15))
     blocked.released.set()
-    wait_until(lambda: box.count("work_queue") == 0)
+    wait_until(lambda: box.count("queued") == 0)
     assert numbers(late) == sorted(numbers(late))
     assert numbers(late)[-5:] == list(range(10, 15))
     assert instance.counts["discarded"] == len(late.sent) - 5
@@ -282,7 +283,7 @@ def test_an_operator_suspends_and_terminates_an_ordered_port_as_one_instance(box
     changes.terminate(box.connection, port_id(box), all_messages=True)
     assert box.count("instances") == 0
     run_all_jobs_once(box.connection)
-    assert box.count("spool") == 0
+    assert box.count("messages") == 0
 
 
 def test_errors_of_an_ordered_port_are_routed_and_delivery_continues(box: Box, start_host: StartHost) -> None:
@@ -306,8 +307,7 @@ def test_the_new_host_of_a_moved_port_waits_for_the_old_host(box: Box, start_hos
     box.add_host("Slow")
     box.add_port("Ordered", "Orders.Region == 'EU'", ordered=True)
     publish(box, range(5))
-    moved = "UPDATE send_ports SET host_id = %s, former_host_ids = %s WHERE name = 'Ordered'"
-    box.connection.execute(moved, (box.host("Slow").host_id, [box.host().host_id]))
+    box.move_port("Ordered", box.host("Slow").host_id)
     with box.connection.transaction():
         [port] = read_send_ports(box.connection, ids=[port_id(box)])
         resubscribe_port(box.connection, port)
@@ -326,7 +326,7 @@ def test_a_claim_that_meets_an_operator_takes_nothing(box: Box) -> None:
     publish(box, range(3))
     with connect(box.url) as operator:
         with operator.transaction():
-            operator.execute("SELECT FROM work_queue ORDER BY seq FOR UPDATE")
+            Contents(operator).lock_queued()
             publish(box, range(3, 4))
             assert claim_for(box, "Default") == []
         assert count_claimed(box) == 0
@@ -354,9 +354,9 @@ def test_an_ordered_port_waits_for_its_service_window_in_order(box: Box, start_h
     recorder = RecordingAdapter()
     start_host(recorder, clock=lambda: now[0])
     publish(box, range(4))
-    wait_until(lambda: box.count("scheduled_queue") == 1 and count_claimed(box) == 0)
+    wait_until(lambda: box.count("scheduled") == 1 and count_claimed(box) == 0)
     assert recorder.attempts == []
-    assert box.count("work_queue") == 3, "they wait for the first one"
+    assert box.count("queued") == 3, "they wait for the first one"
     now[0] = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
     publish(box, range(4, 5))
     wait_until(lambda: box.count("instances") == 0)

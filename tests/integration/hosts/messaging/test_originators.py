@@ -16,6 +16,7 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import NotAllowed
 from postroom.message import Bytes, Context, Message
+from postroom.messagebox.configuration.hosts import ServiceClass, read_hosts
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from postroom.operations.instances.changes import resume
@@ -23,6 +24,7 @@ from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region
 from tests.support.recording_adapter import RecordingAdapter
+from tests.support.unchecked_rows import COPY_ORIGINATORS, count_reference, insert_message, queue_message
 from tests.support.waiting import wait_until
 
 FORGED = Context().write(BTS.OriginatorSID, "CONTOSO\\boss").write(BTS.OriginatorPID, "Contoso")
@@ -42,7 +44,7 @@ def deliver_all(box: Box, start_host: StartHost) -> list[tuple[Any, Any]]:
     """Deliver all messages and return the originators that the adapters of the receiving host got."""
     recorder = RecordingAdapter()
     start_host(recorder)
-    wait_until(lambda: box.count("work_queue") == 0)
+    wait_until(lambda: box.count("queued") == 0)
     return [
         (message.message.context.get(BTS.OriginatorSID), message.message.context.get(BTS.OriginatorPID))
         for message in recorder.sent
@@ -91,8 +93,8 @@ def test_a_document_without_a_party_matches_no_party_and_an_empty_party_is_the_g
     box.receive(location, b"\n".join(json.dumps({"region": "EU", **line}).encode() for line in lines))
     expected = {"All": 4, "Contoso": 1, "Guests": 1} if trusted else {"All": 4, "Guests": 2}
     assert box.queued() == expected
-    stored = box.connection.execute("SELECT coalesce(originator_pid, 'Guest') FROM spool ORDER BY 1").fetchall()
-    assert [pid for (pid,) in stored] == (["Contoso"] if trusted else ["Guest"]) + ["Guest"] * 3
+    parties = sorted(message.originator_pid or "Guest" for message in box.messages())
+    assert parties == (["Contoso"] if trusted else ["Guest"]) + ["Guest"] * 3
 
 
 def test_the_default_originator_of_a_trusted_host_is_the_host_and_guest(
@@ -111,26 +113,24 @@ def test_a_fixed_and_resumed_message_keeps_its_originator(box: Box, trusted: boo
     with connect(box.url, user=box.host().role_name) as connection:
         agent = MessageAgent(connection, box.host(), RoutingTable())
         agent.publish([Message(context=FORGED.promote(Region, "EU"), parts=Message.of(b"old").parts)])
-    resume(box.connection, box.one("SELECT instance_id FROM suspended_queue"), body=b"new")
+    resume(box.connection, box.suspended_rows()[0].instance_id, body=b"new")
     assert deliver_all(box, start_host) == [expected(box, trusted=trusted)]
 
 
 def test_an_untrusted_login_cannot_write_the_originator(box: Box, trusted: bool) -> None:
-    insert = "INSERT INTO spool (message_id, part_ids, context, {}) VALUES (gen_random_uuid(), '{{}}', '{{}}', 'me')"
-    copy = "COPY spool (message_id, part_ids, context, originator_sid) FROM STDIN"
     with connect(box.url, user=box.host().role_name) as connection:
         for column in ("originator_sid", "originator_pid", "published_by"):
             if trusted and column != "published_by":
-                connection.execute(insert.format(column))
+                insert_message(connection, uuid.uuid4(), FORGED, column=column)
                 continue
             with pytest.raises(NotAllowed):
-                connection.execute(insert.format(column))
+                insert_message(connection, uuid.uuid4(), FORGED, column=column)
         with connection.cursor() as cursor:
             if trusted:
-                with cursor.copy(copy) as rows:
+                with cursor.copy(COPY_ORIGINATORS) as rows:
                     rows.write(f"{uuid.uuid4()}\t{{}}\t{{}}\tCONTOSO\n")
             else:
-                with pytest.raises(NotAllowed), cursor.copy(copy):
+                with pytest.raises(NotAllowed), cursor.copy(COPY_ORIGINATORS):
                     pass
 
 
@@ -139,15 +139,15 @@ def test_a_receiver_gets_the_authenticated_originator(box: Box, start_host: Star
     box.add_port("Europe", "Region == 'EU'")
     message_id = uuid.uuid4()
     with connect(box.url, user=box.host().role_name) as connection, connection.transaction():
-        connection.execute(
-            "INSERT INTO spool (message_id, part_ids, context) VALUES (%s, '{}', %s)", (message_id, FORGED.to_json())
+        insert_message(connection, message_id, FORGED)
+        queue_message(
+            connection,
+            message_id,
+            host_id=box.host().host_id,
+            service_class=ServiceClass.MESSAGING_IN_PROCESS,
+            service_id=box.port().port_id,
         )
-        connection.execute(
-            "INSERT INTO default_q (host_id, message_id, service_class, service_id, instance_id, priority)"
-            " SELECT host_id, %s, service_class, service_id, gen_random_uuid(), 5 FROM subscriptions",
-            (message_id,),
-        )
-        connection.execute("INSERT INTO message_ref_count_log_1 VALUES (%s, 1)", (message_id,))
+        count_reference(connection, message_id)
     assert deliver_all(box, start_host) == [(box.host().role_name, GUEST)]
 
 
@@ -169,8 +169,7 @@ def test_revoked_trust_applies_to_the_next_batch(box: Box, monkeypatch: pytest.M
         stale = iter([lambda _: None])
         monkeypatch.setattr(routing, "catch_up", lambda connection: next(stale, catch_up)(connection))
         receiver.receive(location, [interchange()])
-    stored = box.connection.execute("SELECT originator_sid FROM spool ORDER BY published_at").fetchall()
-    assert stored == [("CONTOSO\\boss",), (None,)]
+    assert [message.originator_sid for message in box.messages()] == ["CONTOSO\\boss", None]
 
 
 def test_a_login_cannot_run_a_trusted_host_and_another_host(box: Box) -> None:
@@ -180,4 +179,4 @@ def test_a_login_cannot_run_a_trusted_host_and_another_host(box: Box) -> None:
         box.connection.execute(f"GRANT {host.role_name} TO shared")
     with pytest.raises(NotAllowed, match="shared also runs the host Other"):
         box.connection.execute("SELECT set_trust(%s::smallint, true)", (box.host().host_id,))
-    assert box.one("SELECT count(*) FROM hosts WHERE trusted") == 0
+    assert not any(host.trusted for host in read_hosts(box.connection))

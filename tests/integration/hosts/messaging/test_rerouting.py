@@ -25,6 +25,7 @@ from postroom.operations.instances.bulk_operations import OperationKind
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, count_states, list_instances
 from postroom.operations.ports import send_ports
 from tests.integration.hosts.conftest import SETTINGS
+from tests.support.contents import Contents
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
@@ -171,14 +172,7 @@ def test_messages_that_are_queued_or_wait_for_a_retry_are_rerouted_too(
     apply(connection, build_orders("C"), home=home)
     publish(connection, 2)
     [waiting] = list_instances(connection, InstanceQuery(port="C", limit=1))
-    connection.execute(
-        "WITH moved AS (DELETE FROM work_queue WHERE instance_id = %s RETURNING *)"
-        " INSERT INTO scheduled_queue (seq, host_id, message_id, subscription_id, service_class, service_id,"
-        " instance_id, priority, task, attempt, enqueued_at, counted_in, valid_from)"
-        " SELECT seq, host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task, 1,"
-        " enqueued_at, counted_in, '2999-01-01' FROM moved",
-        (waiting.instance_id,),
-    )
+    Contents(connection).schedule(waiting.instance_id)
     apply(connection, build_orders("C2"), home=home, backlog=Backlog.REROUTE)
     [settled] = settle_backlogs(connection, "orders")
     assert (settled.count, settled.active) == (2, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import uuid
 from collections.abc import Callable
 
 import pytest
@@ -16,10 +17,12 @@ from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import ClaimedMessage
+from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.operations.instances.changes import resume
 from postroom.pipelines import components
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import PROMOTE, Box, Region
+from tests.support.contents import Contents
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
@@ -51,9 +54,9 @@ def suspend_unreadable(box: Box, body: bytes = b"not json") -> None:
 
 
 def resume_all(box: Box) -> None:
-    box.connection.execute(
-        "SELECT resume_instances(array_agg(instance_id)) FROM suspended_queue WHERE service_class = 4"
-    )
+    for row in box.suspended_rows():
+        if row.resumable:
+            resume(box.connection, row.instance_id)
 
 
 def test_a_resumed_message_is_published_and_completed_by_the_agent(
@@ -67,7 +70,7 @@ def test_a_resumed_message_is_published_and_completed_by_the_agent(
     assert [message.body.data for message in agent.messages if message.body] == [b"not json"]
     assert box.count("instances") == 0
     run_all_jobs_once(box.connection)
-    assert box.count("spool") == 0
+    assert box.count("messages") == 0
     assert check(box.connection) == []
 
 
@@ -83,10 +86,9 @@ def test_a_resumed_message_that_fails_is_suspended_with_the_new_reason(
     instance = start_host(RecordingAdapter())
     resume_all(box)
     wait_until(lambda: instance.counts["suspended"] == 1)
-    row = box.connection.execute(
-        "SELECT error_code, error_description, adapter, uri, task FROM suspended_queue"
-    ).fetchone()
-    assert row == ("PIPELINE", "It is still not JSON.\nFix it.", "file", "file:///in/*.json", 2)
+    [row] = box.suspended_rows()
+    assert (row.error_code, row.error_description) == ("PIPELINE", "It is still not JSON.\nFix it.")
+    assert (row.adapter, row.uri, row.task) == ("file", "file:///in/*.json", QueueTask.RECEIVE)
 
 
 def test_a_defect_in_the_agent_suspends_the_message(
@@ -112,10 +114,10 @@ def test_a_claim_that_was_taken_over_publishes_nothing(
     def complete_too_late(
         connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete
     ) -> None:
-        box.connection.execute("UPDATE work_queue SET claim_id = gen_random_uuid(), claimed_by = 4711")
+        box.claim_all(claimed_by=4711)
 
         def work(connection: Connection) -> None:
-            connection.execute("INSERT INTO receipts (unit) VALUES (gen_random_uuid())")
+            Contents(connection).add_receipt(uuid.uuid4())
             complete(connection)
 
         transaction(connection, work)
@@ -126,7 +128,7 @@ def test_a_claim_that_was_taken_over_publishes_nothing(
     resume_all(box)
     wait_until(lambda: instance.counts["discarded"] == 1)
     assert box.count("receipts") == receipts
-    assert box.count("work_queue") == 1
+    assert box.count("queued") == 1
 
 
 @pytest.mark.parametrize("size", [20, 3 * FRAGMENT_SIZE])
@@ -144,7 +146,7 @@ def test_an_embedded_host_instance_publishes_a_resumed_message(box: Box, start_h
     assert recorder.sent[0].message.context[Region] == "EU"
     assert filler.encode() in recorder.bodies[0]
     run_all_jobs_once(box.connection)
-    assert box.count("spool") == 0
+    assert box.count("messages") == 0
     assert check(box.connection) == []
 
 
@@ -153,10 +155,8 @@ def test_a_fixed_document_is_not_decoded_again(box: Box, start_host: StartHost) 
     box.add_port("Europe", "Orders.Region == 'EU'")
     location = box.add_location(pipeline)
     box.receive(location, gzip.compress(b'{"region": "EU"}\nnot json'), b"not gzip")
-    document, interchange = (
-        one
-        for (one,) in box.connection.execute("SELECT instance_id FROM suspended_queue ORDER BY error_description DESC")
-    )
+    rows = sorted(box.suspended_rows(), key=lambda row: row.error_description, reverse=True)
+    document, interchange = (row.instance_id for row in rows)
     recorder = RecordingAdapter()
     instance = start_host(recorder)
     resume(box.connection, document, body=b'{"region": "EU", "fixed": 1}')
@@ -183,11 +183,11 @@ def test_a_document_of_an_envelope_is_resumed_without_the_envelope(
     box.receive(box.add_location(pipeline), base64.b64encode(envelope % (document % b"EU", too_long)))
     recorder = RecordingAdapter()
     instance = start_host(recorder)
-    suspended = box.one("SELECT instance_id FROM suspended_queue")
-    assert box.one("SELECT body FROM parts WHERE size > 257") == too_long
+    suspended = box.suspended_rows()[0].instance_id
+    assert too_long in box.bodies()
     resume(box.connection, suspended)
     wait_until(lambda: instance.counts["suspended"] == 1)
-    assert "characters" in box.one("SELECT error_description FROM suspended_queue")
+    assert "characters" in box.read_error()
     resume(box.connection, suspended, body=document % b"EU")
     wait_until(lambda: recorder.bodies == [document % b"EU"] * 2)
 
@@ -197,12 +197,12 @@ def test_a_resumed_message_without_a_subscriber_gets_one_routing_failure_report(
 ) -> None:
     """NRF-04: also after a failure of another kind. An instance has at most one report."""
     suspend_unreadable(box)
-    suspended_id = box.one("SELECT instance_id FROM suspended_queue")
+    suspended_id = box.suspended_rows()[0].instance_id
     instance = start_host(RecordingAdapter())
     resume(box.connection, suspended_id, body=b'{"region": "nowhere"}')
     wait_until(lambda: instance.counts["suspended"] == 1)
     resume(box.connection, suspended_id)
     wait_until(lambda: instance.counts["suspended"] == 2)
     assert sorted(box.suspended()) == [("ROUTING", False), ("ROUTING", True)]
-    assert box.one("SELECT related_instance_id FROM suspended_queue WHERE cause = 3") == suspended_id
+    assert box.report().related_instance_id == suspended_id
     assert check(box.connection) == []

@@ -16,6 +16,7 @@ from postroom.message import Message
 from postroom.messagebox.instance_states import InstanceState
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
+from postroom.messagebox.storage.copy_rows import Cause
 from postroom.operations.ports import send_ports
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
@@ -43,11 +44,10 @@ def test_a_message_is_suspended_after_the_first_attempt_and_all_retries(
     assert [attempt.message.context[BTS.RetryCount] for attempt in recorder.attempts] == list(
         range(retry_count, -1, -1)
     )
-    row = box.connection.execute(
-        "SELECT error_code, error_description, adapter, uri, resumable, cause, attempt FROM suspended_queue"
-    ).fetchone()
-    description = "The receiver is down.\nIt does not answer.\nWait."
-    assert row == ("DELIVERY", description, "null", "null://", True, 2, retry_count)
+    [row] = box.suspended_rows()
+    assert (row.error_code, row.cause) == ("DELIVERY", Cause.FAILURE)
+    assert row.error_description == "The receiver is down.\nIt does not answer.\nWait."
+    assert (row.adapter, row.uri, row.resumable, row.attempt) == ("null", "null://", True, retry_count)
     assert instance.counts["retried"] == retry_count
 
 
@@ -84,7 +84,7 @@ def test_a_resumed_message_has_all_its_attempts_again(box: Box, start_host: Star
     for round_number in (1, 2):
         wait_until(lambda expected=round_number: instance.counts["suspended"] == expected)  # type: ignore[misc]
         assert len(recorder.attempts) == 2 * round_number
-        box.connection.execute("SELECT resume_instances(array_agg(instance_id)) FROM suspended_queue")
+        box.resume_all()
 
 
 def test_failures_do_not_affect_successes_of_the_same_claim(box: Box, start_host: StartHost) -> None:
@@ -102,9 +102,9 @@ def test_failures_do_not_affect_successes_of_the_same_claim(box: Box, start_host
     wait_until(lambda: instance.counts["suspended"] == 30)
     assert instance.counts["completed"] == 30
     assert len(recorder.attempts) == 30 + 2 * 30
-    assert box.one("SELECT count(DISTINCT message_id) FROM suspended_queue") == 30
+    assert len({row.message_id for row in box.suspended_rows()}) == 30
     run_all_jobs_once(box.connection)
-    assert box.count("spool") == 30
+    assert box.count("messages") == 30
     assert check(box.connection) == []
 
 
@@ -136,7 +136,7 @@ def test_every_other_exception_is_a_failed_attempt(
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert len(recorder.attempts) == 2
     assert box.suspended() == [("UNEXPECTED", True)]
-    assert "ZeroDivisionError: by nothing" in box.one("SELECT error_description FROM suspended_queue")
+    assert "ZeroDivisionError: by nothing" in box.read_error()
     assert "raise_defect" in caplog.text, "the log contains the traceback"
 
 
@@ -152,7 +152,7 @@ def test_characters_that_cannot_be_stored_are_replaced_in_the_error_description(
     instance = start_host(RecordingAdapter(raise_invalid_characters))
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["suspended"] == 1)
-    assert "ZeroDivisionError: a \\0 and a ? in it" in box.one("SELECT error_description FROM suspended_queue")
+    assert "ZeroDivisionError: a \\0 and a ? in it" in box.read_error()
 
 
 def test_an_adapter_that_cannot_be_built_suspends_at_once(box: Box, start_host: StartHost) -> None:
@@ -170,11 +170,11 @@ def test_a_message_is_in_the_scheduled_queue_between_attempts(box: Box, start_ho
     instance = start_host(recorder)
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["retried"] == 1)
-    row = box.connection.execute(
-        "SELECT attempt, error_code, valid_from - now() BETWEEN '59 min' AND '1 hour' FROM scheduled_queue"
-    ).fetchone()
-    assert row == (1, "DELIVERY", True)
-    assert box.one("SELECT state FROM instances") == InstanceState.RETRYING
+    [row] = box.scheduled_rows()
+    assert (row.attempt, row.error_code) == (1, "DELIVERY")
+    assert row.valid_from is not None
+    assert timedelta(minutes=59) <= row.valid_from - datetime.now(UTC) <= timedelta(hours=1)
+    assert box.instances()[0].state == InstanceState.RETRYING
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["retried"] == 2, what="another poll")
     assert len(recorder.attempts) == 2, "the first message still waits"
@@ -201,7 +201,7 @@ def test_unenlisting_does_not_affect_a_retrying_instance(box: Box, start_host: S
     wait_until(lambda: instance.counts["retried"] == 1)
     send_ports.unenlist(box.connection, "Europe")
     is_down = False
-    box.connection.execute("UPDATE scheduled_queue SET valid_from = now()")
+    box.make_due()
     wait_until(lambda: instance.counts["completed"] == 1)
     assert [message.attempt.number for message in recorder.sent] == [2]
 
@@ -218,9 +218,8 @@ def test_a_missing_secret_is_an_error_of_the_port_that_is_retried(
             box.agent().publish([order()])
             wait_until(lambda: instance.counts["suspended"] == 1)
             assert instance.counts["retried"] == 3
-            stored = box.connection.execute("SELECT error_code, resumable FROM suspended_queue").fetchone()
-            assert stored == ("SECRET", True)
+            assert box.suspended() == [("SECRET", True)]
             token.write_text("Bearer x")
-            box.connection.execute("SELECT resume_instances(array_agg(instance_id)) FROM suspended_queue")
+            box.resume_all()
             wait_until(lambda: instance.counts["completed"] == 1)
         assert receiver.accepted[0].headers["Authorization"] == "Bearer x"

@@ -138,4 +138,4 @@ def test_a_window_that_never_opens_again_suspends(box: Box, start_host: StartHos
     box.agent().publish([order()])
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert box.suspended() == [("SERVICE_WINDOW", True)]
-    assert "until 2026-01-31" in box.one("SELECT error_description FROM suspended_queue")
+    assert "until 2026-01-31" in box.read_error()

@@ -54,7 +54,7 @@ def test_terminating_an_ordered_port_deletes_only_the_message_that_failed(box: B
         {"state": "terminated", "message": str(failed.message_id)},
     )
     run_all_jobs_once(box.connection)
-    assert box.count("spool") == 0
+    assert box.count("messages") == 0
     assert check(box.connection) == []
 
 
@@ -137,7 +137,7 @@ def test_a_message_that_waits_for_a_retry_is_skipped(box: Box, start_host: Start
     publish(box, range(3))
     recorder = RecordingAdapter(fail_number(0, DeliveryFailure("Not reached.")))
     start_host(recorder)
-    wait_until(lambda: box.count("scheduled_queue") == 1)
+    wait_until(lambda: box.count("scheduled") == 1)
     wait_until(lambda: count_claimed(box) == 0, what="the rest of the claim to be released")
     skipped = changes.skip(box.connection, port_id(box))
     wait_until(lambda: box.count("instances") == 1, what="the messages after it to be sent")
@@ -183,6 +183,6 @@ def test_the_first_message_is_not_skipped_twice(box: Box) -> None:
 def test_only_ordered_ports_have_messages_to_skip(box: Box) -> None:
     box.add_port("Plain", "Orders.Region == 'EU'")
     publish(box, range(1))
-    instance: uuid.UUID = box.one("SELECT instance_id FROM instances")
+    instance: uuid.UUID = box.instances()[0].instance_id
     with pytest.raises(StateError, match="not an ordered send port"):
         changes.skip(box.connection, instance)

@@ -15,6 +15,7 @@ import pytest
 
 from postroom.errors import DefinitionRefused, Unavailable
 from postroom.hosts import run_host
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.operations.deployment.taken_changes import wait_until_taken
 from postroom.operations.instances.changes import resume
 from tests.integration.hosts.conftest import SETTINGS, StartHost
@@ -24,7 +25,6 @@ from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import PATIENCE, wait_until
 
 IMPATIENT = replace(SETTINGS, turn_limit=timedelta(seconds=0.3))
-SUSPENDED = "orchestration_instances WHERE suspended_at IS NOT NULL"
 
 #: Opening a named pipe blocks outside of Python, until another process opens its other end.
 BLOCKED = """
@@ -38,10 +38,9 @@ async def block(order: Message) -> None:
 
 def wait_for_suspended(box: Box) -> tuple[str, str]:
     """Wait until an instance is suspended. Return its error code and description."""
-    wait_until(lambda: box.count(SUSPENDED) == 1, what="a suspended instance")
-    [(code, description)] = box.connection.execute(
-        "SELECT error_code, error_description FROM orchestration_instances WHERE suspended_at IS NOT NULL"
-    ).fetchall()
+    wait_until(lambda: box.count("suspended orchestrations") == 1, what="a suspended instance")
+    [instance] = [one for one in box.orchestration_instances() if one.is_suspended]
+    code, description = instance.error_code or "", instance.error_description or ""
     return code, description
 
 
@@ -60,7 +59,7 @@ def test_a_replay_that_never_waits_is_suspended(
     apply_orchestrations(box, tmp_path, code.replace('b"endless"', 'b"never"'))
     first = start_host(recorder)
     publish(box, "order", "endless")
-    wait_until(lambda: box.count("orchestration_instances WHERE journal_length = 1 AND claim_id IS NULL") == 1)
+    wait_until(lambda: box.count("waiting orchestrations") == 1)
     first.stop()
     apply_orchestrations(box, tmp_path, code)
     second = start_host(recorder, settings=IMPATIENT)
@@ -69,7 +68,7 @@ def test_a_replay_that_never_waits_is_suspended(
     wait_until(lambda: second.find_problems() == [], what="no thread is stuck")
     apply_orchestrations(box, tmp_path, code.replace('b"endless"', 'b"never"'))
     wait_until_taken(box.connection, ["Default"])
-    resume(box.connection, box.one("SELECT instance_id FROM orchestration_instances"))
+    resume(box.connection, box.orchestration_instances()[0].instance_id)
     wait_until(lambda: sent(recorder) == [b"done"], what="the instance goes on with corrected code")
 
 
@@ -90,13 +89,13 @@ def test_a_dropped_coroutine_that_never_ends_is_interrupted(
                     pass
         """,
     )
-    box.connection.execute("UPDATE service_classes SET dequeue_threads = 1 WHERE id = 1")
+    box.set_dequeuing(ServiceClass.ORCHESTRATIONS, threads=1)
     host = start_host(recorder, settings=IMPATIENT)
     publish(box, "order", "endless")
     wait_until(lambda: sent(recorder) == [b"endless"], what="the end of the first instance")
     publish(box, "order", "next")
     wait_until(lambda: sent(recorder) == [b"endless", b"next"], what="the thread works again")
-    wait_until(lambda: box.count("orchestration_instances") == 0, what="the end of both")
+    wait_until(lambda: box.count("orchestration instances") == 0, what="the end of both")
     assert host.find_problems() == []
 
 
@@ -117,7 +116,7 @@ def test_the_process_ends_if_a_thread_is_blocked_outside_of_python(box: Box, tmp
         with pytest.raises(Unavailable, match="a thread of an orchestration cannot be interrupted"):
             process.result()
     assert "in block" in wait_for_suspended(box)[1]
-    assert box.count("host_instances") == 0
+    assert box.count("host instances") == 0
     pipe.open("w").close()  # ends the thread
 
 
@@ -156,14 +155,13 @@ def test_a_process_whose_interpreter_lock_is_not_released_ends_and_its_instance_
 def _run_until_blocked(box: Box, home: Path) -> tuple[int, bytes]:
     """Run host processes until one has claimed the instance and has ended. Return its exit code and its log. On a busy
     machine a process may get no time to run for two seconds, and ends before the claim."""
-    claimed = "orchestration_instances WHERE claim_id IS NOT NULL"
     command = [sys.executable, "-m", "tests.support.orchestration_host", box.url, "Default", str(home), "2"]
     while True:
         with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
-            wait_until(lambda: box.count(claimed) == 1 or process.poll() is not None, what="the claim")
-            box.connection.execute("UPDATE orchestration_instances SET process_deaths = 4")
+            wait_until(lambda: box.count("claimed orchestrations") == 1 or process.poll() is not None, what="the claim")
+            box.set_process_deaths(4)
             _, log = process.communicate(timeout=PATIENCE)
-        if box.count(claimed) == 1:
+        if box.count("claimed orchestrations") == 1:
             return process.returncode, log
 
 
@@ -224,7 +222,7 @@ def test_code_that_depends_on_the_wall_clock_is_suspended_when_it_is_replayed(
     )
     first = start_host(recorder)
     publish(box, "order", "")
-    wait_until(lambda: box.count("orchestration_instances WHERE journal_length = 1 AND claim_id IS NULL") == 1)
+    wait_until(lambda: box.count("waiting orchestrations") == 1)
     first.stop()
     (tmp_path / "evening").touch()
     start_host(recorder)
@@ -259,7 +257,7 @@ def test_a_send_to_an_unknown_port_suspends_the_instance_until_there_is_one(
         app.send_port("Later", adapters.Null(), host="Default")
         {code}""",
     )
-    resume(box.connection, box.one("SELECT instance_id FROM orchestration_instances"))
+    resume(box.connection, box.orchestration_instances()[0].instance_id)
     wait_until(lambda: sent(recorder) == [b"hello"], what="the message sent")
 
 
@@ -293,7 +291,7 @@ def test_a_constant_name_of_an_unknown_port_is_refused(box: Box, tmp_path: Path)
         "the send port 'Pricing' is two-way, so that nobody can wait for its delivery",
     ]
     assert "Declare it, or correct the name. Did you mean Out?" in texts[3]
-    assert box.count("orchestrations") == 0
+    assert len(box.orchestration_ids()) == 0
 
 
 def test_a_definition_that_cannot_bind_is_refused(box: Box, tmp_path: Path) -> None:
@@ -307,7 +305,7 @@ def test_a_definition_that_cannot_bind_is_refused(box: Box, tmp_path: Path) -> N
                 pass
             """,
         )
-    assert box.count("orchestrations") == 0
+    assert len(box.orchestration_ids()) == 0
 
 
 def test_an_instance_that_forgets_to_await_a_send_is_suspended(
@@ -325,5 +323,5 @@ def test_an_instance_that_forgets_to_await_a_send_is_suspended(
     assert "send() was called in app.py:18 and never awaited, so it did nothing" in wait_for_suspended(box)[1]
     apply_orchestrations(box, tmp_path, code.replace("send(M", "await send(M"))
     wait_until_taken(box.connection, ["Default"])
-    resume(box.connection, box.one("SELECT instance_id FROM orchestration_instances"))
+    resume(box.connection, box.orchestration_instances()[0].instance_id)
     wait_until(lambda: sent(recorder) == [b"forgotten"], what="the instance goes on with corrected code")

@@ -15,6 +15,7 @@ from postroom.hosts.orchestrations.driven_instance import DrivenInstance
 from postroom.hosts.orchestrations.instance_store import MessageBoxStore
 from postroom.hosts.orchestrations.shared_persistence import Outcomes
 from postroom.hosts.orchestrations.worker_session import WorkerSession
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.orchestrations import MESSAGES_AT_A_TIME
 from postroom.messagebox.queues import ClaimedMessage
@@ -77,7 +78,7 @@ class Persistence:
 @pytest.fixture
 def persistence(box: Box, monkeypatch: pytest.MonkeyPatch) -> Persistence:
     """All instances that wait are one batch, because there is one thread."""
-    box.connection.execute("UPDATE service_classes SET dequeue_threads = 1 WHERE id = 1")
+    box.set_dequeuing(ServiceClass.ORCHESTRATIONS, threads=1)
     persistence = Persistence()
     monkeypatch.setattr(instance_worker, "persist_together", persistence.persist)
     return persistence
@@ -96,7 +97,7 @@ def test_one_transaction_ends_several_instances(
     start_host(recorder)
     wait_until(lambda: sent(recorder) == sorted(b"echo %d" % n for n in range(20)), what="all messages")
     assert persistence.sizes == [20]
-    assert box.count("orchestration_instances") == box.count("orchestration_messages") == 0
+    assert box.count("orchestration instances") == box.count("orchestration messages") == 0
     assert check(box.connection) == []
 
 
@@ -108,9 +109,9 @@ def test_an_instance_that_fails_leaves_the_others_of_its_batch_alone(
     start_host(recorder)
     expected = [b"echo 1", b"echo 2", b"echo 3", b"echo 4", b"echo 5", b"nobody subscribes"]
     wait_until(lambda: sent(recorder) == expected, what="the messages of the others")
-    wait_until(lambda: box.count("orchestration_instances WHERE suspended_at IS NULL") == 0, what="their end")
-    errors = box.connection.execute("SELECT error_code FROM orchestration_instances ORDER BY 1").fetchall()
-    assert errors == [("NOT_FOUND",), ("ORCHESTRATION",), ("PUBLISH",)]
+    wait_until(lambda: box.count("unsuspended orchestrations") == 0, what="their end")
+    errors = sorted(str(one.error_code) for one in box.orchestration_instances())
+    assert errors == ["NOT_FOUND", "ORCHESTRATION", "PUBLISH"]
     assert persistence.sizes[0] == 8
     assert check(box.connection) == []
 
@@ -123,7 +124,7 @@ def test_a_delivery_is_awaited_together_with_an_unroutable_send(
     start_host(recorder)
     expected = [b"delivered", b"echo deliver", b"nobody subscribes"]
     wait_until(lambda: sent(recorder) == expected, what="the messages of both")
-    wait_until(lambda: box.count("orchestration_instances") == 0, what="their end")
+    wait_until(lambda: box.count("orchestration instances") == 0, what="their end")
     assert persistence.sizes[0] == 2
     assert check(box.connection) == []
 
@@ -147,9 +148,9 @@ def test_an_instance_that_cannot_be_stored_leaves_the_others_of_its_batch_alone(
     for number in range(3):
         publish(box, "order", str(number), key=str(number))
     start_host(recorder)
-    wait_until(lambda: box.count("orchestration_instances WHERE claim_id IS NULL") == 3, what="all instances stored")
-    assert box.count("orchestration_instances WHERE suspended_at IS NOT NULL") == 1
-    assert box.count("orchestration_journal") == box.count("subscriptions WHERE instance_id IS NOT NULL") == 2
+    wait_until(lambda: box.count("unclaimed orchestrations") == 3, what="all instances stored")
+    assert box.count("suspended orchestrations") == 1
+    assert box.count("journal entries") == box.count("instance subscriptions") == 2
     assert check(box.connection) == []
 
 
@@ -160,18 +161,15 @@ def test_a_claim_that_is_lost_in_a_batch_discards_only_its_instance(
     publish(box, "order", *map(str, range(5)))
 
     def take_over(instances: Sequence[DrivenInstance]) -> None:
-        box.connection.execute(
-            "UPDATE orchestration_instances SET claim_id = gen_random_uuid() WHERE instance_id = %s",
-            (instances[2].claimed.instance_id,),
-        )
+        box.claim_orchestration(instances[2].claimed.instance_id)
 
     persistence.before = take_over
     host = start_host(recorder)
     wait_until(lambda: host.orchestration_counts["completed"] == 4, what="the end of the others")
     assert host.orchestration_counts["discarded"] == 1
-    assert box.count("orchestration_instances") == 1
+    assert box.count("orchestration instances") == 1
     wait_until(lambda: len(recorder.sent) == 4, what="the messages of the others")
-    box.connection.execute("UPDATE orchestration_instances SET claim_id = NULL, ready_seq = 1")
+    box.release_orchestrations()
     wait_until(lambda: sent(recorder) == [b"echo %d" % n for n in range(5)], what="the message of the last instance")
     assert check(box.connection) == []
 
@@ -206,12 +204,12 @@ def test_a_batch_whose_connection_is_lost_is_neither_lost_nor_sent_twice(
     else:
         persistence.before = raise_unavailable
     start_host(recorder)
-    wait_until(lambda: box.count("orchestration_instances WHERE journal_length >= 2") == 3, what="the steps")
+    wait_until(lambda: sum(one.journal_length >= 2 for one in box.orchestration_instances()) == 3, what="the steps")
     for number in range(3):
         publish(box, "reply", "", key=str(number))
     expected = [b"7", b"7", b"7", b"ask 0", b"ask 1", b"ask 2"]
     wait_until(lambda: sent(recorder) == expected, what="each message once")
-    wait_until(lambda: box.count("orchestration_instances") == 0, what="the end of the instances")
+    wait_until(lambda: box.count("orchestration instances") == 0, what="the end of the instances")
     assert check(box.connection) == []
 
 
@@ -237,9 +235,9 @@ def test_instances_in_the_batch_of_an_endless_one_continue_in_another_thread(
     publish(box, "order", "endless", "1", "2")
     start_host(recorder, settings=replace(SETTINGS, turn_limit=timedelta(seconds=0.3)))
     wait_until(lambda: sent(recorder) == [b"echo 1", b"echo 2"], what="the others")
-    assert box.count("orchestration_instances WHERE suspended_at IS NOT NULL") == 1
+    assert box.count("suspended orchestrations") == 1
     (tmp_path / "released").touch()
-    resume(box.connection, box.one("SELECT instance_id FROM orchestration_instances"))
+    resume(box.connection, box.orchestration_instances()[0].instance_id)
     wait_until(lambda: sent(recorder) == [b"echo 1", b"echo 2", b"echo endless"], what="the resumed instance")
     assert check(box.connection) == []
 
@@ -271,11 +269,11 @@ def test_a_receive_finds_its_message_behind_hundreds_of_others(
     )
     publish(box, "order", "0", key="k")
     start_host(recorder)
-    wait_until(lambda: box.count("orchestration_journal") == 1, what="the waiting instance")
+    wait_until(lambda: box.count("journal entries") == 1, what="the waiting instance")
     publish(box, "order", *map(str, range(1, count)), key="k")
     publish(box, "reply", "reply", key="k")
     expected = b" ".join([b"0", b"reply", *(b"%d" % n for n in range(1, count))])
     wait_until(lambda: sent(recorder) == [expected], what="all messages in order")
     assert max(in_memory) <= 2 * MESSAGES_AT_A_TIME
-    wait_until(lambda: box.count("orchestration_instances") == 0, what="the end of the instance")
+    wait_until(lambda: box.count("orchestration instances") == 0, what="the end of the instance")
     assert check(box.connection) == []

@@ -79,8 +79,8 @@ def test_an_instance_that_has_suspended_itself_continues_on_another_host_instanc
     first = start_host(recorder)
     publish(box, "order", "")
     wait_until(lambda: sent(recorder) == [b"before"], what="the message before")
-    wait_until(lambda: box.count("orchestration_instances WHERE suspended_at IS NOT NULL") == 1, what="suspended")
-    instance = get_instance(box.connection, box.one("SELECT instance_id FROM orchestration_instances"))
+    wait_until(lambda: box.count("suspended orchestrations") == 1, what="suspended")
+    instance = get_instance(box.connection, box.orchestration_instances()[0].instance_id)
     assert (instance.state, instance.error_code) == (InstanceState.SUSPENDED, "SUSPENDED_ITSELF")
     assert instance.error_description == "Look at the price."
     publish(box, "reply", "reply")
@@ -113,8 +113,8 @@ def test_an_instance_does_not_wait_for_a_step_that_it_has_cancelled(
     )
     start_host(recorder)
     publish(box, "order", "")
-    wait_until(lambda: box.count("orchestration_instances WHERE journal_length = 1 AND claim_id IS NULL") == 1)
-    story = read_story(box.connection, box.one("SELECT instance_id FROM orchestration_instances"))
+    wait_until(lambda: box.count("waiting orchestrations") == 1)
+    story = read_story(box.connection, box.orchestration_instances()[0].instance_id)
     assert story is not None
     assert [line.what for line in story.story or () if line.kind == "step"] == [
         "started step str",
@@ -173,9 +173,8 @@ def test_an_atomic_function_is_repeated_and_sends_everything_or_nothing(
     clock = Clock()
     start_host(recorder, clock=clock)
     publish(box, "order", "")
-    waiting = "orchestration_instances WHERE wake_at IS NOT NULL AND claim_id IS NULL"
-    wait_until(lambda: box.count(waiting) == 1, what="the wait for the repetition")
-    assert box.count("spool") == 1, "only the order"
+    wait_until(lambda: box.count("orchestrations with a timer") == 1, what="the wait for the repetition")
+    assert box.count("messages") == 1, "only the order"
     clock.time += timedelta(seconds=2)
     wait_until(lambda: sent(recorder) == [b"give", b"take"], what="both messages")
     wait_until(lambda: has_ended(box), what="the end of the instance")

@@ -39,10 +39,10 @@ def test_a_convoy_collects_its_messages_and_leaves_zombies(
     publish(box, "order", "3", "4", key="K")
     start_host(recorder)
     wait_until(lambda: sent(recorder) == [b"123", b"abc"], what="both convoys")
-    wait_until(lambda: box.count("orchestration_instances") == 0, what="the end of the instances")
+    wait_until(lambda: box.count("orchestration instances") == 0, what="the end of the instances")
     assert box.suspended() == [("0xC0C01B4C", False)]
     with pytest.raises(StateError, match="cannot be resumed"):
-        resume(box.connection, box.one("SELECT instance_id FROM suspended_queue"))
+        resume(box.connection, box.suspended_rows()[0].instance_id)
     assert check(box.connection) == []
     publish(box, "order", "x", "y", "z", key="K")
     wait_until(lambda: sent(recorder) == [b"123", b"abc", b"xyz"], what="a new instance with the same key")
@@ -55,7 +55,7 @@ def test_an_instance_of_a_stopped_orchestration_gets_its_messages(
     apply_orchestrations(box, tmp_path, COUNT)
     start_host(recorder)
     publish(box, "order", "1", key="K")
-    wait_until(lambda: box.count("orchestration_instances WHERE claim_id IS NULL") == 1, what="a waiting instance")
+    wait_until(lambda: box.count("unclaimed orchestrations") == 1, what="a waiting instance")
     orchestration_states.stop(box.connection, "count")
     publish(box, "order", "a", key="L")
     publish(box, "order", *"234", key="K")
@@ -91,12 +91,12 @@ def test_messages_after_a_timeout_or_another_branch_and_duplicates_are_zombies(
     )
     start_host(recorder)
     publish(box, "order", "")
-    wait_until(lambda: box.count("orchestration_instances WHERE journal_length > 0") == 1, what="the instance waits")
+    wait_until(lambda: box.count("waiting orchestrations") == 1, what="the instance waits")
     publish(box, "reply", "")
     wait_until(lambda: sent(recorder) == [b"chosen"], what="the reply received")
     for kind in ("offer", "vote", "reply", "stop"):
         publish(box, kind, "")
-    wait_until(lambda: box.count("orchestration_instances") == 0, what="the end of the instance")
+    wait_until(lambda: box.count("orchestration instances") == 0, what="the end of the instance")
     assert box.suspended() == [("0xC0C01B4C", False)] * 3
     assert check(box.connection) == []
 
@@ -164,8 +164,8 @@ def test_the_subscriptions_of_an_ordered_orchestration_are_ordered(
     start_host(recorder)
     publish(box, "order", "1")
     wait_until(lambda: sent(recorder) == [b"ask"], what="a waiting instance")
-    found = "SELECT service_name, instance_id IS NOT NULL, ordered FROM subscriptions WHERE service_class = 1"
-    rows = box.connection.execute(f"{found} AND removed_at IS NULL ORDER BY 1, 2").fetchall()
+    found = box.subscriptions_of_orchestrations()
+    rows = sorted((one.service_name, one.instance_id is not None, one.ordered) for one in found)
     assert rows == [("collect", False, False), ("collect", True, True), ("count", False, True)]
 
 
@@ -177,8 +177,8 @@ def test_messages_that_join_an_instance_have_a_better_priority_than_activations(
     start_host(recorder)
     publish(box, "order", "1")
     wait_until(lambda: sent(recorder) == [b"ask"], what="a waiting instance")
-    found = "SELECT service_name, instance_id IS NOT NULL, priority FROM subscriptions WHERE service_class = 1"
-    rows = box.connection.execute(f"{found} AND removed_at IS NULL ORDER BY 1, 2").fetchall()
+    found = box.subscriptions_of_orchestrations()
+    rows = sorted((one.service_name, one.instance_id is not None, one.priority) for one in found)
     assert rows == [("collect", False, 7), ("collect", True, 5), ("count", False, 3)]
 
 
@@ -204,10 +204,12 @@ def test_a_long_convoy_continues_with_fresh_journals(
     )
     first = start_host(recorder)
     publish(box, "order", *("1" for _ in range(13)))
-    journal = "orchestration_instances WHERE journals = 1 AND carried::text = '10'"
-    wait_until(lambda: box.count(journal) == 1, what="the second journal")
-    wait_until(lambda: box.count("orchestration_messages WHERE consumed_in IS NOT NULL") == 3, what="12 received")
-    assert box.count("subscriptions WHERE instance_id IS NOT NULL AND removed_at IS NULL") == 1
+    wait_until(
+        lambda: [(one.journals, one.carried) for one in box.orchestration_instances()] == [(1, 10)],
+        what="the second journal",
+    )
+    wait_until(lambda: box.count("received orchestration messages") == 3, what="12 received")
+    assert box.count("instance subscriptions") == 1
     first.stop()
     start_host(recorder)
     publish(box, "order", *("1" for _ in range(18)))

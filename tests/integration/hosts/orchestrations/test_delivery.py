@@ -43,7 +43,7 @@ def list_sent(recorder: RecordingAdapter) -> list[tuple[str, bytes]]:
 
 def end_instances(box: Box) -> None:
     publish(box, "reply", "")
-    wait_until(lambda: box.count("orchestration_instances") == 0, what="the end of the instance")
+    wait_until(lambda: box.count("orchestration instances") == 0, what="the end of the instance")
 
 
 def test_a_delivery_waits_for_its_own_port_and_not_for_other_subscribers(
@@ -60,11 +60,11 @@ def test_a_delivery_waits_for_its_own_port_and_not_for_other_subscribers(
     start_host(recorder)
     publish(box, "order", "")
     wait_until(lambda: list_sent(recorder) == [("Copy", b"result")], what="the other subscriber has the message")
-    wait_until(lambda: box.count("work_queue") == 1, what="its acknowledgement was published")
-    assert box.count("orchestration_messages") == 1, "the order"
+    wait_until(lambda: box.count("queued") == 1, what="its acknowledgement was published")
+    assert box.count("orchestration messages") == 1, "the order"
     blocked.released.set()
     wait_until(lambda: ("Out", b"delivered") in list_sent(recorder), what="the acknowledgement of the port")
-    assert box.count("subscriptions WHERE instance_id IS NOT NULL AND removed_at IS NULL") == 1, "for the reply"
+    assert box.count("instance subscriptions") == 1, "for the reply"
     end_instances(box)
     assert box.suspended() == []
     assert check(box.connection) == []
@@ -99,12 +99,14 @@ def test_each_port_of_a_group_acknowledges_and_the_first_one_counts(
     start_host(recorder)
     publish(box, "order", "")
     wait_until(lambda: len(recorder.attempts) == 3, what="three attempts")
-    wait_until(lambda: box.count("orchestration_instances WHERE claim_id IS NULL") == 1, what="the waiting instance")
-    instance = box.one("SELECT instance_id FROM orchestration_instances")
+    wait_until(lambda: box.count("unclaimed orchestrations") == 1, what="the waiting instance")
+    instance = box.orchestration_instances()[0].instance_id
     suspend(box.connection, instance)
     blocked.released.set()
-    acknowledged = "spool WHERE context -> 'promoted' ->> 'BTS#AckType' = 'ACK'"
-    wait_until(lambda: box.count(acknowledged) == 3, what="two of the group, and one of the port that has a filter")
+    wait_until(
+        lambda: [message.context.get(BTS.AckType) for message in box.messages()].count("ACK") == 3,
+        what="two of the group, and one of the port that has a filter",
+    )
     resume(box.connection, instance)
     wait_until(lambda: ("Out", b"delivered") in list_sent(recorder), what="the first acknowledgement")
     end_instances(box)
@@ -119,5 +121,5 @@ def test_a_delivery_through_a_two_way_port_suspends_the_instance_with_the_altern
     make_two_way(box, "Web")
     start_host(RecordingAdapter())
     publish(box, "order", "")
-    wait_until(lambda: box.count("orchestration_instances WHERE suspended_at IS NOT NULL") == 1, what="suspended")
-    assert "Wait for its response: request(" in box.one("SELECT error_description FROM orchestration_instances")
+    wait_until(lambda: box.count("suspended orchestrations") == 1, what="suspended")
+    assert "Wait for its response: request(" in box.read_orchestration_error()

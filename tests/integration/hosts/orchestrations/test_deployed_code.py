@@ -26,20 +26,19 @@ def test_changed_code_that_does_not_fit_suspends_the_instance_with_the_place(
     apply_orchestrations(box, tmp_path, COLLECT)
     first = start_host(recorder)
     publish(box, "order", "")
-    wait_until(lambda: box.count("orchestration_instances WHERE journal_length = 1 AND claim_id IS NULL") == 1)
+    wait_until(lambda: box.count("waiting orchestrations") == 1)
     first.stop()
     apply_orchestrations(box, tmp_path, COLLECT.replace('(b"ask"), to="Out"', '(b"ask")'))
     start_host(recorder)
     publish(box, "reply", "1")
-    wait_until(lambda: box.count("orchestration_instances WHERE suspended_at IS NOT NULL") == 1, what="suspended")
-    code, description = box.connection.execute(
-        "SELECT error_code, error_description FROM orchestration_instances"
-    ).fetchone() or ("", "")
+    wait_until(lambda: box.count("suspended orchestrations") == 1, what="suspended")
+    [instance] = box.orchestration_instances()
+    code, description = instance.error_code, instance.error_description or ""
     assert code == "JOURNAL"
     assert "The journal has 'send Out' (app.py:" in description
     apply_orchestrations(box, tmp_path, COLLECT)
     publish(box, "reply", "2")
-    resume(box.connection, box.one("SELECT instance_id FROM orchestration_instances"))
+    resume(box.connection, box.orchestration_instances()[0].instance_id)
     wait_until(lambda: sent(recorder) == [b"1 2", b"ask"], what="the instance continues with the old code")
 
 
@@ -54,7 +53,7 @@ def test_a_file_that_was_edited_is_not_run_before_it_is_applied(
     applied = file.read_text()
     file.write_text(edited)
     publish(box, "reply", "1")
-    wait_until(lambda: box.count("orchestration_journal") == 2, what="the process that runs goes on")
+    wait_until(lambda: box.count("journal entries") == 2, what="the process that runs goes on")
     first.stop()
     second = start_host(recorder)
     advice = f"Run 'postroom apply {file}'"
@@ -80,8 +79,8 @@ def test_a_traceback_shows_the_code_that_has_run_although_the_file_was_edited(
     file = tmp_path / "app.py"
     file.write_text(file.read_text().replace('{}["applied"]', '{}["edited"]'))
     publish(box, "order", "")
-    wait_until(lambda: box.count("orchestration_instances WHERE suspended_at IS NOT NULL") == 1, what="suspended")
-    description = box.one("SELECT error_description FROM orchestration_instances")
+    wait_until(lambda: box.count("suspended orchestrations") == 1, what="suspended")
+    description = box.read_orchestration_error()
     assert '{}["applied"]' in description
 
 
@@ -119,4 +118,4 @@ def test_versions_are_declared_side_by_side(
     wait_until(lambda: is_empty(box), what="no instance")
     [removal] = apply_orchestrations(box, tmp_path, new).select(ChangeKind.ORCHESTRATION, Action.REMOVE)
     assert (removal.name, removal.note) == ("collect", "only version 1")
-    assert box.count("orchestrations") == 1
+    assert len(box.orchestration_ids()) == 1

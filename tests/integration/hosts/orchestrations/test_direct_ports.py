@@ -32,12 +32,12 @@ def test_a_reply_reaches_only_the_instance_that_has_opened_the_port(
             await orchestrations.send(Message.of(order.data + b" got " + reply.data), to="Out")
         """,
     )
-    types = box.count("correlation_types")
+    types = box.count("correlations")
     start_host(recorder)
     publish(box, "order", *"1234")
     wait_until(lambda: sent(recorder) == [b"1 got 1", b"2 got 2", b"3 got 3", b"4 got 4"], what="all replies")
     wait_until(lambda: has_ended(box), what="the end of the instances")
-    assert box.count("correlation_types") == types, "no instance has to change the routing"
+    assert box.count("correlations") == types, "no instance has to change the routing"
     assert check(box.connection) == []
 
 

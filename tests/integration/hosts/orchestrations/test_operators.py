@@ -36,8 +36,8 @@ def test_an_exception_suspends_the_instance_and_a_resume_continues_it(
     publish(box, "order", "")
     wait_until(lambda: sent(recorder) == [b"asked"], what="the waiting instance")
     publish(box, "reply", "0")
-    wait_until(lambda: box.count("orchestration_instances WHERE suspended_at IS NOT NULL") == 1, what="suspended")
-    instance = get_instance(box.connection, box.one("SELECT instance_id FROM orchestration_instances"))
+    wait_until(lambda: box.count("suspended orchestrations") == 1, what="suspended")
+    instance = get_instance(box.connection, box.orchestration_instances()[0].instance_id)
     assert (instance.state, instance.error_code) == (InstanceState.SUSPENDED, "ORCHESTRATION")
     assert "ZeroDivisionError" in str(instance.error_description)
     assert "line 20, in divide" in str(instance.error_description)
@@ -102,21 +102,21 @@ def test_an_operator_suspends_resumes_and_terminates_a_waiting_instance(
     apply_orchestrations(box, tmp_path, COLLECT)
     start_host(recorder)
     publish(box, "order", "")
-    wait_until(lambda: box.count("orchestration_instances WHERE journal_length = 1 AND claim_id IS NULL") == 1)
+    wait_until(lambda: box.count("waiting orchestrations") == 1)
     [instance] = list_instances(box.connection, InstanceQuery(port="collect"))
     assert (instance.state, instance.service) == (InstanceState.DEHYDRATED, "collect")
     suspend(box.connection, instance.instance_id)
     publish(box, "reply", "1")
     assert get_instance(box.connection, instance.instance_id).state is InstanceState.SUSPENDED
     resume(box.connection, instance.instance_id)
-    wait_until(lambda: box.count("orchestration_journal") == 2, what="the first reply received")
-    wait_until(lambda: box.count("orchestration_instances WHERE claim_id IS NULL") == 1, what="released")
+    wait_until(lambda: box.count("journal entries") == 2, what="the first reply received")
+    wait_until(lambda: box.count("unclaimed orchestrations") == 1, what="released")
     run_all_jobs_once(box.connection)
-    assert box.count("spool JOIN orchestration_messages USING (message_id) WHERE consumed_in IS NOT NULL") == 2
+    assert [(one.is_received, one.is_stored) for one in box.orchestration_messages()] == [(True, True)] * 2
     terminate(box.connection, instance.instance_id)
     wait_until(lambda: is_empty(box), what="the end of the instance")
-    assert box.count("orchestration_journal") == box.count("orchestration_messages") == 0
-    assert box.count("subscriptions WHERE instance_id IS NOT NULL AND removed_at IS NULL") == 0
+    assert box.count("journal entries") == box.count("orchestration messages") == 0
+    assert box.count("instance subscriptions") == 0
     assert check(box.connection) == []
 
 
@@ -147,11 +147,11 @@ def test_an_operator_suspends_or_terminates_an_instance_that_works_without_a_pau
     host = start_host(recorder)
     publish(box, "order", "")
     wait_until(lambda: (tmp_path / "step0").exists(), what="the first step")
-    instance_id = box.one("SELECT instance_id FROM orchestration_instances")
+    instance_id = box.orchestration_instances()[0].instance_id
     assert operation(box.connection, instance_id) is False
     (tmp_path / "go").touch()
     wait_until(lambda: host.orchestration_counts["discarded"] == 1, what="the end of its work")
-    assert box.one("SELECT journal_length FROM orchestration_instances WHERE claim_id IS NULL") == 2
+    assert [(one.is_claimed, one.journal_length) for one in box.orchestration_instances()] == [(False, 2)]
     assert not (tmp_path / "step1").exists()
     run_all_jobs_once(box.connection)
     if operation is terminate:
@@ -189,12 +189,12 @@ def test_an_instance_that_suspends_itself_while_an_operation_is_pending_keeps_it
     host = start_host(recorder)
     publish(box, "order", "")
     wait_until((tmp_path / "started").exists, what="the step")
-    instance_id = box.one("SELECT instance_id FROM orchestration_instances")
+    instance_id = box.orchestration_instances()[0].instance_id
     assert operation(box.connection, instance_id) is False
     (tmp_path / "go").touch()
     wait_until(lambda: host.orchestration_counts.total() == 1, what="the end of its work")
     run_all_jobs_once(box.connection)
-    assert box.count("operation_instances") == 0
+    assert box.count("operation instances") == 0
     if operation is terminate:
         assert is_empty(box)
         return

@@ -16,6 +16,7 @@ from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.orchestrations import HostOrchestrations
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box
+from tests.support.contents import Contents
 from tests.support.orchestrations import COLLECT, ECHO, apply_orchestrations, is_empty, publish, sent
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.two_way import AnsweringAdapter
@@ -31,7 +32,7 @@ def test_a_message_activates_an_instance_that_sends_through_a_bound_port(
     publish(box, "order", "1", "2")
     wait_until(lambda: sent(recorder) == [b"echo 1", b"echo 2"], what="both messages sent")
     wait_until(lambda: is_empty(box), what="the end of the instances")
-    assert box.count("orchestration_journal") == box.count("orchestration_messages") == 0
+    assert box.count("journal entries") == box.count("orchestration messages") == 0
     assert check(box.connection) == []
     with pytest.raises(PublishFailed):
         publish(box, "invoice", "3")
@@ -45,8 +46,8 @@ def test_correlated_messages_reach_the_waiting_instance(
     publish(box, "order", "", key="a")
     publish(box, "order", "", key="b")
     wait_until(lambda: sent(recorder) == [b"ask"] * 2, what="two waiting instances")
-    wait_until(lambda: box.count("orchestration_instances WHERE claim_id IS NULL") == 2, what="both released")
-    assert box.count("subscriptions WHERE instance_id IS NOT NULL AND removed_at IS NULL") == 2
+    wait_until(lambda: box.count("unclaimed orchestrations") == 2, what="both released")
+    assert box.count("instance subscriptions") == 2
     publish(box, "reply", "a1", key="a")
     publish(box, "reply", "b1", "b2", key="b")
     publish(box, "reply", "a2", key="a")
@@ -85,18 +86,18 @@ def test_an_instance_is_not_claimed_before_the_earlier_message_of_an_interrupted
     wait_until(lambda: sent(recorder) == [b"ask"], what="the waiting instance")
     host.stop()
     publish(box, "reply", "1", "2")
-    procedures, services = HostOrchestrations("Default"), [box.one("SELECT id FROM orchestrations")]
+    procedures, services = HostOrchestrations("Default"), [box.orchestration_ids()[0]]
 
     def claim() -> int:
         claim_id = uuid.uuid4()
         return len(procedures.claim(box.connection, claim_id=claim_id, host_instance=1, limit=9, services=services))
 
     with connect(box.url) as other, other.transaction():
-        other.execute("SELECT FROM default_q ORDER BY seq LIMIT 1 FOR UPDATE")
+        Contents(other).lock_first_queued()
         assert claim() == 0
-        assert box.count("orchestration_messages WHERE consumed_in IS NULL") == 1
+        assert box.count("unreceived orchestration messages") == 1
     assert claim() == 1
-    assert box.count("orchestration_messages WHERE consumed_in IS NULL") == 2
+    assert box.count("unreceived orchestration messages") == 2
 
 
 def test_a_send_without_subscribers_raises_in_the_orchestration(
@@ -123,10 +124,10 @@ def test_a_send_without_subscribers_raises_in_the_orchestration(
     start_host(recorder)
     publish(box, "order", "")
     wait_until(lambda: sent(recorder) == [b"before", b"handled"], what="the end of the instance")
-    assert box.count("orchestration_instances") == 0
+    assert box.count("orchestration instances") == 0
     publish(box, "order", "raise")
-    wait_until(lambda: box.count("orchestration_instances WHERE suspended_at IS NOT NULL") == 1, what="suspended")
-    description = box.one("SELECT error_description FROM orchestration_instances")
+    wait_until(lambda: box.count("suspended orchestrations") == 1, what="suspended")
+    description = box.read_orchestration_error()
     assert "could not be routed because no subscribers were found" in description
 
 
@@ -135,7 +136,7 @@ def test_a_port_that_was_removed_and_declared_again_gets_messages(
 ) -> None:
     code = ECHO.replace('to="Out"', 'to="".join(["Extra"])')  # the name is known when the message is sent
     port = 'app.send_port("Extra", adapters.Null(), host="Default")\n'
-    box.connection.execute("UPDATE service_classes SET dequeue_threads = 1")
+    box.set_dequeuing(threads=1)
     apply_orchestrations(box, tmp_path, port + code)
     start_host(recorder)
     publish(box, "order", "1")
@@ -145,7 +146,7 @@ def test_a_port_that_was_removed_and_declared_again_gets_messages(
     apply_orchestrations(box, tmp_path, port + code)
     publish(box, "order", "2")
     wait_until(lambda: sent(recorder) == [b"echo 1", b"echo 2"], what="the second message")
-    assert box.count("suspended_queue") == 0  # no report about a message that has a subscriber
+    assert box.count("suspended") == 0  # no report about a message that has a subscriber
 
 
 def test_a_message_that_is_sent_through_a_port_reaches_other_subscribers_too(
@@ -222,10 +223,9 @@ def test_an_orchestration_that_never_waits_is_suspended_and_does_not_block_other
     )
     host = start_host(recorder, settings=replace(SETTINGS, turn_limit=timedelta(seconds=0.3)))
     publish(box, "order", *["spin"] * 6, "fine")
-    suspended = "orchestration_instances WHERE suspended_at IS NOT NULL"
-    wait_until(lambda: box.count(suspended) == 6, what="all of them suspended")
+    wait_until(lambda: box.count("suspended orchestrations") == 6, what="all of them suspended")
     wait_until(lambda: sent(recorder) == [b"fine"], what="the other one")
-    description = box.one("SELECT error_description FROM orchestration_instances LIMIT 1")
+    description = box.read_orchestration_error()
     assert "neither waited nor ended within 0.3 seconds" in description
     assert "in spin" in description
     wait_until(lambda: host.find_problems() == [], what="no thread is stuck")

@@ -160,7 +160,7 @@ class Running:
         return [one.message for one in self.recorder.sent if one.port == port and one.body.startswith(key.encode())]
 
     def wait_for_end(self) -> None:
-        wait_until(lambda: self.box.count("orchestration_instances") == 0, what="the end of all instances")
+        wait_until(lambda: self.box.count("orchestration instances") == 0, what="the end of all instances")
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +216,7 @@ def test_a_message_for_an_instance_that_never_existed_has_no_subscribers(running
 
 def test_a_timeout_ends_with_its_instance(running: Running) -> None:
     running.publish("race", key=(key := new_key()))
-    wait_until(lambda: running.box.count("orchestration_instances WHERE wake_at IS NOT NULL") == 1, what="a timer")
+    wait_until(lambda: running.box.count("orchestrations with a timer") == 1, what="a timer")
     running.publish("reply", "in time", key=key)
     running.wait_for(key, "in time")
     running.wait_for_end()
@@ -230,7 +230,7 @@ def test_several_timeouts_come_in_the_order_of_their_times(running: Running) -> 
 
 def test_concurrent_messages_for_one_instance_are_all_counted(running: Running) -> None:
     running.publish("election", "40", key=(key := new_key()))
-    wait_until(lambda: running.box.count("orchestration_instances WHERE claim_id IS NULL") == 1, what="it waits")
+    wait_until(lambda: running.box.count("unclaimed orchestrations") == 1, what="it waits")
 
     def vote(numbers: range) -> None:
         with open_box(running.url) as box:
@@ -246,7 +246,7 @@ def test_concurrent_messages_for_one_instance_are_all_counted(running: Running) 
 def test_any_text_correlates(running: Running, special: str) -> None:
     key = f"{new_key()}{special}"
     running.publish("race", key=key)
-    wait_until(lambda: running.box.count("orchestration_instances WHERE claim_id IS NULL") == 1, what="it waits")
+    wait_until(lambda: running.box.count("unclaimed orchestrations") == 1, what="it waits")
     running.publish("reply", "found", key=key)
     wait_until(lambda: [one for one in running.sent(key) if one == "found"] == ["found"], what="the reply")
     running.wait_for_end()
@@ -287,7 +287,7 @@ def test_an_orchestration_that_was_just_started_does_not_wait_yet(running: Runni
     """ORC-07: a message that is published to it at once has no subscriber."""
     running.publish("parent", key=(key := new_key()))
     running.wait_for(key, "nobody waits")
-    wait_until(lambda: running.box.count("orchestration_instances WHERE journal_length > 0") == 1, what="it waits")
+    wait_until(lambda: running.box.count("waiting orchestrations") == 1, what="it waits")
     running.publish("reply", "late", key=key)
     running.wait_for(key, "nobody waits", "late")
     running.wait_for_end()

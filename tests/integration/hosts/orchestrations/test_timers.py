@@ -75,14 +75,14 @@ def test_no_timer_fires_while_a_message_that_came_before_it_is_in_the_queue(
     host = start_host(RecordingAdapter(), clock=clock)
     for key in "ab":
         publish(box, "order", "", key=key)
-    wait_until(lambda: box.count("orchestration_instances WHERE wake_at IS NOT NULL AND claim_id IS NULL") == 2)
+    wait_until(lambda: box.count("orchestrations with a timer") == 2)
     host.stop()
     limit = 2
     publish(box, "reply", "1", key="a")
     publish(box, "reply", *["other"] * 10 * limit, key="b")
     publish(box, "reply", "2", key="a")
     procedures = HostOrchestrations("Default")
-    services = [box.one("SELECT id FROM orchestrations")]
+    services = [box.orchestration_ids()[0]]
 
     def claim() -> dict[int, datetime | None]:
         """Claim both instances. Return the time until which their timers may fire, by the number of their messages."""
@@ -91,7 +91,7 @@ def test_no_timer_fires_while_a_message_that_came_before_it_is_in_the_queue(
             box.connection, claim_id=claim_id, host_instance=0, limit=limit, services=services, now=now
         )
         found = {
-            box.count(f"orchestration_messages WHERE instance_id = '{one.instance_id}'"): one.timers_until
+            sum(message.instance_id == one.instance_id for message in box.orchestration_messages()): one.timers_until
             for one in claimed
         }
         procedures.release(box.connection, claim_id)

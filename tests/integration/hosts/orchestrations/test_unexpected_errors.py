@@ -82,6 +82,6 @@ def test_an_instance_without_enough_memory_is_suspended_after_five_attempts(
     assert "ran out of memory, five times" in description
     attempts = reads.stat().st_size
     assert attempts >= 5
-    resume(box.connection, box.one("SELECT instance_id FROM orchestration_instances"))
+    resume(box.connection, box.orchestration_instances()[0].instance_id)
     wait_until(lambda: reads.stat().st_size > attempts, what="another attempt")
     wait_for_suspended(box)

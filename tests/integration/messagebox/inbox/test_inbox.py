@@ -144,7 +144,7 @@ def test_bodies_of_any_size_are_unchanged(box: Box, login: Login, connect_as_hos
     one = uuid.uuid4()
     inbox.store_in_inbox(connect_as_host(), location.location_id, one, Context(), pieces)
     assert box.one("SELECT size FROM inbox") == size
-    assert box.count("inbox_fragments") == (0 if size <= FRAGMENT_SIZE else -(-size // FRAGMENT_SIZE))
+    assert box.count("inbox fragments") == (0 if size <= FRAGMENT_SIZE else -(-size // FRAGMENT_SIZE))
     InboxNumbering(connect_as_host(), location).scan()
     [received] = ReceiveTask(source=Inbox(location=location, login=login), login=login).receive(rows_of(one))
     assert received.published == 1
@@ -153,7 +153,7 @@ def test_bodies_of_any_size_are_unchanged(box: Box, login: Login, connect_as_hos
         rows = box.connection.execute("SELECT body FROM fragments ORDER BY number").fetchall()
         stored = b"".join(body for (body,) in rows)
     assert stored == content
-    assert box.count("inbox") == box.count("inbox_fragments") == 0
+    assert box.count("inbox") == box.count("inbox fragments") == 0
 
 
 def test_content_that_is_cut_short_is_not_stored(box: Box, location: ReceiveLocation, connect_as_host: Connect) -> None:
@@ -164,7 +164,7 @@ def test_content_that_is_cut_short_is_not_stored(box: Box, location: ReceiveLoca
     connection = connect_as_host()
     with pytest.raises(ConnectionResetError):
         inbox.store_in_inbox(connection, location.location_id, uuid.uuid4(), Context(), broken())
-    assert box.count("inbox") == box.count("inbox_fragments") == 0
+    assert box.count("inbox") == box.count("inbox fragments") == 0
     assert inbox.store_in_inbox(connection, location.location_id, uuid.uuid4(), Context(), [b"{}"])
 
 

@@ -28,5 +28,5 @@ def test_a_key_that_is_used_again_is_another_message_and_another_instance(
         task.receive(rows)  # Spark repeats a task
         box.connection.execute("DELETE FROM receipts")
     assert box.queued() == {"Everything": 2}
-    assert box.one("SELECT count(DISTINCT instance_id) FROM instances") == box.count("spool") == 2
+    assert box.one("SELECT count(DISTINCT instance_id) FROM instances") == box.count("messages") == 2
     assert check(box.connection) == []

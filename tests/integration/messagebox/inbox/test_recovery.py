@@ -31,5 +31,5 @@ def test_after_a_restart_everything_is_published_once(
     for _ in range(2):
         task.receive(waiting(box, location))
     assert box.queued() == {"Everything": len(CONTENTS)}
-    assert box.count("spool") == len(CONTENTS)
-    assert box.count("inbox") == box.count("inbox_fragments") == 0
+    assert box.count("messages") == len(CONTENTS)
+    assert box.count("inbox") == box.count("inbox fragments") == 0

@@ -44,7 +44,7 @@ def complete(connection: Connection, limit: int = 1000) -> int:
 
 
 def count_stored(box: Box) -> tuple[int, int, int]:
-    return box.count("spool"), box.count("parts"), box.count("fragments")
+    return box.count("messages"), box.count("parts"), box.count("fragments")
 
 
 def read_active_logs(box: Box) -> list[int]:
@@ -75,7 +75,7 @@ def test_the_jobs_delete_a_message_after_its_last_reference(subscribed: Box) -> 
     assert count_stored(box) == (0, 0, 0)
     assert (runs["message_cleanup"], runs["parts_cleanup"]) == (3, 3)
     for table in ("ref_count_log_1", "ref_count_log_2", "ref_count_log_totals", "zero_sum"):
-        assert box.count(f"message_{table}") == box.count(f"part_{table}") == 0, table
+        assert box.count_rows(f"message_{table}") == box.count_rows(f"part_{table}") == 0, table
     assert check(box.connection) == []
 
 
@@ -195,7 +195,7 @@ def test_a_count_that_is_no_longer_zero_deletes_nothing(subscribed: Box) -> None
     assert box.one("SELECT message_cleanup()") == 0, "the references are still in the log"
     run_all_jobs_once(box.connection)
     assert count_stored(box) == (1, 1, 0)
-    assert box.count("message_zero_sum") == 0
+    assert box.count_rows("message_zero_sum") == 0
 
 
 def test_under_load_no_count_is_lost_and_the_spool_returns_to_zero(subscribed: Box) -> None:
@@ -264,11 +264,11 @@ def test_a_removed_subscription_is_purged_after_its_predicates(subscribed: Box) 
     """REF-11."""
     box = subscribed
     send_ports.unenlist(box.connection, "Europe")
-    assert (box.count("subscriptions"), box.count("predicate_groups"), box.count("predicates")) == (2, 4, 4)
+    assert (box.count_rows("subscriptions"), box.count_rows("predicate_groups"), box.count("predicates")) == (2, 4, 4)
     run_all_jobs_once(box.connection)
-    assert (box.count("subscriptions"), box.count("predicate_groups"), box.count("predicates")) == (2, 2, 2)
+    assert (box.count_rows("subscriptions"), box.count_rows("predicate_groups"), box.count("predicates")) == (2, 2, 2)
     run_all_jobs_once(box.connection, JobSettings(keep_removed_subscriptions=timedelta(0)))
-    assert box.count("subscriptions") == 1
+    assert box.count_rows("subscriptions") == 1
     assert check(box.connection) == []
 
 

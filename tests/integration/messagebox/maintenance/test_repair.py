@@ -86,7 +86,7 @@ def test_a_healthy_messagebox_is_not_changed(loaded: Box) -> None:
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_each_damage_is_repaired_and_no_referenced_message_is_deleted(loaded: Box, damage: str) -> None:
     loaded.connection.execute(damage)
-    queued = loaded.count("work_queue")
+    queued = loaded.count("queued")
     repairs = repair_messagebox(loaded.connection)
     assert {(repair.what, repair.problem) for repair in repairs} == DAMAGES[damage]
     assert all(repair.count > 0 for repair in repairs)
@@ -94,10 +94,10 @@ def test_each_damage_is_repaired_and_no_referenced_message_is_deleted(loaded: Bo
     assert repair_messagebox(loaded.connection) == []
     run_all_jobs_once(loaded.connection)
     stored = 2 if queued else 0
-    assert (loaded.count("spool"), loaded.count("parts")) == (stored, stored)
+    assert (loaded.count("messages"), loaded.count("parts")) == (stored, stored)
     assert complete(loaded.connection, 10) == queued
     run_all_jobs_once(loaded.connection)
-    assert (loaded.count("spool"), loaded.count("parts"), loaded.count("fragments")) == (0, 0, 0)
+    assert (loaded.count("messages"), loaded.count("parts"), loaded.count("fragments")) == (0, 0, 0)
     assert check(loaded.connection) == []
 
 
@@ -182,5 +182,5 @@ def test_counts_that_are_damaged_under_load_are_repaired_under_load(loaded: Box)
         delivered += count
     assert delivered == 2 * (published + 2)
     run_all_jobs_once(loaded.connection)
-    assert (loaded.count("spool"), loaded.count("parts")) == (0, 0)
+    assert (loaded.count("messages"), loaded.count("parts")) == (0, 0)
     assert check(loaded.connection) == []

@@ -37,7 +37,7 @@ def test_a_report_is_written_once_a_second_at_most_unless_the_state_changes(
         report.store(connection, failing)
         assert stored() == ("failing", 3, "a \\0 in it", 0.0)
         report.delete(connection, location.location_id)
-    assert box.count("running_locations") == 0
+    assert box.count("running locations") == 0
 
 
 def test_a_host_reports_only_its_own_locations(box: Box) -> None:
@@ -49,4 +49,4 @@ def test_a_host_reports_only_its_own_locations(box: Box) -> None:
     with connect(box.url, user=other.role_name) as connection:
         assert connection.execute("SELECT 1 FROM messagebox.running_locations").fetchall() == []
         LocationReport().delete(connection, location.location_id)
-    assert box.count("running_locations") == 1
+    assert box.count("running locations") == 1

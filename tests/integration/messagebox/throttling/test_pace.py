@@ -74,7 +74,7 @@ def test_an_interchange_is_paced_between_its_transactions(box: Box, monkeypatch:
         receiver = Receiver(connection, RoutingTable())
 
         def pace() -> bool:
-            published.append(box.count("work_queue"))
+            published.append(box.count("queued"))
             return True
 
         [received] = receiver.receive(location, [interchange(body)], pace=pace)

@@ -14,6 +14,7 @@ from postroom.operations.backup.manifest import verify_backup
 from postroom.receiving.files.file_claimer import FileClaimer
 from tests.integration.operations.backup import interrupted_backup
 from tests.support.box import Box
+from tests.support.contents import Contents
 from tests.support.databases import Databases
 from tests.support.file_location import add_file_location
 from tests.support.interrupted_process import run_until_killed
@@ -57,6 +58,6 @@ def test_a_killed_restore_leaves_an_empty_database_and_can_be_repeated(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
         wait_until(lambda: connection.execute(other_sessions).fetchone() == (0,), what="the end of psql")
-        assert connection.execute("SELECT to_regclass('messagebox.spool')").fetchone() == (None,)
+        assert not Contents(connection).exists()
         restore_backup(empty, home, backup, read_manifest(backup))
         assert check(connection) == []

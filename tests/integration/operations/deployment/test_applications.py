@@ -9,7 +9,7 @@ import pytest
 from postroom import Application, Message, Property, adapters, pipelines
 from postroom.client.client import Client
 from postroom.errors import NotFound
-from postroom.messagebox.connection import Connection, read_value
+from postroom.messagebox.connection import Connection
 from postroom.operations.deployment import applications
 from postroom.operations.deployment.applications import list_applications
 from postroom.operations.deployment.apply import apply
@@ -17,6 +17,7 @@ from postroom.operations.orchestrations.states import list_orchestrations
 from postroom.operations.ports import send_ports
 from postroom.operations.ports.groups import list_groups
 from postroom.operations.ports.receive_locations import list_locations
+from tests.support.contents import Contents
 
 Region = Property("Orders.Region", str)
 
@@ -84,10 +85,10 @@ def test_messages_that_arrive_while_it_is_stopped_are_resumed_by_the_start(
     applications.stop(connection, "A")
     with Client(database) as client:
         client.publish(b"", promoted={Region: value})
-    assert read_value(connection, "SELECT count(*) FROM suspended_queue") == 1
+    assert Contents(connection).count("suspended") == 1
     changes = applications.start(connection, "A")
     assert [change.resumed for change in changes if change.kind == kind] == [1]
-    assert read_value(connection, "SELECT count(*) FROM work_queue") == 1
+    assert Contents(connection).count("queued") == 1
 
 
 def test_orchestrations_start_after_the_ports_and_stop_before_them(connection: Connection, tmp_path: Path) -> None:

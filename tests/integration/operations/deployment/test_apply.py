@@ -22,6 +22,8 @@ from postroom.messagebox import inbox
 from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import find_host, read_hosts
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.coordination.running_processes import read_routing_version
+from postroom.messagebox.streams.file_claims import FileClaimState
 from postroom.operations.deployment import apply as apply_module
 from postroom.operations.deployment.apply import apply, plan
 from postroom.operations.deployment.backlog import Backlog
@@ -33,6 +35,7 @@ from postroom.ports.receive_locations import read_receive_locations
 from postroom.ports.send_ports import read_send_ports
 from postroom.properties import Property as AnyProperty
 from postroom.system_properties import SYSTEM_PROPERTIES
+from tests.support.contents import Contents
 from tests.support.deployment import HOME, deploy, list_changes
 from tests.support.waiting import wait_until
 
@@ -107,25 +110,25 @@ def test_a_first_apply_creates_everything_and_routes_messages(connection: Connec
     assert (location.port_name, location.uri, location.enabled) == ("OrdersIn", "file:///srv/orders/in", True)
     (port,) = read_send_ports(connection)
     assert (port.state, port.uri, port.settings.retry.count) == (PortState.STARTED, "file:///srv/orders/out", 3)
-    assert read_value(connection, "SELECT count(*) FROM properties") == len(SYSTEM_PROPERTIES) + 2
+    assert Contents(connection).count("properties") == len(SYSTEM_PROPERTIES) + 2
     assert publish(connection, "EU") == ("Europe",)
     assert publish(connection, "US") == ()
 
 
 def test_applying_an_unchanged_application_changes_nothing(connection: Connection) -> None:
     deploy(connection, orders())
-    before = read_value(connection, "SELECT version FROM routing_version")
-    applied_at = read_value(connection, "SELECT applied_at FROM applications")
+    before = read_routing_version(connection)
+    applied_at = Contents(connection).read_applied_at()
     again = deploy(connection, orders())
     assert again.changes == ()
     assert {step.name for step in again.steps} >= {"Europe", "drop", "OrdersIn", "Main"}
-    assert read_value(connection, "SELECT version FROM routing_version") == before
-    assert read_value(connection, "SELECT applied_at FROM applications") == applied_at
+    assert read_routing_version(connection) == before
+    assert Contents(connection).read_applied_at() == applied_at
 
 
 def test_a_plan_shows_the_changes_and_changes_nothing(connection: Connection) -> None:
     planned = plan(connection, orders().definition(), home=HOME)
-    assert read_value(connection, "SELECT count(*) FROM applications") == 0
+    assert Contents(connection).count("applications") == 0
     assert read_hosts(connection) == []
     assert planned == deploy(connection, orders())
     assert plan(connection, orders().definition(), home=HOME).changes == ()
@@ -149,8 +152,8 @@ def test_a_changed_filter_replaces_the_old_one_at_once(connection: Connection) -
     assert publish(connection, "US") == ("Europe",)
     assert publish(connection, "EU") == ()
     # Messages that were queued by the old filter stay in the queue (FLT-10, SUB-21).
-    assert read_value(connection, "SELECT count(*) FROM work_queue") == 2
-    assert read_value(connection, "SELECT count(*) FROM subscriptions WHERE removed_at IS NULL") == 1
+    assert Contents(connection).count("queued") == 2
+    assert Contents(connection).count("subscriptions") == 1
 
 
 def test_a_stopped_port_stays_stopped_and_keeps_its_suspended_instances(connection: Connection) -> None:
@@ -161,10 +164,10 @@ def test_a_stopped_port_stays_stopped_and_keeps_its_suspended_instances(connecti
     (step,) = done.select(ChangeKind.SEND_PORT, Action.CHANGE)
     assert step.note == "stays stopped"
     publish(connection, "US")
-    assert read_value(connection, "SELECT count(*) FROM suspended_queue WHERE cause = 1") == 2
+    assert Contents(connection).count("suspended by stopped ports") == 2
     assert ports.start(connection, "Europe").resumed == 2
-    assert read_value(connection, "SELECT count(*) FROM work_queue") == 2
-    assert read_value(connection, "SELECT priority FROM subscriptions WHERE removed_at IS NULL") == 2
+    assert Contents(connection).count("queued") == 2
+    assert [one.priority for one in Contents(connection).subscriptions()] == [2]
 
 
 def test_an_unenlisted_port_stays_unenlisted(connection: Connection) -> None:
@@ -191,7 +194,7 @@ def test_a_declared_state_does_not_overrule_the_operator(connection: Connection)
 
 def test_a_disabled_location_stays_disabled_when_it_changes(connection: Connection) -> None:
     deploy(connection, orders())
-    connection.execute("UPDATE receive_locations SET enabled = false")
+    Contents(connection).set_locations(enabled=False)
     done = deploy(connection, orders(receive_port="OtherIn"))
     assert ("change", "location", "drop") in list_changes(done)
     assert ("remove", "receive port", "OrdersIn") in list_changes(done)
@@ -202,7 +205,7 @@ def test_a_disabled_location_stays_disabled_when_it_changes(connection: Connecti
 def test_a_changed_adapter_or_retry_policy_keeps_the_subscription(connection: Connection) -> None:
     deploy(connection, orders())
     before = read_send_ports(connection)[0]
-    version = read_value(connection, "SELECT version FROM routing_version")
+    version = read_routing_version(connection)
     app = orders(ports=())
     app.send_port("Europe", adapters.File("elsewhere"), filter=Region == "EU", retry=Retry(count=9, interval=1.5))
     done = deploy(connection, app)
@@ -216,7 +219,7 @@ def test_a_changed_adapter_or_retry_policy_keeps_the_subscription(connection: Co
     after = read_send_ports(connection)[0]
     assert after.subscription_id == before.subscription_id
     assert after.settings.retry == Retry(count=9, interval=1.5)
-    assert read_value(connection, "SELECT version FROM routing_version") > version, "hosts must detect the change"
+    assert read_routing_version(connection) > version, "hosts must detect the change"
 
 
 def test_a_removed_port_keeps_its_instances_until_it_is_declared_again(connection: Connection) -> None:
@@ -226,11 +229,11 @@ def test_a_removed_port_keeps_its_instances_until_it_is_declared_again(connectio
     done = deploy(connection, orders(ports=("Europe",)), backlog=Backlog.KEEP)
     assert list_changes(done) == {("change", "application", "orders"), ("remove", "send port", "Audit")}
     assert publish(connection, "EU") == ("Europe",)
-    assert read_value(connection, "SELECT count(*) FROM suspended_queue") == 1
+    assert Contents(connection).count("suspended") == 1
     # A port that is declared again has the same id, so its suspended instances are resumed (SPT-08).
     deploy(connection, orders(ports=("Europe", "Audit")))
-    assert read_value(connection, "SELECT count(*) FROM suspended_queue") == 0
-    assert read_value(connection, "SELECT count(*) FROM work_queue") == 3
+    assert Contents(connection).count("suspended") == 0
+    assert Contents(connection).count("queued") == 3
 
 
 def test_a_port_can_move_to_another_host(connection: Connection) -> None:
@@ -269,7 +272,7 @@ def test_all_conflicts_with_the_messagebox_are_listed(connection: Connection) ->
     with pytest.raises(DefinitionRefused) as refused:
         apply(connection, other.definition(), home=HOME)
     assert refused.value.problems == planned.problems
-    assert read_value(connection, "SELECT count(*) FROM applications") == 1
+    assert Contents(connection).count("applications") == 1
 
 
 def test_a_property_keeps_its_type_after_it_is_no_longer_declared(connection: Connection) -> None:
@@ -283,13 +286,11 @@ def test_a_property_keeps_its_type_after_it_is_no_longer_declared(connection: Co
 
 def test_a_location_with_unpublished_files_is_not_removed(connection: Connection) -> None:
     deploy(connection, orders())
-    connection.execute(
-        "INSERT INTO file_claims (interchange_id, location_id, name, path, state)"
-        " SELECT gen_random_uuid(), id, 'a.json', '/a.json', 2 FROM receive_locations"
-    )
+    [location] = read_receive_locations(connection)
+    Contents(connection).add_file_claim(location.location_id)
     with pytest.raises(DefinitionRefused, match="1 received file is not published yet"):
         deploy(connection, orders(location=None))
-    connection.execute("UPDATE file_claims SET state = 3, path = '/in/.postroom/kept/a.json'")
+    Contents(connection).change_file_claims(state=FileClaimState.PUBLISHED, path="/in/.postroom/kept/a.json")
     deploy(connection, orders(location=None))
     assert read_receive_locations(connection) == []
 
@@ -310,7 +311,7 @@ def test_a_location_with_a_filled_inbox_is_not_removed_and_keeps_its_adapter_kin
     with pytest.raises(DefinitionRefused, match="cannot be changed to the kind 'file': 2 received interchanges"):
         deploy(connection, web(adapters.File("in")))
     deploy(connection, web(adapters.HttpReceive("/other", port=8080)))
-    connection.execute("DELETE FROM inbox")
+    Contents(connection).delete_all("inbox")
     deploy(connection, web(adapters.File("in")))
 
 
@@ -318,7 +319,7 @@ def test_a_failed_apply_changes_nothing(connection: Connection) -> None:
     deploy(connection, orders())
     app = orders(filter=Region == "US", ports=("Europe", "New"), host="Another")
     definition = app.definition()
-    connection.execute("ALTER TABLE send_ports ADD CONSTRAINT refuse CHECK (name <> 'New')")
+    Contents(connection).refuse_port("New")
     with pytest.raises(Exception, match="refuse"):
         apply(connection, definition, home=HOME)
     assert [host.name for host in read_hosts(connection)] == ["Main"]
@@ -336,10 +337,8 @@ def test_publishers_do_not_wait_while_an_application_is_compared(
     def compare_and_lock(*arguments: Any) -> Plan:
         with connect(database) as other:
             is_free.append(read_value(other, "SELECT pg_try_advisory_lock_shared(7001, 0)"))
-            other.execute(  # a file that is received in the meantime
-                "INSERT INTO file_claims (interchange_id, location_id, name, path, state)"
-                " SELECT gen_random_uuid(), id, 'a.json', '/a.json', 2 FROM receive_locations"
-            )
+            [location] = read_receive_locations(other)
+            Contents(other).add_file_claim(location.location_id)  # a file that is received in the meantime
         return compare(*arguments)
 
     monkeypatch.setattr(apply_module, "compare", compare_and_lock)

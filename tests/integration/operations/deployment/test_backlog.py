@@ -16,7 +16,7 @@ from postroom.message import Message
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.maintenance.check import find_violations
-from postroom.messagebox.storage.copy_rows import Cause, QueueTask
+from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.operations.deployment.applications import list_applications
 from postroom.operations.deployment.apply import apply, plan, plan_removal, remove
 from postroom.operations.deployment.backlog import Backlog, settle_backlogs
@@ -28,6 +28,7 @@ from postroom.operations.running.supervisor import SparkOptions, Supervisor
 from postroom.operations.running.up import deploy_and_supervise
 from postroom.ports.receive_locations import read_receive_locations
 from postroom.ports.send_ports import read_send_ports
+from tests.support.contents import Contents
 from tests.support.deployment import HOME, deploy, list_changes
 
 Region = Property("Orders.Region", str)
@@ -72,11 +73,7 @@ def suspend_received(connection: Connection, task: QueueTask) -> uuid.UUID:
     [location] = read_receive_locations(connection)
     [instance] = list_instances(connection, InstanceQuery(port="Audit", limit=1))
     changes.suspend(connection, instance.instance_id)
-    connection.execute(
-        "UPDATE suspended_queue SET service_id = %s, subscription_id = NULL, task = %s, cause = %s"
-        " WHERE instance_id = %s",
-        (location.location_id, task, Cause.FAILURE, instance.instance_id),
-    )
+    Contents(connection).let_location_suspend(instance.instance_id, location.location_id, task)
     return instance.instance_id
 
 
@@ -114,12 +111,13 @@ def test_kept_instances_are_not_terminated_by_a_later_decision(backlog: Connecti
 
 
 def test_active_instances_are_changed_by_the_next_apply(backlog: Connection) -> None:
-    claim = "UPDATE work_queue SET claim_id = gen_random_uuid(), claimed_by = 1 WHERE service_id = %s"
-    backlog.execute(claim, (read_c_id(backlog),))
+    contents = Contents(backlog)
+    [queued] = [row for row in contents.queued_rows() if row.port == "C"]
+    contents.claim_row(queued.seq)
     deploy(backlog, orders("Audit"), backlog=Backlog.TERMINATE)
     [settled] = settle_backlogs(backlog, "orders")
     assert (settled.count, settled.active) == (3, 1)
-    backlog.execute("UPDATE work_queue SET claim_id = NULL, claimed_by = NULL")
+    contents.release_all()
     deploy(backlog, orders("Audit"))
     [settled] = settle_backlogs(backlog, "orders")
     assert (settled.count, settled.active) == (1, 0)

@@ -21,7 +21,9 @@ from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.plan import Action, ChangeKind
 from postroom.operations.ports import groups
 from postroom.operations.ports import send_ports as ports
+from postroom.ports.send_ports import read_send_ports
 from postroom.system_properties import BTS
+from tests.support.contents import Contents, Countable
 from tests.support.deployment import HOME, deploy
 
 Region = Property("Orders.Region", str)
@@ -108,7 +110,7 @@ def test_a_changed_group_filter_replaces_the_old_one_at_once(connection: Connect
     ]
     assert (publish(connection, "EU"), publish(connection, "US")) == ((), ("A", "B"))
     assert read_group(connection).group_id == group_id
-    assert _count_rows(connection, "work_queue") == 4, "messages queued by the old filter stay"
+    assert _count_rows(connection, "queued") == 4, "messages queued by the old filter stay"
 
 
 def test_a_changed_description_keeps_the_subscriptions(connection: Connection) -> None:
@@ -124,7 +126,7 @@ def test_a_changed_port_priority_applies_to_its_group_subscriptions(connection: 
     deploy(connection, orders())
     deploy(connection, orders(priority=2))
     publish(connection)
-    assert _read_values(connection, "SELECT DISTINCT priority FROM work_queue") == [2]
+    assert {row.priority for row in Contents(connection).queued_rows()} == {2}
     assert publish(connection) == ("A", "B")
 
 
@@ -135,7 +137,7 @@ def test_a_new_member_gets_its_subscription_at_once(connection: Connection) -> N
         ("members", "A, B", "A, B, C")
     ]
     assert publish(connection) == ("A", "B", "C")
-    assert _count_rows(connection, "suspended_queue") == 0
+    assert _count_rows(connection, "suspended") == 0
 
 
 def test_a_new_port_can_be_a_member_in_the_same_apply(connection: Connection) -> None:
@@ -176,7 +178,7 @@ def test_a_group_without_an_enlisted_member_cannot_be_declared_started(connectio
         (problem,) = find_problems(connection, app)
         assert problem.startswith("send port group 'G': it cannot start: it has no enlisted member.")
     deploy(connection, orders(port_state="bound", state="stopped"))
-    assert _count_rows(connection, "subscriptions WHERE removed_at IS NULL") == 0
+    assert _count_rows(connection, "subscriptions") == 0
 
 
 def test_removing_a_port_removes_its_membership(connection: Connection) -> None:
@@ -187,7 +189,7 @@ def test_removing_a_port_removes_its_membership(connection: Connection) -> None:
     (step,) = done.select(ChangeKind.SEND_PORT, Action.REMOVE)
     assert (step.name, step.note) == ("B", "is started and will be unenlisted; 1 instance (1 ready to run) stays")
     assert publish(connection) == ("A",)
-    assert _count_rows(connection, "work_queue") == 3
+    assert _count_rows(connection, "queued") == 3
     # A port that is declared again has the same id and resumes its instances.
     deploy(connection, orders())
     assert publish(connection) == ("A", "B")
@@ -202,11 +204,11 @@ def test_removing_a_group_keeps_its_members_and_their_instances(connection: Conn
     assert (step.name, step.note) == ("G", "is stopped and will be unenlisted; instances stay")
     assert read_send_port_groups(connection) == []
     assert publish(connection) == ()
-    assert _count_rows(connection, "suspended_queue WHERE cause = 1") == 2
+    assert _count_rows(connection, "suspended by stopped ports") == 2
     # A group that is declared again has the same id and resumes its instances.
     deploy(connection, orders())
-    assert _count_rows(connection, "suspended_queue WHERE cause = 1") == 0
-    assert _count_rows(connection, "work_queue") == 2
+    assert _count_rows(connection, "suspended by stopped ports") == 0
+    assert _count_rows(connection, "queued") == 2
 
 
 def test_a_group_filter_with_another_property_type_is_a_problem(connection: Connection) -> None:
@@ -258,19 +260,15 @@ def test_changed_folders_of_a_dynamic_port_keep_its_subscription(connection: Con
         return declared
 
     deploy(connection, app(["out"]))
-    before = _read_values(connection, "SELECT subscription_id FROM send_ports")
+    before = [port.subscription_id for port in read_send_ports(connection)]
     (step,) = deploy(connection, app(["out", "other"])).select(ChangeKind.SEND_PORT, Action.CHANGE)
     assert [difference.field for difference in step.differences] == ["adapter folders"]
-    assert _read_values(connection, "SELECT subscription_id FROM send_ports") == before
+    assert [port.subscription_id for port in read_send_ports(connection)] == before
     assert deploy(connection, app(["out", "other"])).changes == ()
 
 
-def _count_rows(connection: Connection, table: str) -> int:
-    return int(_read_values(connection, f"SELECT count(*) FROM {table}")[0])
-
-
-def _read_values(connection: Connection, query: str) -> list[Any]:
-    return [value for (value,) in connection.execute(query.encode())]
+def _count_rows(connection: Connection, what: Countable) -> int:
+    return Contents(connection).count(what)
 
 
 def _read_states(connection: Connection) -> list[tuple[str, PortState]]:

@@ -8,10 +8,12 @@ import pytest
 
 from postroom import Application, BackupTransport, Handler, Property, adapters, pipelines
 from postroom.errors import DefinitionError, DefinitionRefused
+from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.plan import Action, ChangeKind
 from postroom.operations.hosts import delete_host, list_handlers
 from postroom.ports.handlers import read_send_handlers
+from tests.support.contents import Contents
 from tests.support.deployment import deploy
 
 Region = Property("Orders.Region", str)
@@ -55,7 +57,7 @@ def test_declared_handlers_are_stored_and_changed(connection: Connection) -> Non
     add_http_port(app)
     deploy(connection, app)
     assert list_keys(connection) == [("file", "receive", True), ("http", "send", True)]
-    [host_id] = connection.execute("SELECT id FROM hosts WHERE name = 'Web'").fetchone() or ()
+    [host_id] = [host.host_id for host in read_hosts(connection) if host.name == "Web"]
     assert list(read_send_handlers(connection, host_id).values()) == [WEB]
     same = build(handlers=[Handler("file", "receive"), WEB])
     add_http_port(same)
@@ -107,7 +109,7 @@ def test_the_handlers_of_a_removed_host_are_removed(connection: Connection) -> N
     deploy(connection, build(handlers=[WEB]))
     deploy(connection, Application("web"))
     delete_host(connection, "Web")
-    assert connection.execute("SELECT count(*) FROM management.handlers").fetchone() == (0,)
+    assert Contents(connection).count("handlers") == 0
 
 
 @pytest.mark.parametrize(

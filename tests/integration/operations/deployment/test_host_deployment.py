@@ -7,9 +7,11 @@ from typing import Any
 from postroom import Application, Property, Throttling, adapters
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.coordination.running_processes import read_routing_version
 from postroom.operations.deployment.apply import plan
 from postroom.operations.deployment.plan import Action, ChangeKind
 from postroom.ports.receive_locations import read_receive_locations
+from tests.support.contents import Contents
 from tests.support.deployment import HOME, deploy
 
 Thumbprint = Property("Security.Thumbprint", str)
@@ -24,10 +26,7 @@ def build_application(name: str = "guarded", **host: Any) -> Application:
 
 def read_secure_host(connection: Connection) -> tuple[bool, set[tuple[str, str]]]:
     host = find_host(connection, "Secure")
-    shown = connection.execute(
-        "SELECT property_key, value FROM application_properties WHERE host_id = %s", (host.host_id,)
-    )
-    return host.trusted, set(shown.fetchall())
+    return host.trusted, Contents(connection).host_properties(host.host_id)
 
 
 def test_trust_and_application_properties_follow_the_declaration(connection: Connection) -> None:
@@ -72,9 +71,9 @@ def test_conflicting_host_declarations_of_two_applications_are_rejected(connecti
 
 def test_a_host_change_increments_the_routing_version(connection: Connection) -> None:
     deploy(connection, build_application())
-    before = connection.execute("SELECT version FROM routing_version").fetchone()
+    before = read_routing_version(connection)
     deploy(connection, build_application(properties={Thumbprint: "T"}))
-    assert connection.execute("SELECT version FROM routing_version").fetchone() > before  # type: ignore[operator]
+    assert read_routing_version(connection) > before
 
 
 def test_authentication_follows_the_declaration_and_needs_a_trusted_host(connection: Connection) -> None:

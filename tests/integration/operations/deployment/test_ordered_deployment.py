@@ -15,6 +15,7 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.maintenance.check import check
 from postroom.operations.ports import send_ports
 from postroom.ports.send_ports import read_send_ports
+from tests.support.contents import Contents
 from tests.support.deployment import deploy
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
@@ -54,7 +55,7 @@ def test_a_port_with_a_backlog_delivers_it_once_after_a_change_of_its_order(
     recorder = RecordingAdapter()
     settings = HostSettings(runs_jobs=False)
     with HostInstance(database, "Main", tmp_path, build_adapter=recorder.build, settings=settings, as_role=True):
-        wait_until(lambda: connection.execute("SELECT count(*) FROM instances").fetchone() == (0,), what="no instances")
+        wait_until(lambda: Contents(connection).count("instances") == 0, what="no instances")
     sent = [int(body) for body in recorder.bodies]
     assert sorted(sent) == list(range(40))
     published_in_order = range(20) if ordered else range(20, 40)

@@ -23,6 +23,7 @@ from postroom.messagebox.streams.file_claims import FileClaimState
 from postroom.operations.deployment import apply as deployment
 from postroom.operations.deployment.compare import compare
 from postroom.ports.receive_locations import read_receive_locations
+from tests.support.contents import Contents
 from tests.support.deployment import deploy
 from tests.support.waiting import wait_until
 
@@ -70,9 +71,8 @@ def other(connection: Connection, database: str, receive: Receive) -> Iterator[C
 
 
 def count_unfinished(connection: Connection) -> int:
-    found = connection.execute("SELECT (SELECT count(*) FROM file_claims) + (SELECT count(*) FROM inbox)").fetchone()
-    assert found is not None
-    return int(found[0])
+    contents = Contents(connection)
+    return contents.count("file claims") + contents.count("inbox")
 
 
 def test_a_file_claimed_after_the_comparison_prevents_the_removal(
@@ -139,7 +139,7 @@ def test_quarantined_files_prevent_the_removal_and_finished_ones_do_not(
     connection: Connection, other: Connection, receive: Receive, state: FileClaimState, path: str, keeps: bool
 ) -> None:
     receive(other)
-    connection.execute("UPDATE file_claims SET state = %s, path = %s", (int(state), path))
+    Contents(connection).change_file_claims(state=state, path=path)
     if keeps:
         with pytest.raises(DefinitionRefused, match="1 received file"):
             deploy(connection, build_application())
@@ -152,10 +152,8 @@ def test_quarantined_files_prevent_the_removal_and_finished_ones_do_not(
 def test_check_reports_intake_without_a_location_and_a_new_declaration_continues_it(
     connection: Connection, other: Connection, kind: str, receive: Receive
 ) -> None:
-    for table in ("file_claims", "inbox"):
-        connection.execute(f"ALTER TABLE {table} DROP CONSTRAINT {table}_location")
     receive(other)
-    connection.execute("DELETE FROM receive_locations")
+    Contents(connection).delete_locations_of_intake()
     assert count_unfinished(connection) == 1
     (violation,) = find_violations(connection)
     assert (violation.invariant, violation.count) == ("intake_without_location", 1)

@@ -22,6 +22,7 @@ from postroom.operations.instances.listing import InstanceQuery, check_names, li
 from postroom.operations.ports import send_ports
 from postroom.ports.receive_locations import read_receive_locations
 from postroom.ports.send_ports import read_send_ports
+from tests.support.contents import Contents
 from tests.support.deployment import HOME, deploy, list_changes
 
 Region = Property("Orders.Region", str)
@@ -178,7 +179,7 @@ def test_a_renamed_location_keeps_what_it_has_received(connection: Connection) -
 
     deploy(connection, receiving("web"))
     [location] = read_receive_locations(connection)
-    connection.execute("UPDATE receive_locations SET enabled = false")
+    Contents(connection).set_locations(enabled=False)
     inbox.store_in_inbox(connection, location.location_id, location.location_id, Context(), [b"{}"])
     with pytest.raises(DefinitionRefused, match="location 'web' cannot be removed: 1 received interchange"):
         deploy(connection, receiving("orders"))

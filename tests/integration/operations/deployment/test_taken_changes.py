@@ -27,6 +27,7 @@ from postroom.messagebox.coordination.running_processes import (
 )
 from postroom.operations.deployment.apply import apply
 from postroom.operations.deployment.taken_changes import wait_until_taken
+from tests.support.contents import Contents, Countable
 from tests.support.waiting import PATIENCE
 
 Region = Property("Orders.Region", str)
@@ -49,10 +50,8 @@ def connection(database: str, tmp_path: Path) -> Iterator[Connection]:
         yield opened
 
 
-def count(connection: Connection, table: str) -> int:
-    row = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
-    assert row is not None
-    return int(row[0])
+def count(connection: Connection, what: Countable) -> int:
+    return Contents(connection).count(what)
 
 
 @contextmanager
@@ -80,7 +79,7 @@ def test_a_process_that_has_not_taken_the_changes_is_named(
     assert raised.value.what == (
         f"The changes are deployed, but were not taken within 0 s by the host Main {here}, the pipeline Main {here}."
     )
-    assert count(connection, "send_ports") == 1
+    assert count(connection, "send ports") == 1
 
 
 def test_a_process_that_has_ended_is_not_waited_for(database: str, connection: Connection, tmp_path: Path) -> None:
@@ -88,7 +87,7 @@ def test_a_process_that_has_ended_is_not_waited_for(database: str, connection: C
     applied = apply(connection, build_application(), home=tmp_path)
     with registered(database):
         assert len(list_running_processes(connection)) == 1
-    assert count(connection, "host_instances") == 1
+    assert count(connection, "host instances") == 1
     wait_until_taken(connection, applied.hosts, timeout=PATIENCE)
     assert list_running_processes(connection) == []
 
@@ -140,7 +139,7 @@ def test_a_process_that_has_taken_a_later_change_has_taken_the_earlier_ones(
         wait_until_taken(connection, applied.hosts, timeout=0)
         deregister_process(process, process_id)
     assert failures == []
-    assert count(connection, "host_instances") == 0
+    assert count(connection, "host instances") == 0
 
 
 def test_a_running_host_takes_the_changes(database: str, connection: Connection, tmp_path: Path) -> None:
@@ -151,4 +150,4 @@ def test_a_running_host_takes_the_changes(database: str, connection: Connection,
             wait_until_taken(connection, applied.hosts, timeout=PATIENCE)
             (process,) = list_running_processes(connection)
             assert process.routing_version >= read_routing_version(connection)
-    assert count(connection, "host_instances") == 0
+    assert count(connection, "host instances") == 0

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from postroom import Application, BackupTransport, CircuitBreaker, Property, Retry, Schedule, adapters
@@ -11,6 +10,7 @@ from postroom.messagebox.circuits import open_circuit, read_open_circuits
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.backlog import Backlog
 from postroom.ports.send_ports import read_send_ports
+from tests.support.contents import Contents
 from tests.support.deployment import deploy
 
 Region = Property("Orders.Region", str)
@@ -27,18 +27,12 @@ def orders(*, ports: tuple[str, ...] = ("Europe",), **settings: Any) -> Applicat
 
 def postpone_message(connection: Connection) -> None:
     """Add a message that waits until tomorrow for the service window of the port."""
-    connection.execute(
-        "INSERT INTO scheduled_queue (seq, host_id, message_id, service_class, service_id, instance_id, priority,"
-        " enqueued_at, valid_from, state) SELECT 1, host_id, %s, 4, id, %s, 5, now(), now() + interval '1 day', 256"
-        " FROM send_ports",
-        (uuid.uuid4(), uuid.uuid4()),
-    )
+    Contents(connection).postpone_message()
 
 
 def is_due(connection: Connection) -> bool:
-    row = connection.execute("SELECT valid_from <= now() FROM scheduled_queue").fetchone()
-    assert row is not None
-    return bool(row[0])
+    [row] = Contents(connection).scheduled_rows()
+    return row.valid_from is not None and row.valid_from <= datetime.now(UTC)
 
 
 def test_transports_are_stored_and_an_unchanged_port_is_no_change(connection: Connection) -> None:
@@ -89,7 +83,7 @@ def test_a_changed_circuit_breaker_closes_and_releases_what_it_paused(connection
     assert port.settings.circuit_breaker == CircuitBreaker()
     open_circuit(connection, port.port_id, port.host_id, opened_by="m", reason="r", probe_interval=timedelta(hours=1))
     postpone_message(connection)
-    connection.execute("UPDATE scheduled_queue SET valid_from = 'infinity', paused = true")
+    Contents(connection).pause_scheduled()
     assert deploy(connection, orders(circuit_breaker=CircuitBreaker())).changes == ()
     assert read_open_circuits(connection).keys() == {port.port_id}
     done = deploy(connection, orders(circuit_breaker=CircuitBreaker(failures=20)))

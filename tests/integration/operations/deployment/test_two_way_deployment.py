@@ -8,6 +8,7 @@ from postroom import Application, Property, adapters, pipelines
 from postroom.messagebox.connection import Connection
 from postroom.ports.receive_locations import read_receive_locations
 from postroom.ports.send_ports import read_send_ports
+from tests.support.contents import Contents
 from tests.support.deployment import deploy
 
 Product = Property("Quotes.Product", str)
@@ -42,10 +43,9 @@ def test_a_port_can_become_two_way_and_one_way_again(connection: Connection) -> 
         for difference in step.differences
     }
     assert {("Pricing", "two-way", "False", "True"), ("quotes", "two-way", "False", "True")} <= described
-    row = "SELECT request_response FROM subscriptions WHERE removed_at IS NULL"
-    assert connection.execute(row).fetchall() == [(True,)]
+    assert [one.request_response for one in Contents(connection).subscriptions()] == [True]
     deploy(connection, quotes(two_way=False))
-    assert connection.execute(row).fetchall() == [(False,)]
+    assert [one.request_response for one in Contents(connection).subscriptions()] == [False]
     assert not any(found.is_two_way for found in (*read_send_ports(connection), *read_receive_locations(connection)))
 
 
@@ -53,5 +53,4 @@ def test_a_removed_port_is_remembered_as_two_way(connection: Connection) -> None
     """Its callers are told when a host finds their requests."""
     deploy(connection, quotes())
     deploy(connection, Application("quotes"))
-    removed = connection.execute("SELECT name, two_way FROM removed_services ORDER BY name").fetchall()
-    assert removed == [("Pricing", True), ("quotes", False)]
+    assert Contents(connection).removed_services() == [("Pricing", True), ("quotes", False)]

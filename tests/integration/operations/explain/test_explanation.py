@@ -83,7 +83,7 @@ def test_a_written_property_is_reported_as_not_promoted(box: Box) -> None:
 
 def test_a_directed_message_shows_the_matching_filter_group(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
-    transport = str(box.one("SELECT transport_id FROM send_ports"))
+    transport = str(box.port().transport_id)
     explained = explain_context(box.connection, Context().promote(BTS.SPTransportID, transport), title="")
     (subscriber,) = explained.subscribers
     assert subscriber.verdict is Verdict.RECEIVES
@@ -106,7 +106,7 @@ def test_a_file_is_read_by_the_pipeline_of_its_location(box: Box, tmp_path: Path
     assert list_verdicts(second) == [("Inbound", Verdict.RECEIVES), ("Europe", Verdict.MISSES)]
     changed = list(explain_file(box.connection, path, location="drop", extra=Context().promote(Region, "EU")))
     assert list_verdicts(changed[2])[0] == ("Europe", Verdict.RECEIVES)
-    assert box.count("spool") == box.count("suspended_queue") == box.count("receipts") == 0
+    assert box.count("messages") == box.count("suspended") == box.count("receipts") == 0
 
 
 def test_an_ambiguous_location_is_rejected(box: Box, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_all_subscribers_are_counted_and_the_nearest_are_listed(box: Box) -> Non
     box.add_port("Hit", "Region == 'R7' or Priority == 1")
     for number in range(3):
         box.add_port(f"Bound{number}", "Region == 'R7'", state="bound")
-    nearest = box.one("SELECT service_name FROM subscriptions WHERE id = %s", 7)
+    [nearest] = [one.service_name for one in box.subscriptions() if one.id == 7]
     context = Context().promote(Region, "R7").promote(Total, Decimal(99))
     explained = explain_context(box.connection, context, title="", limits=ListingLimits(receivers=2, misses=4))
     assert explained.counts == {Verdict.RECEIVES: 1, Verdict.NOT_ENLISTED: 3, Verdict.MISSES: 5_000}
@@ -178,7 +178,7 @@ def test_a_group_member_names_the_port_or_group_that_is_not_started(box: Box) ->
 def test_an_unauthorised_host_is_listed_with_the_unmet_predicates(box: Box) -> None:
     thumbprint = Property("Security.Thumbprint", str)
     secure = box.add_host("Secure")
-    box.connection.execute("INSERT INTO application_properties VALUES (%s, %s, 'T')", (secure.host_id, thumbprint.key))
+    box.add_host_property(secure.host_id, thumbprint.key, "T")
     box.add_port("Open", "Region == 'EU'")
     box.add_port("Closed", "Region == 'EU'", host="Secure")
     box.add_port("Elsewhere", "Region == 'US'")
@@ -221,7 +221,7 @@ def test_only_instances_that_wait_for_this_message_are_listed(box: Box) -> None:
 def test_written_adapter_properties_are_shown_but_not_used_for_routing(box: Box, tmp_path: Path) -> None:
     box.add_port("ByName", "FILE.ReceivedFileName == '/srv/in folder/order.json'")
     box.add_location(pipelines.PassThrough())
-    box.connection.execute("UPDATE receive_locations SET uri = %s", (Path("/srv/in folder").as_uri(),))
+    box.set_locations(uri=Path("/srv/in folder").as_uri())
     path = tmp_path / "order.json"
     path.write_bytes(b"{}")
     [explained] = explain_file(box.connection, path)
@@ -231,9 +231,7 @@ def test_written_adapter_properties_are_shown_but_not_used_for_routing(box: Box,
 
 def find_suspended(box: Box, code: str) -> uuid.UUID:
     """Return the message that its receive location suspended with this error."""
-    found = box.one("SELECT message_id FROM suspended_queue WHERE error_code = %s AND resumable", code)
-    assert isinstance(found, uuid.UUID)
-    return found
+    return next(row.message_id for row in box.suspended_rows() if row.error_code == code and row.resumable)
 
 
 def test_an_unread_suspended_message_is_read_as_a_resume_would_read_it(box: Box) -> None:
@@ -263,7 +261,7 @@ def test_an_unreadable_message_has_a_failure_and_no_receivers(box: Box) -> None:
     assert isinstance(explained.failure, PipelineFailure)
     assert not explained.subscribers
     assert not explained.accepted
-    box.connection.execute("UPDATE suspended_queue SET service_id = %s", (uuid.uuid4(),))
+    box.forget_services()
     [nowhere] = explain_message(box.connection, message_id)
     assert nowhere.failure is not None
     assert "not deployed any more" in nowhere.failure.what
@@ -357,7 +355,7 @@ def test_a_message_without_authenticated_originator_is_dropped_or_suspended(
     box.connection.execute("SELECT set_trust(%s::smallint, %s)", (box.host().host_id, trusted))
     who = {BTS.OriginatorSID: "account", BTS.OriginatorPID: "party"}
     box.add_location(pipelines.JsonLines(promote={Region: "region", **who}))
-    box.connection.execute("UPDATE receive_ports SET authentication = %s", (authentication,))
+    box.set_authentication(authentication)
     path = tmp_path / "orders.jsonl"
     path.write_bytes(b'{"region": "EU", "account": "anna", "party": "Contoso"}\n{"region": "EU"}')
     explained = explain_file(box.connection, path)

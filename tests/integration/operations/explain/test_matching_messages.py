@@ -75,9 +75,7 @@ def test_a_message_with_a_written_property_is_a_near_miss(box: Box) -> None:
 def test_a_message_that_the_host_may_not_receive_is_marked(box: Box) -> None:
     box.add_port("All", "exists(Region)", host=box.add_host("Secure").name)
     thumbprint = Property("Security.Thumbprint", str)
-    box.connection.execute(
-        "INSERT INTO application_properties VALUES (%s, %s, 'T')", (box.host("Secure").host_id, thumbprint.key)
-    )
+    box.add_host_property(box.host("Secure").host_id, thumbprint.key, "T")
     box.agent().publish([Message(context=Context().promote(Region, "EU").require(thumbprint, "T"))])
     shown = frozenset({(thumbprint.key, "T")})
     for given, authorised in ((None, True), (shown, True), (frozenset(), False)):

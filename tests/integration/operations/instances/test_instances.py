@@ -155,12 +155,9 @@ def test_bad_rows_are_grouped_by_their_column(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     box.agent().publish([order() for _ in range(3)])
     suspend_all(box.connection, EVERYTHING)
-    description = "Row %s is bad.\nThe column %L is decimal(12,2), but has %L."
-    box.connection.execute(
-        "UPDATE suspended_queue SET error_description ="
-        " format(%s, seq, CASE WHEN seq %% 3 = 0 THEN 'tax' ELSE 'total' END, seq)",
-        (description,),
-    )
+    for row in box.suspended_rows():
+        column = "tax" if row.seq % 3 == 0 else "total"
+        box.set_error(row.seq, f"Row {row.seq} is bad.\nThe column '{column}' is decimal(12,2), but has '{row.seq}'.")
     counts = {str(group.value): group.count for group in count_instances(box.connection, EVERYTHING, "reason")}
     assert sorted(counts) == [
         "Row n is bad. The column 'tax' is decimal(12,2).",
@@ -284,7 +281,7 @@ def test_bulk_operations_change_only_matching_instances(box: Box) -> None:
     assert resume_all(box.connection, InstanceQuery(states=[InstanceState.ACTIVE])) == 0
     assert terminate_all(box.connection, InstanceQuery(states=[InstanceState.SUSPENDED])) == 3
     assert terminate_all(box.connection, EVERYTHING) == 2_300
-    assert (count_references(box), box.count("spool")) == ({}, 0)
+    assert (count_references(box), box.count("messages")) == ({}, 0)
     assert list_instances(box.connection, EVERYTHING) == []
 
 
@@ -347,10 +344,10 @@ def test_a_message_without_a_body_can_get_one(box: Box) -> None:
 def test_the_body_of_an_instance_that_cannot_be_resumed_is_not_replaced(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
     [published] = box.agent().publish([order()])
-    before = count_references(box), count_references(box, "part"), box.count("parts"), box.count("spool")
+    before = count_references(box), count_references(box, "part"), box.count("parts"), box.count("messages")
     with pytest.raises(StateError, match="ready to run"):
         resume(box.connection, find_instance(box), body=b"other")
-    assert (count_references(box), count_references(box, "part"), box.count("parts"), box.count("spool")) == before
+    assert (count_references(box), count_references(box, "part"), box.count("parts"), box.count("messages")) == before
     assert get_instance(box.connection, find_instance(box)).message_id == published.message_id
 
 
@@ -359,7 +356,7 @@ def test_queues_are_counted_per_host_with_the_age_of_the_oldest(box: Box) -> Non
     box.add_port("Europe", "Region == 'EU'")
     box.add_port("Asia", "Region == 'ASIA'", host="Other", state="stopped")
     box.agent().publish([order(), order(), order("ASIA")])
-    box.connection.execute("UPDATE work_queue SET enqueued_at = now() - interval '1 hour' WHERE seq = 1")
+    box.age_first_queued(timedelta(hours=1))
     counted = {(count.host, count.state): count for count in count_queues(box.connection)}
     assert len(counted) == 2 * len(InstanceState)
     assert {key: count.count for key, count in counted.items() if count.count} == {
@@ -395,4 +392,4 @@ def test_the_report_of_a_terminated_instance_is_deleted_by_the_job(box: Box, rec
     assert len(box.suspended()) == 3, "the report still exists"
     run_all_jobs_once(box.connection)
     assert len(box.suspended()) == 2
-    assert box.one("SELECT related_instance_id FROM suspended_queue WHERE cause = 3") == second
+    assert box.report().related_instance_id == second

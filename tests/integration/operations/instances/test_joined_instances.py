@@ -74,7 +74,7 @@ def test_all_messages_of_an_instance_are_suspended_resumed_and_terminated_togeth
     _, other, k = list_instances(box.connection, InstanceQuery())
     numbers = _read_numbers(box)
     suspend(box.connection, k.instance_id)
-    assert box.count("suspended_queue") == 3
+    assert box.count("suspended") == 3
     [suspended] = list_instances(box.connection, InstanceQuery(states=[InstanceState.SUSPENDED]))
     assert suspended.messages == 3
     with pytest.raises(StateError, match="3 messages are suspended in it"):
@@ -84,26 +84,23 @@ def test_all_messages_of_an_instance_are_suspended_resumed_and_terminated_togeth
     assert suspend_all(box.connection, InstanceQuery(port="Collector")) == 2
     terminate(box.connection, other.instance_id)
     assert terminate_all(box.connection, InstanceQuery()) == 2
-    assert (box.count("instances"), box.count("convoy_set_instances")) == (0, 0)
+    assert (box.count("instances"), box.count("convoys")) == (0, 0)
     assert check(box.connection) == []
 
 
 def _read_numbers(box: Box) -> list[int]:
-    return [seq for (seq,) in box.connection.execute("SELECT seq FROM work_queue ORDER BY seq")]
+    return [row.seq for row in box.queued_rows()]
 
 
 def test_an_instance_with_an_active_message_is_not_changed_at_once(box: Box, messages: list[Message]) -> None:
     *_, k = list_instances(box.connection, InstanceQuery())
-    box.connection.execute(
-        "UPDATE work_queue SET claim_id = gen_random_uuid(), claimed_by = 1"
-        " WHERE seq = (SELECT min(seq) FROM work_queue)"
-    )
+    box.claim_row(box.queued_rows()[0].seq)
     assert suspend(box.connection, k.instance_id) is False
     with pytest.raises(StateError, match="another operation is pending"):
         terminate(box.connection, k.instance_id)
     assert get_instance(box.connection, k.instance_id).messages == 3
     assert terminate_all(box.connection, InstanceQuery(port="Collector")) == 1
-    assert box.count("convoy_set_instances") == 1
+    assert box.count("convoys") == 1
 
 
 def test_terminating_releases_correlation_values_and_removes_subscriptions(

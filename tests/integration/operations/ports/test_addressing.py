@@ -12,6 +12,7 @@ from postroom.message import Context, Message
 from postroom.messagebox.connection import connect
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region
+from tests.support.contents import Contents
 
 
 @pytest.fixture
@@ -67,4 +68,4 @@ def test_a_host_can_direct_messages_to_ports_of_other_hosts_and_to_groups(direct
         assert context == direct_context(directed.connection, name, Context().promote(Region, "EU"))
         [published] = MessageAgent(host, other).publish([Message(context=context)])
         assert name in (*published.subscribers, "Everyone")
-        assert host.execute("SELECT count(*) FROM send_ports").fetchone() == (0,)
+        assert Contents(host).count("send ports") == 0

@@ -12,6 +12,8 @@ from postroom.errors import NotFound, PublishFailed, StateError
 from postroom.message import Message
 from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.send_port_groups import read_send_port_groups
+from postroom.messagebox.instance_states import InstanceState
+from postroom.messagebox.storage.copy_rows import Cause
 from postroom.operations.ports import groups
 from postroom.operations.ports import send_ports as ports
 from postroom.operations.subscriptions import list_subscriptions
@@ -53,14 +55,10 @@ def publish_by_stream(box: Box, region: str) -> None:
 
 def read_queues(box: Box, name: str = "P") -> list[str]:
     """Return the queues that the messages for a port are in."""
-    rows = box.connection.execute(
-        "SELECT i.state, i.cause FROM instances i JOIN send_ports p ON p.id = i.service_id WHERE p.name = %s", (name,)
-    )
-    found = []
-    for state, cause in rows:
-        assert (state, cause) in ((1, None), (4, 1)), "ready to run, or suspended by a stopped port or group"
-        found.append(WORK if state == 1 else SUSPENDED)
-    return sorted(found)
+    found = [one for one in box.instances() if one.port == name]
+    assert {one.state for one in found} <= {InstanceState.READY_TO_RUN, InstanceState.SUSPENDED}
+    assert {one.cause for one in found} <= {None, Cause.PORT_STOPPED}
+    return sorted(WORK if one.state == InstanceState.READY_TO_RUN else SUSPENDED for one in found)
 
 
 def create_group(box: Box, *, group: str = "started", port: str = "started") -> None:
@@ -100,8 +98,8 @@ def test_a_port_that_matches_twice_gets_two_copies(box: Box, warm: bool) -> None
     [published] = box.agent(warm=warm).publish([Message.of(b"x", promoted={Region: "both"})])
     assert published.subscribers == ("Other", "P", "P", "P")
     assert read_queues(box) == [WORK, WORK, WORK]
-    assert box.one("SELECT count(DISTINCT instance_id) FROM work_queue") == 3
-    assert box.one("SELECT sum(total) FROM message_ref_counts") == 4
+    assert len({row.instance_id for row in box.queued_rows()}) == 3
+    assert box.count_references("message") == 4
 
 
 def test_a_message_directed_to_a_group_reaches_every_member(box: Box) -> None:
@@ -143,9 +141,7 @@ def test_the_subscriptions_of_members_name_their_group(box: Box) -> None:
 def test_the_last_start_of_port_or_group_resumes_the_suspended_messages(box: Box, publish: Publish, first: str) -> None:
     create_group(box, group="stopped", port="stopped")
     publish(box, "both")
-    numbers = box.one(
-        "SELECT array_agg(seq ORDER BY seq) FROM suspended_queue WHERE service_id <> %s", _read_id(box, "Other")
-    )
+    numbers = [row.seq for row in box.suspended_rows() if row.port != "Other"]
     assert read_queues(box) == [SUSPENDED, SUSPENDED]
     if first == "port":
         assert ports.start(box.connection, "P").resumed == 1, "messages matched by its own filter"
@@ -156,16 +152,14 @@ def test_the_last_start_of_port_or_group_resumes_the_suspended_messages(box: Box
         assert read_queues(box) == [SUSPENDED, SUSPENDED]
         assert ports.start(box.connection, "P").resumed == 2
     assert read_queues(box) == [WORK, WORK]
-    assert box.one("SELECT array_agg(seq ORDER BY seq) FROM work_queue") == numbers, "with their old numbers"
+    assert [row.seq for row in box.queued_rows()] == numbers, "with their old numbers"
 
 
 def test_an_operator_can_resume_a_message_of_a_stopped_group(box: Box) -> None:
     create_group(box, group="stopped")
     publish_by_index(box, "group")
-    [instance] = box.connection.execute(
-        "SELECT instance_id FROM suspended_queue WHERE service_id = %s", (_read_id(box, "P"),)
-    ).fetchall()
-    assert box.one("SELECT count(*) FROM resume_instances(%s)", list(instance)) == 1
+    [instance] = [row.instance_id for row in box.suspended_rows() if row.port == "P"]
+    assert box.one("SELECT count(*) FROM resume_instances(%s)", [instance]) == 1
     assert read_queues(box) == [WORK]
 
 
@@ -185,8 +179,8 @@ def test_starting_the_port_resumes_messages_of_a_removed_group(box: Box) -> None
     ports.stop(box.connection, "P")
     publish_by_index(box, "direct")
     groups.unenlist(box.connection, "G")
-    box.connection.execute("DELETE FROM send_port_group_members")
-    box.connection.execute("DELETE FROM send_port_groups")
+    box.delete_all("group members")
+    box.delete_all("send port groups")
     assert ports.start(box.connection, "P").resumed == 2
     assert read_queues(box) == [WORK, WORK]
 
@@ -259,4 +253,4 @@ def test_an_unknown_group_is_reported_with_suggestions(box: Box) -> None:
 
 
 def _read_id(box: Box, name: str) -> object:
-    return box.one("SELECT id FROM send_ports WHERE name = %s", name)
+    return box.port(name).port_id

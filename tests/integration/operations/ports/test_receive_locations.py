@@ -76,7 +76,7 @@ def test_watched_folders_are_created(box: Box, tmp_path: Path) -> None:
 
 def test_an_invalid_location_does_not_prevent_other_folders(box: Box, tmp_path: Path) -> None:
     box.add_location(name="broken", port="BrokenIn")
-    box.connection.execute('UPDATE receive_locations SET adapter = \'{"kind": "carrier pigeon"}\'')
+    box.set_locations(adapter={"kind": "carrier pigeon"})
     add_file_location(box, tmp_path / "in")
     [problem] = create_watched_folders(box.connection, tmp_path)
     assert (tmp_path / "in").is_dir()

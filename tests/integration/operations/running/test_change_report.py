@@ -88,10 +88,7 @@ def test_the_supervisor_reports_suspended_instances_of_orchestrations(box: Box, 
     lines = list[str]()
     changes = ChangeReport(lines.append, lines.append)
     changes.report_suspended(count_suspended(box.connection))
-    box.connection.execute(
-        "INSERT INTO orchestration_instances (instance_id, host_id, service_id, priority, created_at, suspended_at,"
-        " error_code) SELECT gen_random_uuid(), host_id, id, 7, now(), now(), 'JOURNAL' FROM orchestrations"
-    )
+    box.add_suspended_orchestration("JOURNAL")
     changes.report_suspended(count_suspended(box.connection))
     assert lines == ["echo: 1 instance was suspended (JOURNAL)"]
 

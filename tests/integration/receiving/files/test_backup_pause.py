@@ -39,7 +39,7 @@ def test_no_file_is_claimed_during_a_pause(
     scan = claimer.scan()
     assert (scan.active, scan.paused, scan.claimed) == (True, True, 0)
     assert (folder / "a.json").exists()
-    assert box.count("file_claims") == 0
+    assert box.count("file claims") == 0
     pause.release()
     assert claimer.scan().claimed == 1
 
@@ -54,12 +54,12 @@ def test_a_file_that_is_published_during_a_pause_is_removed_after_it(
     watched.task.receive([claim])
     assert box.queued() == {"Everything": 1}
     assert claim.path.exists()
-    assert box.one("SELECT state FROM file_claims") == FileClaimState.PUBLISHED
+    assert box.file_claims()[0].state == FileClaimState.PUBLISHED
     pause.release()
     watched.clock.move(3)
     watched.claimer.scan()
     assert not claim.path.exists()
-    assert box.count("file_claims") == 0
+    assert box.count("file claims") == 0
     assert box.queued() == {"Everything": 1}
 
 

@@ -34,8 +34,14 @@ Claimed = Callable[[], list[FileClaim]]
 ORDER = b'{"region": "EU"}'
 
 
+def find_problem(box: Box, state: FileClaimState) -> str:
+    """Return the problem of the only file in a state."""
+    [problem] = [claim.problem for claim in box.file_claims() if claim.state == state]
+    return problem or ""
+
+
 def states(box: Box) -> list[int]:
-    return [state for (state,) in box.connection.execute("SELECT state FROM file_claims ORDER BY name")]
+    return [claim.state for claim in box.file_claims()]
 
 
 def test_a_published_file_and_its_claim_are_removed(watched: WatchedLocation, box: Box) -> None:
@@ -45,9 +51,9 @@ def test_a_published_file_and_its_claim_are_removed(watched: WatchedLocation, bo
     [received] = watched.task.receive([claim])
     assert (received.interchange_id, received.published, received.suspended) == (claim.interchange_id, 1, 0)
     assert not claim.path.exists()
-    assert box.count("file_claims") == 0
-    context = box.one("SELECT context FROM spool")
-    assert str(watched.folder / "a.json") in context["written"].values()
+    assert box.count("file claims") == 0
+    [message] = box.messages()
+    assert str(watched.folder / "a.json") in message.stored_context["written"].values()
 
 
 def test_a_file_that_cannot_be_read_as_a_message_is_suspended_and_removed(watched: WatchedLocation, box: Box) -> None:
@@ -56,8 +62,8 @@ def test_a_file_that_cannot_be_read_as_a_message_is_suspended_and_removed(watche
     [received] = watched.receive()
     assert (received.published, received.suspended) == (0, 1)
     assert box.suspended() == [("PIPELINE", True)]
-    assert box.one("SELECT body FROM parts") == b"{broken"
-    assert box.count("file_claims") == 0
+    assert box.parts()[0].body == b"{broken"
+    assert box.count("file claims") == 0
 
 
 def test_a_file_that_grew_before_it_was_read_settles_again(watched: WatchedLocation, box: Box) -> None:
@@ -74,7 +80,7 @@ def test_a_file_that_grew_before_it_was_read_settles_again(watched: WatchedLocat
     watched.clock.move(3)
     assert watched.claimer.scan().claimed == 1
     watched.receive()
-    assert box.one("SELECT body FROM parts") == ORDER
+    assert box.parts()[0].body == ORDER
 
 
 def test_a_file_that_grew_after_it_was_published_is_kept_and_reported(
@@ -97,14 +103,14 @@ def test_a_file_that_grew_after_it_was_published_is_kept_and_reported(
     assert box.queued() == {"Everything": 1}
     [kept] = (watched.folder / ".postroom" / "kept").iterdir()
     assert kept.read_bytes() == ORDER + b" too late"
-    assert str(kept) in box.one("SELECT problem FROM file_claims WHERE state = 3")
+    assert str(kept) in find_problem(box, FileClaimState.PUBLISHED)
     watched.clock.move(3)
     assert str(kept) in watched.claimer.scan().problems[0]
     assert kept.exists()
     kept.unlink()  # an operator has removed it
     watched.clock.move(3)
     assert watched.claimer.scan().problems == ()
-    assert box.count("file_claims") == 0
+    assert box.count("file claims") == 0
 
 
 def test_a_missing_file_is_reported_until_the_next_start(
@@ -120,7 +126,7 @@ def test_a_missing_file_is_reported_until_the_next_start(
     assert "is missing" in watched.claimer.scan().problems[0]
     watched.claimer.release()
     assert make_claimer().scan().active
-    assert box.count("file_claims") == 0
+    assert box.count("file claims") == 0
 
 
 def test_a_missing_file_that_is_restored_is_received(watched: WatchedLocation, box: Box) -> None:
@@ -163,12 +169,12 @@ def test_a_file_that_cannot_be_received_is_suspended_and_the_others_are_publishe
             (1, 0),
         ]
     assert box.queued() == {"Everything": 2}
-    assert box.count("file_claims") == 0
+    assert box.count("file claims") == 0
     assert box.suspended() == [("PIPELINE", True)]
-    reason = box.one("SELECT error_description FROM suspended_queue")
+    reason = box.read_error()
     assert "a defect in the agent" in reason
     assert "ZeroDivisionError at " in reason
-    assert box.connection.execute("SELECT body FROM parts").fetchall() == [(ORDER,)] * 3
+    assert box.bodies() == [ORDER] * 3
 
 
 def test_a_file_that_cannot_be_suspended_is_quarantined(
@@ -182,7 +188,7 @@ def test_a_file_that_cannot_be_suspended_is_quarantined(
         fail_on_poison(patched, "reject")
         assert len(watched.receive()) == 2
     assert box.queued() == {"Everything": 2}
-    assert "a defect in the agent" in box.one("SELECT problem FROM file_claims WHERE name = 'poison.json'")
+    assert "a defect in the agent" in find_problem(box, FileClaimState.FAILED)
     watched.clock.move(3)
     assert "poison.json could not be received" in watched.claimer.scan().problems[0]
     watched.claimer.release()
@@ -192,7 +198,7 @@ def test_a_file_that_cannot_be_suspended_is_quarantined(
         again.scan()
     watched.receive()
     assert box.queued() == {"Everything": 3}
-    assert box.count("file_claims") == 0
+    assert box.count("file claims") == 0
 
 
 @pytest.fixture
@@ -221,7 +227,7 @@ def test_an_archived_file_never_replaces_another(
     assert sorted(path.read_bytes() for path in archive.iterdir()) == bodies
     assert (archive / "daily.json").read_bytes() == bodies[0]
     assert all(path.suffix == ".json" for path in archive.iterdir())
-    assert box.count("file_claims") == 0
+    assert box.count("file claims") == 0
 
 
 def test_a_suspended_file_is_archived_too(watched: WatchedLocation, box: Box, archive: Path) -> None:
@@ -230,7 +236,7 @@ def test_a_suspended_file_is_archived_too(watched: WatchedLocation, box: Box, ar
     [received] = watched.receive()
     assert (received.published, received.suspended) == (0, 1)
     assert (archive / "a.json").read_bytes() == b"{broken"
-    assert box.count("file_claims") == 0
+    assert box.count("file claims") == 0
 
 
 RACES = 60
@@ -328,7 +334,7 @@ def test_a_file_that_cannot_be_archived_stays_and_is_tried_again(
     watched.clock.move(3)
     watched.claimer.scan()
     assert (archive / "a.json").read_bytes() == ORDER
-    assert box.count("file_claims") == 0
+    assert box.count("file claims") == 0
 
 
 def test_an_empty_task_connects_the_worker(task: ReceiveTask, box: Box) -> None:
@@ -363,7 +369,7 @@ def test_a_file_without_documents_is_removed_and_logged(
     assert received.empty
     assert "nightly: monday.jsonl is empty (2 bytes)" in caplog.text
     assert not [path for path in folder.rglob("*.jsonl") if path.is_file()]
-    assert box.count("file_claims") == 0
+    assert box.count("file claims") == 0
 
 
 def test_an_abandoned_attempt_does_not_reset_a_published_claim(watched: WatchedLocation, box: Box) -> None:
@@ -375,4 +381,4 @@ def test_an_abandoned_attempt_does_not_reset_a_published_claim(watched: WatchedL
     file_claims.store_problem(box.connection, claim, FileClaimState.MISSING, "It is gone.")
     file_claims.reset_claims(box.connection, [claim.interchange_id])
     assert states(box) == [FileClaimState.PUBLISHED]
-    assert box.one("SELECT problem FROM file_claims") == "It is kept aside."
+    assert box.file_claims()[0].problem == "It is kept aside."

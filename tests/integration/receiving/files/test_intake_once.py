@@ -79,7 +79,7 @@ def test_the_next_run_retries_quarantined_files_and_deletes_claims_of_missing_fi
     again = make_claimer(unsettled)
     assert receive_all(again, lambda: task.receive(claimed()), settle=timedelta(), stopping=threading.Event())
     assert box.queued() == {"Everything": 2}
-    assert box.one("SELECT count(*) FROM file_claims") == 0
+    assert box.count("file claims") == 0
 
 
 def test_it_ends_if_claimed_files_cannot_be_published(
@@ -163,7 +163,7 @@ def test_claimed_files_of_a_location_outside_its_schedule_are_published(
     served = _location_to_serve(box)
     assert served is not None
     assert not served.enabled
-    box.connection.execute("UPDATE file_claims SET state = 5, problem = 'it cannot be read'")
+    box.change_file_claims(state=FileClaimState.FAILED, problem="it cannot be read")
     assert _location_to_serve(box) is None, "a quarantined file is retried when the location is started"
     locations.set_schedule(box.connection, "drop", None)
     served = _location_to_serve(box)

@@ -86,9 +86,8 @@ class OrderedLocation:
         return file_claims.read_numbered(self.box.connection, self.location.location_id, 0, 1 << 60)
 
     def states(self) -> dict[str, FileClaimState]:
-        rows = self.box.connection.execute(
-            "SELECT name, state FROM file_claims WHERE location_id = %s", (self.location.location_id,)
-        )
+        claims = self.box.file_claims()
+        rows = [(one.name, one.state) for one in claims if one.location_id == self.location.location_id]
         return {name: FileClaimState(state) for name, state in rows}
 
     # -- steps ---------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,7 @@ def drop(claimer: FileClaimer, clock: MovedClock, folder: Path) -> None:
 
 
 def attempts_in(box: Box) -> int | None:
-    found = box.one("SELECT attempts FROM file_claims WHERE name = 'poison.json'")
-    return None if found is None else int(found)
+    return next((claim.attempts for claim in box.file_claims() if claim.name == "poison.json"), None)
 
 
 def test_a_poison_file_is_suspended_and_the_others_are_published(
@@ -77,11 +77,9 @@ def test_a_poison_file_is_suspended_and_the_others_are_published(
     assert box.queued() == {"Everything": 2}
     # In an ordered location it cannot be resumed: later files were published.
     assert box.suspended() == [("PIPELINE", not location.adapter.is_ordered)]
-    assert "The worker that processed it died at every attempt" in box.one(
-        "SELECT error_description FROM suspended_queue"
-    )
-    assert POISON in [body for (body,) in box.connection.execute("SELECT body FROM parts")]
-    assert box.count("file_claims") == 0
+    assert "The worker that processed it died at every attempt" in box.read_error()
+    assert POISON in box.bodies()
+    assert box.count("file claims") == 0
     assert not [path for path in watched.folder.rglob("*") if path.is_file()]
 
 
@@ -109,5 +107,5 @@ def test_attempts_before_a_restart_of_postgresql_are_not_counted(watched: Watche
     drop(watched.claimer, watched.clock, watched.folder)
     poison = watched.claimed()[1].interchange_id
     assert [file_claims.record_attempt(box.connection, poison) for _ in range(MAX_ATTEMPTS)] == [1, 2]
-    box.connection.execute("UPDATE file_claims SET attempts_since = attempts_since - interval '1 hour'")
+    box.age_attempts(timedelta(hours=1))
     assert [file_claims.record_attempt(box.connection, poison) for _ in range(MAX_ATTEMPTS)] == [1, 2]

@@ -41,7 +41,7 @@ def run_until_done(box: Box, location: ReceiveLocation, home: Path, folder: Path
             clock.move(3)
             if claimer.scan().active:
                 task.receive(file_claims.read_numbered(connection, location.location_id, 0, 1 << 60))
-            return not box.count("file_claims") and not any(path.is_file() for path in folder.rglob("*"))
+            return not box.count("file claims") and not any(path.is_file() for path in folder.rglob("*"))
 
         try:
             wait_until(is_done, what="an empty folder and an empty table")
@@ -57,7 +57,7 @@ def test_every_file_is_published_once_after_a_kill(point: str, box: Box, tmp_pat
         (folder / f"{number}.json").write_bytes(order(number))
     run_until_killed(main, box.url, box.host().role_name, location.name, str(tmp_path), point)
     run_until_done(box, location, tmp_path, folder)
-    bodies = [body for (body,) in box.connection.execute("SELECT body FROM parts")]
+    bodies = box.bodies()
     assert sorted(bodies) == [order(number) for number in range(FILES)]
     assert box.queued() == {"Everything": FILES}
     assert box.suspended() == []
@@ -104,7 +104,7 @@ def test_a_file_without_a_row_is_published_under_its_own_id(watched: WatchedLoca
     (watched.folder / "a.json").write_bytes(order(1))
     watched.claim_all()
     [before] = watched.claimed()
-    box.connection.execute("DELETE FROM file_claims")  # a database that was restored
+    box.delete_all("file claims")  # a database that was restored
     watched.clock.move(3)
     assert watched.claimer.scan().settling == 1
     watched.clock.move(3)
@@ -124,7 +124,7 @@ def test_a_published_file_that_a_crash_restores_is_not_published_again(watched: 
     watched.clock.move(3)
     watched.claimer.scan()
     assert not claim.path.exists()
-    assert box.count("file_claims") == 0
+    assert box.count("file claims") == 0
     assert box.queued() == {"Everything": 1}
 
 

@@ -77,7 +77,7 @@ def test_an_interrupted_file_continues_with_its_next_document(
         scan_until_settled(claimer, clock)
     task.receive(claimed())
     assert list_published(box) == ["a"] * 25 + ["b"] * 5
-    assert box.count("file_claims") == 0
+    assert box.count("file claims") == 0
     assert not list(claimer.private_folder.iterdir())
 
 

@@ -47,7 +47,7 @@ def add_location(
     box.add_port("Europe", "Region == 'EU'")
     box.connection.execute("SELECT set_trust(%s::smallint, %s)", (box.host().host_id, trusted))
     found = box.add_location(pipeline)
-    box.connection.execute("UPDATE receive_ports SET authentication = %s", (authentication,))
+    box.set_authentication(authentication)
     return replace(found, authentication=authentication)
 
 
@@ -83,8 +83,8 @@ def test_drop_discards_and_counts_messages_without_an_authenticated_originator(
     with caplog.at_level(logging.WARNING):
         received = receive(box, add_location(box, "drop"), b'{"region":"EU"}', context)
     assert (received.published, received.suspended, received.dropped) == (0, 0, 1)
-    assert (box.queued(), box.suspended(), box.count("spool"), box.count("parts")) == ({}, [], 0, 0)
-    assert box.one("SELECT outcome FROM receipts") == {"last": 1, "done": True, "dropped": 1}
+    assert (box.queued(), box.suspended(), box.count("messages"), box.count("parts")) == ({}, [], 0, 0)
+    assert [receipt.outcome for receipt in box.receipts()] == [{"last": 1, "done": True, "dropped": 1}]
     assert (
         ": 1 messages without an authenticated originator were dropped, as receive port OrdersIn requires"
         in caplog.text
@@ -125,8 +125,8 @@ def test_the_signer_of_a_message_is_its_authenticated_originator(box: Box, tmp_p
     received = receive(box, add_location(box, "keep", pipeline, trusted=trusted), mail, Context())
     assert (received.published, received.suspended) == ((1, 0) if trusted else (0, 1))
     if trusted:
-        row = box.connection.execute("SELECT originator_sid, originator_pid FROM spool").fetchone()
-        assert row == ("CN=Acme", "Acme")
+        [message] = box.messages()
+        assert (message.originator_sid, message.originator_pid) == ("CN=Acme", "Acme")
 
 
 def test_drop_discards_single_messages_of_an_interchange(box: Box) -> None:
@@ -138,8 +138,7 @@ def test_keep_suspends_each_message_of_a_recoverable_interchange(box: Box) -> No
     received = receive(box, add_location(box, "keep"), MIXED, SID)
     assert (received.published, received.suspended, received.dropped) == (1, 2, 0)
     assert box.suspended() == [("AUTHENTICATION", True)] * 2
-    bodies = {body for (body,) in box.connection.execute("SELECT body FROM parts")}
-    assert bodies == set(MIXED.split(b"\n"))
+    assert set(box.bodies()) == set(MIXED.split(b"\n"))
 
 
 def test_keep_suspends_a_standard_interchange_whole_and_stores_a_large_one_in_fragments(box: Box) -> None:
@@ -154,7 +153,7 @@ def test_a_large_document_is_suspended_separately(box: Box) -> None:
     large = b'{"region":"EU","text":"' + b"x" * FRAGMENT_SIZE + b'"}'
     received = receive(box, add_location(box, "keep"), MIXED + b"\n" + large, SID)
     assert (received.published, received.suspended) == (1, 3)
-    assert box.one("SELECT max(size) FROM parts") == len(large)
+    assert max(part.size for part in box.parts()) == len(large)
 
 
 def test_a_host_that_is_not_trusted_has_no_authenticated_originator(box: Box) -> None:
@@ -164,12 +163,12 @@ def test_a_host_that_is_not_trusted_has_no_authenticated_originator(box: Box) ->
 
 def test_a_suspended_message_is_authenticated_again_when_it_is_resumed(box: Box, start_host: StartHost) -> None:
     receive(box, add_location(box, "keep"), b'{"region":"EU"}', SID)
-    instance_id = box.one("SELECT instance_id FROM suspended_queue")
+    instance_id = box.suspended_rows()[0].instance_id
     start_host(RecordingAdapter())
     resume(box.connection, instance_id)
     wait_until(lambda: box.suspended() == [("AUTHENTICATION", True)])
     resume(box.connection, instance_id, body=b'{"region":"EU","party":"Contoso"}')
-    wait_until(lambda: box.one("SELECT count(*) FROM instances") == 0)
+    wait_until(lambda: box.count("instances") == 0)
 
 
 def test_a_repeated_interchange_drops_nothing_twice(box: Box) -> None:
@@ -183,7 +182,7 @@ def test_a_repeated_interchange_drops_nothing_twice(box: Box) -> None:
 
 def test_a_suspended_message_is_explained(box: Box) -> None:
     receive(box, add_location(box, "keep", pipelines.Json(promote=PROMOTE)), b'{"region":"EU"}', SID)
-    suspended_id = box.one("SELECT message_id FROM suspended_queue WHERE error_code = 'AUTHENTICATION'")
+    [suspended_id] = [row.message_id for row in box.suspended_rows() if row.error_code == "AUTHENTICATION"]
     [explained] = explain_message(box.connection, suspended_id)
     assert (explained.accepted, explained.failure_handling) == (False, FailureHandling.SUSPENDED)
     assert isinstance(explained.failure, AuthenticationFailure)

@@ -104,7 +104,8 @@ def test_the_owner_of_a_certificate_is_the_originator_of_its_message(
     with serve(box, location) as http:
         assert certificates.send_request(http, certificates.contoso)[0] == 202
     publish(box, location)
-    [(account, party)] = box.connection.execute("SELECT originator_sid, originator_pid FROM spool").fetchall()
+    [message] = box.messages()
+    account, party = message.originator_sid or "", message.originator_pid
     assert account.startswith("CN=contoso.example")
     assert party == ("Contoso" if has_parties else None)
 

@@ -10,7 +10,6 @@ from contextlib import ExitStack
 import pytest
 
 from postroom import adapters
-from postroom.message import Context
 from postroom.operations.ports import receive_locations as locations
 from postroom.pipelines.components import key_hash
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
@@ -90,16 +89,15 @@ def test_the_sender_of_an_authenticated_request_is_the_originator_of_its_message
     """The receive port requires an originator, and a send port filters by the party."""
     box.add_port("Theirs", f"BTS.OriginatorPID == '{party}'")
     box.connection.execute("SELECT set_trust(%s::smallint, true)", (box.host().host_id,))
-    box.connection.execute("UPDATE receive_ports SET authentication = 'keep'")
+    box.set_authentication("keep")
     location = next(found for found in read_receive_locations(box.connection) if found.name == location.name)
     with serve(box, location) as http:
         for _ in range(2):
             assert send_request(http, **headers)[0].status == 202
     publish(box, location)
     assert box.queued() == {"Theirs": 2}
-    rows = box.connection.execute("SELECT DISTINCT originator_sid, originator_pid FROM spool").fetchall()
-    assert rows == [(party, party)]
-    context = Context.from_json(box.one("SELECT context FROM spool LIMIT 1"))
+    assert {(one.originator_sid, one.originator_pid) for one in box.messages()} == {(party, party)}
+    context = box.messages()[0].context
     assert KEY not in str(context[HTTP.InboundHttpHeaders])
     assert PASSWORD not in str(context)
 
@@ -109,7 +107,7 @@ def test_a_host_that_is_not_trusted_cannot_name_the_sender(box: Box, location: R
     with serve(box, location) as http:
         assert send_request(http, X_Api_Key=KEY)[0].status == 202
     publish(box, location)
-    context = Context.from_json(box.one("SELECT context FROM spool"))
+    context = box.messages()[0].context
     assert context.get(BTS.OriginatorPID) == "Guest"
 
 

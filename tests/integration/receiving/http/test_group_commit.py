@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -45,6 +46,11 @@ def new_interchange(body: bytes = b"{}") -> NewInterchange:
     return NewInterchange(interchange_id=uuid.uuid4(), context=Context(), body=body)
 
 
+def count_by_transaction(box: Box) -> list[int]:
+    """Return how many interchanges of the inbox each transaction stored."""
+    return sorted(Counter(one.transaction for one in box.inbox()).values())
+
+
 def test_requests_that_come_together_share_a_transaction(
     box: Box, location: ReceiveLocation, groups: GroupCommit
 ) -> None:
@@ -54,16 +60,15 @@ def test_requests_that_come_together_share_a_transaction(
         await asyncio.gather(*(groups.store(location.location_id, one) for one in new))
 
     asyncio.run(store_all())
-    rows = box.connection.execute("SELECT interchange_id, body, size FROM inbox").fetchall()
-    assert sorted(rows) == sorted((one.interchange_id, one.body, len(one.body)) for one in new)
-    sizes = box.connection.execute("SELECT count(*) FROM inbox GROUP BY xmin::text ORDER BY 1").fetchall()
-    assert sizes == [(50,), (100,)]
+    stored = [(one.interchange_id, one.body, one.size) for one in box.inbox()]
+    assert sorted(stored) == sorted((one.interchange_id, one.body, len(one.body)) for one in new)
+    assert count_by_transaction(box) == [50, 100]
 
 
 def test_a_request_is_answered_after_the_commit(box: Box, location: ReceiveLocation, groups: GroupCommit) -> None:
     async def store_while_locked() -> None:
         with box.connection.transaction():
-            box.connection.execute("SELECT FROM receive_locations FOR UPDATE")
+            box.lock_locations()
             first = asyncio.create_task(groups.store(location.location_id, new_interchange()))
             await asyncio.to_thread(wait_until, lambda: box.one(BLOCKED) == 1, what="the transaction to wait")
             later = [asyncio.create_task(groups.store(location.location_id, new_interchange())) for _ in range(5)]
@@ -72,8 +77,7 @@ def test_a_request_is_answered_after_the_commit(box: Box, location: ReceiveLocat
         await asyncio.gather(first, *later)
 
     asyncio.run(store_while_locked())
-    sizes = box.connection.execute("SELECT count(*) FROM inbox GROUP BY xmin::text ORDER BY 1").fetchall()
-    assert sizes == [(1,), (5,)]
+    assert count_by_transaction(box) == [1, 5]
 
 
 def test_a_locked_location_does_not_delay_another(box: Box, location: ReceiveLocation, groups: GroupCommit) -> None:
@@ -81,7 +85,7 @@ def test_a_locked_location_does_not_delay_another(box: Box, location: ReceiveLoc
 
     async def store_while_locked() -> None:
         with box.connection.transaction():
-            box.connection.execute("SELECT FROM receive_locations WHERE name = 'web' FOR UPDATE")
+            box.lock_locations("web")
             delayed = asyncio.create_task(groups.store(location.location_id, new_interchange()))
             await asyncio.to_thread(wait_until, lambda: box.one(BLOCKED) == 1, what="the transaction to wait")
             await groups.store(other.location_id, new_interchange())
@@ -93,7 +97,7 @@ def test_a_locked_location_does_not_delay_another(box: Box, location: ReceiveLoc
 
 
 def test_every_request_of_a_failed_transaction_fails(box: Box, location: ReceiveLocation, groups: GroupCommit) -> None:
-    box.connection.execute("DELETE FROM receive_locations")
+    box.delete_all("receive locations")
 
     async def store_all() -> list[BaseException | None]:
         stored = (groups.store(location.location_id, new_interchange()) for _ in range(3))
@@ -125,10 +129,9 @@ def test_requests_with_keys_share_a_transaction_with_others(
     errors = asyncio.run(store_all())
     assert [type(error) for error in errors if error is not None] == [KeyReused, KeyReused]
     assert [number for number, error in enumerate(errors) if error is not None] == [0, 6]
-    rows = box.connection.execute("SELECT interchange_id, body FROM inbox").fetchall()
-    assert sorted(rows) == sorted((one_id, b"{}") for one_id in (known, new[1].interchange_id, fresh, repeated))
-    sizes = box.connection.execute("SELECT count(*) FROM inbox GROUP BY xmin::text ORDER BY 1").fetchall()
-    assert sizes == [(1,), (3,)]
+    stored = [(one.interchange_id, one.body) for one in box.inbox()]
+    assert sorted(stored) == sorted((one_id, b"{}") for one_id in (known, new[1].interchange_id, fresh, repeated))
+    assert count_by_transaction(box) == [1, 3]
 
 
 def keyed_interchange(interchange_id: uuid.UUID, body: bytes = b"{}") -> NewInterchange:

@@ -22,7 +22,7 @@ from postroom import Schedule, Throttling, adapters
 from postroom.agent.routing.table import RoutingTable
 from postroom.hosts.instance import HostInstance
 from postroom.hosts.settings import HostSettings
-from postroom.message import FRAGMENT_SIZE, Context
+from postroom.message import FRAGMENT_SIZE
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Login, connect
@@ -122,12 +122,13 @@ def test_the_response_is_202_with_the_interchange_id_after_the_commit(box: Box, 
             X_Api_Key="secret-key",
         )
     assert answer.status == 202
-    [(interchange_id, body)] = box.connection.execute("SELECT interchange_id, body FROM inbox").fetchall()
+    [stored] = box.inbox()
+    interchange_id, body = stored.interchange_id, stored.body
     assert content == {"interchange_id": str(interchange_id)}
     assert answer.headers["Postroom-Interchange-Id"] == str(interchange_id)
     assert body == ORDER
     publish(box, location)
-    context = Context.from_json(box.one("SELECT context FROM spool"))
+    context = box.messages()[0].context
     assert context[BTS.InterchangeID] == str(interchange_id)
     assert context[BTS.InboundTransportType] == "HTTP"
     assert context[HTTP.ContentType] == "application/json"
@@ -147,9 +148,8 @@ def test_a_large_body_is_streamed_into_fragments(box: Box, location: ReceiveLoca
     with serve(box, location) as http:
         answer, _ = send_request(http, pieces if chunked else content)
     assert answer.status == 202
-    assert box.one("SELECT size FROM inbox") == len(content)
-    rows = box.connection.execute("SELECT body FROM inbox_fragments ORDER BY number").fetchall()
-    assert b"".join(body for (body,) in rows) == content
+    assert [one.size for one in box.inbox()] == [len(content)]
+    assert b"".join(box.inbox_fragments()) == content
 
 
 def test_slow_uploads_do_not_block_connections_to_the_messagebox(box: Box, location: ReceiveLocation) -> None:
@@ -178,7 +178,7 @@ def test_slow_uploads_do_not_block_connections_to_the_messagebox(box: Box, locat
         for upload in uploads:
             upload.join(PATIENCE)
     assert statuses == [202] * len(uploads)
-    assert box.one("SELECT count(*) FROM inbox WHERE size = %s", 3 * FRAGMENT_SIZE + 7) == len(uploads)
+    assert [one.size for one in box.inbox()] == [3 * FRAGMENT_SIZE + 7] * len(uploads)
 
 
 def test_the_response_is_507_without_disk_space_for_the_body(
@@ -329,7 +329,7 @@ def test_a_disabled_location_responds_with_503_and_others_on_its_port_work(box: 
 
 def test_a_location_that_moved_to_another_host_responds_with_503(box: Box, location: ReceiveLocation) -> None:
     with serve(box, location) as http:
-        box.connection.execute("UPDATE receive_locations SET host_id = %s", (box.add_host("Other").host_id,))
+        box.set_locations(host_id=box.add_host("Other").host_id)
         assert send_request(http)[0].status == 503
     assert box.count("inbox") == 0
 
@@ -339,7 +339,7 @@ def test_the_response_is_404_if_the_location_is_removed_during_the_request(box: 
     with serve(box, location) as http:
         requesting = threading.Thread(target=lambda: statuses.append(send_request(http)[0].status))
         with box.connection.transaction():
-            box.connection.execute("DELETE FROM receive_locations")
+            box.delete_all("receive locations")
             requesting.start()
             waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
             wait_until(lambda: box.one(waits) == 1, what="the request to wait for the removal")

@@ -28,7 +28,7 @@ def get_session(connections: SharedConnections) -> int:
 def test_a_connection_that_the_server_has_closed_is_opened_again(box: Box, connections: SharedConnections) -> None:
     session = get_session(connections)
     box.connection.execute("SELECT pg_terminate_backend(%s)", (session,))
-    wait_until(lambda: box.count(f"pg_stat_activity WHERE pid = {session}") == 0, what="the end of the session")
+    wait_until(lambda: box.count_rows(f"pg_stat_activity WHERE pid = {session}") == 0, what="the end of the session")
     assert get_session(connections) != session
 
 

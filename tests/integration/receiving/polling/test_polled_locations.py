@@ -131,7 +131,7 @@ def test_another_host_takes_over_after_a_kill_between_the_commit_and_the_clean_u
                 f"{waiting} AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
             )
         )
-        assert box.count("suspended_queue") == 1
+        assert box.count("suspended") == 1
         instance = start_host(RecordingAdapter())
         wait_until(lambda: instance.polled_locations.locations)
     finally:
@@ -139,7 +139,7 @@ def test_another_host_takes_over_after_a_kill_between_the_commit_and_the_clean_u
         killed.wait()
     outbox.connection.execute("SELECT pg_advisory_unlock(42)")
     wait_until(lambda: outbox.count() == 0)
-    assert box.count("suspended_queue") == 1
+    assert box.count("suspended") == 1
 
 
 @dataclass(frozen=True)
@@ -223,9 +223,9 @@ def test_a_row_that_kills_its_host_is_suspended_and_the_others_are_published(
     queued = []
     for _ in range(1 + MAX_ATTEMPTS):
         run_until_killed(interrupted_poller.main, box.url, role, location.name, str(tmp_path))
-        queued.append(box.count("work_queue"))
+        queued.append(box.count("queued"))
     assert queued == [0, 1, 1]
-    assert [attempts for (attempts,) in box.connection.execute("SELECT attempts FROM poll_attempts")] == [MAX_ATTEMPTS]
+    assert box.poll_attempts() == [MAX_ATTEMPTS]
     polled = PolledLocation(
         location, connect=partial(connect, box.url, user=role), home=tmp_path, routing=RoutingTable()
     )
@@ -233,32 +233,20 @@ def test_a_row_that_kills_its_host_is_suspended_and_the_others_are_published(
     polled.close()
     assert box.queued() == {"Europe": 2}
     assert box.suspended() == [("PIPELINE", True)]
-    assert "The host process that processed it died at every attempt" in box.one(
-        "SELECT error_description FROM suspended_queue"
-    )
-    assert (
-        box.one(
-            "SELECT body FROM parts JOIN suspended_queue q ON part_id = (SELECT body_part_id FROM spool"
-            " WHERE message_id = q.message_id)"
-        )
-        == POISON
-    )
-    assert (outbox.count(), box.count("poll_attempts")) == (0, 0)
+    assert "The host process that processed it died at every attempt" in box.read_error()
+    assert box.suspended_rows()[0].body == POISON
+    assert (outbox.count(), box.count("poll attempts")) == (0, 0)
 
 
 def test_an_interchange_that_fails_alone_is_no_attempt(box: Box, outbox: Outbox, tmp_path: Path) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     location = add_polled_location(box, outbox.definition)
-    box.connection.execute(
-        "INSERT INTO messagebox.running_locations (location_id, state, server, pid)"
-        " VALUES (%s, 'receiving', 'killed', 1)",
-        (location.location_id,),
-    )
+    box.add_running_location(location.location_id)
     polled = PolledLocation(location, connect=partial(connect, box.url), home=tmp_path, routing=RoutingTable())
     polled.adapter = ListedAdapter([Incoming(key="1", body=UnreadableBody()), Incoming(key="2", body=Bytes(ORDER))])
     for _ in range(MAX_ATTEMPTS + 1):
         with pytest.raises(OSError, match="broken disk"):
             polled.step()
     assert box.suspended() == []
-    assert (box.queued(), box.count("poll_attempts")) == ({"Europe": 1}, 0)
+    assert (box.queued(), box.count("poll attempts")) == ({"Europe": 1}, 0)
     polled.close()

@@ -38,8 +38,8 @@ def make_checkpoint(box: Box, location: ReceiveLocation, home: Path) -> StreamCh
 
 
 def read_checkpoint_id(box: Box) -> uuid.UUID:
-    found: uuid.UUID = box.one("SELECT checkpoint_id FROM streams")
-    return found
+    [checkpoint_id] = box.checkpoint_ids()
+    return checkpoint_id
 
 
 def test_a_stream_continues_with_its_checkpoint(box: Box, checkpoint: StreamCheckpoint) -> None:
@@ -113,7 +113,8 @@ def test_the_receipts_of_a_batch_are_kept_until_the_next_batch_starts(box: Box, 
     checkpoint.start()
     checkpoint.start_batch(7, 2)
     units = [unit_for_partition(read_checkpoint_id(box), 7, partition) for partition in range(2)]
-    box.connection.execute("INSERT INTO receipts (unit) SELECT unnest(%s)", (units,))
+    for unit in units:
+        box.add_receipt(unit)
     assert box.one(PURGE) == 0
     checkpoint.start_batch(8, 0)
     assert box.one(PURGE) == 2
@@ -122,8 +123,8 @@ def test_the_receipts_of_a_batch_are_kept_until_the_next_batch_starts(box: Box, 
 def test_deleting_a_location_deletes_its_stream(box: Box, checkpoint: StreamCheckpoint) -> None:
     checkpoint.start()
     checkpoint.start_batch(0, 2)
-    box.connection.execute("DELETE FROM receive_locations")
-    assert (box.count("streams"), box.count("stream_units")) == (0, 0)
+    box.delete_all("receive locations")
+    assert (box.count("streams"), box.count("stream units")) == (0, 0)
 
 
 def test_a_host_cannot_start_the_stream_of_another_host(box: Box, location: ReceiveLocation) -> None:

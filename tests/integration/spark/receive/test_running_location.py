@@ -66,8 +66,8 @@ class LocationWithoutSource(RunningLocation):
 
 
 def state_of(box: Box, location: ReceiveLocation) -> tuple[str, str | None] | None:
-    query = "SELECT state, reason FROM messagebox.running_locations WHERE location_id = %s"
-    return box.connection.execute(query, (location.location_id,)).fetchone()
+    found = [one for one in box.running_locations() if one.location_id == location.location_id]
+    return (found[0].state, found[0].reason) if found else None
 
 
 def test_a_stream_that_cannot_be_started_is_reported_and_retried(box: Box, login: Login, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_an_unexpected_error_of_the_intake_is_reported_and_retried(
 
 def test_an_adapter_that_cannot_be_loaded_is_reported(box: Box, login: Login, tmp_path: Path) -> None:
     location = add_file_location(box, tmp_path / "in")
-    box.connection.execute('UPDATE receive_locations SET adapter = adapter || \'{"settle": "whenever"}\'')
+    box.merge_locations(adapter={"settle": "whenever"})
     process = PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path)
     process._apply_configuration()
     try:
@@ -193,11 +193,7 @@ def test_a_batch_that_has_published_everything_is_counted_even_if_it_ends_late(
     location = add_file_location(box, tmp_path / "in")
     running = RunningLocation(NO_SESSION, location, login=login, home=tmp_path)
     if claimed:  # the batch has not ended, and is not waited for
-        box.connection.execute(
-            "INSERT INTO file_claims (interchange_id, location_id, name, path, state, number)"
-            " VALUES (gen_random_uuid(), %s, 'a', 'a', 2, 1)",
-            (location.location_id,),
-        )
+        box.add_file_claim(location.location_id, number=1)
     query: Any = Finishing(looks=5)
     running._query = query
     running._stop_query()
@@ -261,11 +257,17 @@ def slow_locations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[SlowLocatio
         location.may_end.set()
 
 
-def change_configuration(box: Box, process: PipelineProcess, change: str) -> None:
-    """Change the configuration, and wait until the process is notified. It has not read the change yet."""
+def read_taken(box: Box) -> int:
+    """Return the version of the configuration that the pipeline process has taken."""
+    [taken] = [one.routing_version for one in box.host_instances() if one.kind == "pipeline"]
+    return taken
+
+
+def change_configuration(box: Box, process: PipelineProcess, name: str | None = None, **columns: Any) -> None:
+    """Change what is stored of locations, and wait until the process is notified. It has not read the change yet."""
     with box.connection.transaction():
         box.connection.execute("SELECT change_routing()")
-        box.connection.execute(change)
+        box.set_locations(name, **columns)
 
     def is_notified() -> bool:
         assert process._connection is not None
@@ -283,7 +285,7 @@ def test_other_locations_continue_while_a_changed_location_stops(
     process = PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path)
     process._apply_configuration()
     one, two = slow_locations
-    change_configuration(box, process, "UPDATE receive_locations SET maps = '[{}]' WHERE name = 'one'")
+    change_configuration(box, process, "one", maps=[{}])
 
     def turn() -> None:
         process._remove_stopped()
@@ -315,20 +317,19 @@ def test_a_change_is_taken_when_the_old_location_takes_no_more_input(
     for name in ("one", "two"):
         add_file_location(box, tmp_path / name, name=name)
     process = PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path)
-    taken = "SELECT routing_version FROM host_instances WHERE kind = 'pipeline'"
     process._apply_configuration()
     version = read_routing_version(box.connection)
-    assert box.one(taken) == version
-    change_configuration(box, process, "UPDATE receive_locations SET maps = '[{}]' WHERE name = 'one'")
+    assert read_taken(box) == version
+    change_configuration(box, process, "one", maps=[{}])
     process._apply_configuration()
     process._apply_configuration()
-    assert box.one(taken) == version
+    assert read_taken(box) == version
     slow_locations[0].takes_input = False
     process._apply_configuration()
-    assert box.one(taken) == version + 1
+    assert read_taken(box) == version + 1
     assert len(slow_locations) == 2, "the location still drains"
     process._stop_all()
-    assert box.count("host_instances") == 0
+    assert box.count("host instances") == 0
 
 
 def test_a_change_is_taken_after_its_notification(
@@ -361,7 +362,7 @@ def test_the_end_of_the_process_does_not_wait_for_a_location_that_drains(
     add_file_location(box, tmp_path / "one", name="one")
     process = PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path)
     process._apply_configuration()
-    change_configuration(box, process, "UPDATE receive_locations SET enabled = false")
+    change_configuration(box, process, enabled=False)
     process._apply_configuration()
     process._stop_all()
     assert slow_locations[0].stopped_with == [True]
@@ -437,7 +438,7 @@ def test_once_reports_its_progress(box: Box, login: Login, tmp_path: Path, monke
     PipelineOnce(NO_SESSION, box.host(), login=login, home=tmp_path).run(threading.Event())
     reported = [(entry.state, entry.published, entry.rate, entry.remaining) for entry in shown]
     assert reported == [("receiving", 87, 5, 7), ("receiving", 100, 0, 0)]
-    assert box.count("messagebox.running_locations") == 0
+    assert box.count("running locations") == 0
 
 
 def test_a_worker_that_reconnects_releases_its_old_routing_table(box: Box, login: Login) -> None:

@@ -19,6 +19,7 @@ from postroom.messagebox.streams.sink_batches import CHUNK_BYTES, SeqRange, Sink
 from postroom.operations.instances import changes as instance_changes
 from postroom.operations.ports import send_ports as ports
 from tests.support.box import Box, Region
+from tests.support.contents import Contents
 from tests.support.sinks import add_sink, publish
 
 QUEUE = SinkQueue("Default")
@@ -27,7 +28,7 @@ QUEUE = SinkQueue("Default")
 @pytest.fixture
 def port_id(box: Box) -> uuid.UUID:
     add_sink(box, SparkSink("parquet", "lake"))
-    port: uuid.UUID = box.one("SELECT id FROM send_ports WHERE name = 'Lake'")
+    port: uuid.UUID = box.port("Lake").port_id
     return port
 
 
@@ -100,7 +101,7 @@ def test_a_chunk_of_a_batch_is_limited_by_number_and_by_bytes(box: Box, port_id:
 
 def test_line_breaks_and_missing_messages_do_not_shift_the_rows(box: Box, port_id: uuid.UUID, host: Connection) -> None:
     ids = [*publish(box, b"a", region="E\nU,"), *publish(box, b"b"), *publish(box, b"c", region="US")]
-    box.connection.execute("DELETE FROM spool WHERE message_id = %s", (ids[1],))
+    box.delete_message(uuid.UUID(ids[1]))
     batch = QUEUE.open_batch(host, port_id, limit=10)
     assert batch is not None
     rows = QUEUE.read_rows(host, batch.batch_id, 1, span(batch))
@@ -133,7 +134,7 @@ def test_a_batch_outlives_the_process_that_opened_it(box: Box, port_id: uuid.UUI
     assert opened is not None
     box.connection.execute("SELECT dead_processes_cleanup()")
     # No message is removed from it, because it may have been written.
-    instance = box.one("SELECT instance_id FROM work_queue")
+    instance = box.queued_rows()[0].instance_id
     for function in ("suspend_instances", "terminate_instances"):
         assert box.one(f"SELECT {function}(ARRAY[%s::uuid])", instance) is None
     ports.unenlist(box.connection, "Lake")
@@ -156,7 +157,7 @@ def test_a_failed_batch_is_retried_or_suspended(box: Box, port_id: uuid.UUID, ho
     again = QUEUE.open_batch(host, port_id, limit=10)
     assert again is not None
     assert (again.seqs, again.tries) == (batch.seqs[:1], (1,))
-    instance_changes.resume(box.connection, box.one("SELECT instance_id FROM suspended_queue"))
+    instance_changes.resume(box.connection, box.suspended_rows()[0].instance_id)
     assert QUEUE.complete(host, again) == 1
     resumed = QUEUE.open_batch(host, port_id, limit=10)
     assert resumed is not None
@@ -188,14 +189,14 @@ def test_a_batch_belongs_to_its_host(box: Box, port_id: uuid.UUID, host: Connect
             with pytest.raises(NotAllowed):
                 call()
         with pytest.raises(NotAllowed):
-            stranger.execute("TABLE sink_batches")
+            Contents(stranger).count("sink batches")
 
 
 def test_the_query_for_waiting_sinks_skips_from_port_to_port(box: Box, port_id: uuid.UUID) -> None:
     add_sink(box, SparkSink("parquet", "other"), name="Other")
     box.add_port("Files", "exists(Orders.Region)")
     publish(box, b"a", b"b")
-    other = box.one("SELECT id FROM send_ports WHERE name = 'Other'")
+    other = box.port("Other").port_id
     assert QUEUE.find_waiting_ports(box.connection) == {port_id, other}
     batch = QUEUE.open_batch(box.connection, other, limit=10)
     assert batch is not None

@@ -57,7 +57,7 @@ def test_a_full_batch_is_completed_while_the_next_one_is_written(
     drained = make_drain(box, tmp_path, at).drain_waiting(host, read_port_id(box), threading.Event())
     assert (drained.messages, drained.written) == (3, 3)
     assert read_ids(tmp_path) == Counter(ids)
-    assert box.count("sink_batches") == box.count("work_queue") == 0
+    assert box.count("sink batches") == box.count("queued") == 0
     assert check(box.connection) == []
 
 
@@ -73,13 +73,13 @@ def test_the_next_process_completes_a_written_batch_without_writing_it(
         patch.setattr(SinkQueue, "complete", die)
         with pytest.raises(Killed):
             make_drain(box, tmp_path).drain_waiting(host, read_port_id(box), threading.Event())
-    assert box.count("work_queue") == 2
+    assert box.count("queued") == 2
     assert SinkQueue("Default").find_waiting_ports(box.connection) == {read_port_id(box)}
     steps: list[str] = []
     assert drain_batch(make_drain(box, tmp_path, steps.append), box) is None
     assert steps == []
     assert read_ids(tmp_path) == Counter(ids)
-    assert box.count("sink_batches") == box.count("work_queue") == 0
+    assert box.count("sink batches") == box.count("queued") == 0
     assert check(box.connection) == []
 
 
@@ -98,7 +98,7 @@ def test_a_batch_that_could_not_be_completed_is_completed_later(
             drain.drain_waiting(host, read_port_id(box), threading.Event())
     assert drain.drain_waiting(host, read_port_id(box), threading.Event()).messages == 0
     assert read_ids(tmp_path) == Counter(ids)
-    assert box.count("sink_batches") == box.count("work_queue") == 0
+    assert box.count("sink batches") == box.count("queued") == 0
 
 
 def test_a_process_that_was_frozen_cannot_complete_a_batch_again(box: Box, host: Connection) -> None:

@@ -75,7 +75,7 @@ def four_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def attempts_in(box: Box) -> list[int]:
-    return [count for (count,) in box.connection.execute("SELECT attempts FROM sink_attempts ORDER BY seq").fetchall()]
+    return box.sink_attempts()
 
 
 @pytest.mark.parametrize("kind", ["files", "table", "other"])
@@ -95,13 +95,11 @@ def test_a_poison_message_is_suspended_and_the_others_are_written(
     assert drain_batch(make_drain(box, tmp_path), box) == 2
     assert read_ids(box, sink, tmp_path) == Counter([first, last])
     assert box.suspended() == [("DELIVERY_REFUSED", True)]
-    assert "The worker that processed it died at every attempt" in box.one(
-        "SELECT error_description FROM suspended_queue"
-    )
-    assert (attempts_in(box), box.count("sink_batches")) == ([], 0)
+    assert "The worker that processed it died at every attempt" in box.read_error()
+    assert (attempts_in(box), box.count("sink batches")) == ([], 0)
     # Corrected and resumed, it is in a later batch without recorded attempts.
     fail_with(None)
-    instance_changes.resume(box.connection, box.one("SELECT instance_id FROM suspended_queue"))
+    instance_changes.resume(box.connection, box.suspended_rows()[0].instance_id)
     assert drain_batch(make_drain(box, tmp_path), box) == 1
     assert read_ids(box, sink, tmp_path) == Counter([first, bad, last])
     assert check(box.connection) == []
@@ -133,7 +131,7 @@ def test_many_messages_are_isolated_in_pieces_and_only_those_of_the_failed_piece
     assert drain_batch(make_drain(box, tmp_path), box) == 4
     assert read_ids(box, sink, tmp_path) == Counter(ids) - Counter([ids[3]])
     assert box.suspended() == [("DELIVERY_REFUSED", True)]
-    assert (attempts_in(box), box.count("sink_batches")) == ([], 0)
+    assert (attempts_in(box), box.count("sink batches")) == ([], 0)
 
 
 def test_a_batch_that_is_opened_again_needs_two_statements_for_a_piece(
@@ -180,7 +178,7 @@ def test_several_poison_messages_are_found_without_using_up_retries(
     else:
         assert (count, found) == (0, ["DELIVERY", "DELIVERY_REFUSED", "DELIVERY", "DELIVERY", "DELIVERY"])
         assert read_ids(box, sink, tmp_path) == Counter()
-    assert (attempts_in(box), box.count("sink_batches")) == ([], 0)
+    assert (attempts_in(box), box.count("sink batches")) == ([], 0)
     assert check(box.connection) == []
 
 
@@ -233,7 +231,7 @@ def test_a_task_that_lost_its_batch_records_no_attempt_and_suspends_nothing(
         late.suspend_or_route(box.connection, poison.claimed, DeliveryRefused("It cannot be a row."))
     with pytest.raises(ClaimLost):
         SinkQueue("Default").record_attempt(box.connection, batch.batch_id, batch.attempt, batch.seqs[0])
-    assert (attempts_in(box), box.suspended(), box.count("work_queue")) == ([], [], 2)
+    assert (attempts_in(box), box.suspended(), box.count("queued")) == ([], [], 2)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_a_sink_that_cannot_be_written_is_reported(
     [problem] = drained(sinks, host)
     assert isinstance(problem, StateError)
     assert (problem.what, problem.why) == ("Bad: some messages could not be written.", "The lake is away.")
-    assert (sinks.counts["written"], len(read_lake(tmp_path / "Good")), box.count("scheduled_queue")) == (2, 2, 2)
+    assert (sinks.counts["written"], len(read_lake(tmp_path / "Good")), box.count("scheduled")) == (2, 2, 2)
     assert drained(sinks, host) == []
 
 
@@ -84,7 +84,7 @@ def test_an_unexpected_error_does_not_affect_the_other_sinks(
         [problem] = drained(sinks, host)
     assert isinstance(problem, StateError)
     assert "An error occurred" in problem.why
-    assert (len(read_lake(tmp_path / "Good")), box.count("sink_batches")) == (2, 1)
+    assert (len(read_lake(tmp_path / "Good")), box.count("sink batches")) == (2, 1)
 
 
 def test_several_sinks_are_drained_at_the_same_time(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from postroom.adapters import SparkSink, SparkTable
-from postroom.errors import NotAllowed
+from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.connection import connect
 from postroom.messagebox.streams.sink_progress import SinkReport, lock_sinks_served
 from postroom.operations.describe import describe_value
@@ -15,6 +15,7 @@ from postroom.operations.ports.send_ports import get_guarantee
 from postroom.operations.ports.sinks import SinkListing, list_sinks
 from postroom.ports.send_ports import read_send_ports
 from tests.support.box import Box, Region
+from tests.support.contents import Contents
 from tests.support.sinks import add_sink, drain_batch, make_drain, publish, read_port_id
 from tests.support.waiting import wait_until
 
@@ -65,7 +66,7 @@ def test_the_reason_of_an_interrupted_batch_is_shown(box: Box, tmp_path: Path) -
     publish(box, b"a")
     with connect(box.url) as process:
         lock_sinks_served(process, box.host().host_id)
-        box.connection.execute("UPDATE send_ports SET state = 2")
+        box.set_ports(state=PortState.STOPPED)
         assert shown(box).state == "stopped"
         drain = make_drain(box, tmp_path)
         drain._writer.has_died = lambda: True  # type: ignore[method-assign]
@@ -80,12 +81,11 @@ def test_a_host_reports_only_its_own_sinks(box: Box) -> None:
     other = box.add_host("Other")
     with connect(box.url, user=other.role_name) as connection:
         SinkReport(read_port_id(box)).store_writing(connection)
-        with pytest.raises(NotAllowed):
-            connection.execute("DELETE FROM messagebox.running_sinks")
-    assert box.count("running_sinks") == 0
+        assert not Contents(connection).can_change("running sinks")
+    assert box.count("running sinks") == 0
     with connect(box.url, user=box.host().role_name) as connection:
         SinkReport(read_port_id(box)).store_failure(connection, "a \0 in it")
-    assert box.one("SELECT reason FROM running_sinks") == "a \\0 in it"
+    assert [sink.reason for sink in box.running_sinks()] == ["a \\0 in it"]
 
 
 def test_only_sinks_have_a_guarantee(box: Box) -> None:

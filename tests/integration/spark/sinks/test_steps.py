@@ -85,7 +85,7 @@ def test_the_next_process_continues_the_interrupted_batch(box: Box, kind: str, s
         assert found.total() == (5 if step == "written" else 3)
     else:
         assert found == Counter(ids)
-    assert box.count("sink_batches") == 0
+    assert box.count("sink batches") == 0
     assert check(box.connection) == []
 
 
@@ -227,7 +227,7 @@ def test_a_published_batch_is_not_abandoned(box: Box, tmp_path: Path, monkeypatc
         patched.setattr(LocalTarget, "_log", full)
         with pytest.raises(OSError, match="No space"):
             drain_batch(make_drain(box, tmp_path), box)
-    assert box.count("sink_batches") == 1
+    assert box.count("sink batches") == 1
     assert drain_batch(make_drain(box, tmp_path), box) == 1
     assert Counter(str(row["message_id"]) for row in read_lake(tmp_path / "lake")) == Counter(ids)
 
@@ -237,8 +237,8 @@ def test_a_message_that_cannot_be_converted_is_suspended_alone(box: Box, tmp_pat
     good, bad = publish(box, b"good", b"\xff\xfe")
     assert drain_batch(make_drain(box, tmp_path), box) == 1
     assert [row["message_id"] for row in read_lake(tmp_path / "lake")] == [good]
-    row = box.connection.execute("SELECT message_id::text, error_code, adapter FROM suspended_queue").fetchone()
-    assert row == (bad, "DELIVERY_REFUSED", "spark_sink")
+    [row] = box.suspended_rows()
+    assert (str(row.message_id), row.error_code, row.adapter) == (bad, "DELIVERY_REFUSED", "spark_sink")
 
 
 def test_a_message_that_makes_a_map_fail_is_suspended_alone(
@@ -257,10 +257,9 @@ def test_a_message_that_makes_a_map_fail_is_suspended_alone(
     first, bad, last = publish(box, b"a", b"bad", b"b")
     assert drain_batch(make_drain(box, tmp_path), box) == 2
     assert [row["message_id"] for row in read_lake(tmp_path / "lake")] == [first, last]
-    row = box.connection.execute("SELECT message_id::text, error_description FROM suspended_queue").fetchone()
-    assert row is not None
-    assert row[0] == bad
-    assert "KeyError: 'lines'" in row[1]
+    [row] = box.suspended_rows()
+    assert str(row.message_id) == bad
+    assert "KeyError: 'lines'" in row.error_description
 
 
 def test_a_message_that_cannot_be_converted_is_routed_if_the_port_routes_failures(box: Box, tmp_path: Path) -> None:
@@ -309,7 +308,7 @@ def test_rows_are_made_from_the_output_of_the_send_pipeline(box: Box, tmp_path: 
     rows = read_lake(tmp_path / "lake")
     assert [(row["message_id"], row["body"]) for row in rows] == [(good, '{"n":1,"region":"EU"}')]
     assert box.suspended() == [("PIPELINE", True)]
-    assert (box.count("work_queue"), box.count("sink_batches")) == (0, 0)
+    assert (box.count("queued"), box.count("sink batches")) == (0, 0)
     assert check(box.connection) == []
 
 
@@ -330,7 +329,7 @@ def test_an_unavailable_sink_is_retried_by_the_port_policy(box: Box, tmp_path: P
     publish(box, b"a")
     drain = make_drain(box, tmp_path)
     assert drain_batch(drain, box) == 0
-    assert (box.count("scheduled_queue"), box.count("sink_batches")) == (1, 0)
+    assert (box.count("scheduled"), box.count("sink batches")) == (1, 0)
     assert drain.queue.find_waiting_ports(box.connection) == {read_port_id(box)}
     assert drain_batch(drain, box) == 0
     assert box.suspended() == [(Unavailable.code, True)]
@@ -347,7 +346,7 @@ def test_the_files_of_a_failed_attempt_are_removed(box: Box, tmp_path: Path) -> 
 
     assert drain_batch(make_drain(box, tmp_path, fail), box) == 0
     assert list((tmp_path / "lake" / "_postroom" / "staging").iterdir()) == []
-    assert box.one("SELECT error_description FROM scheduled_queue").splitlines() == [
+    assert box.scheduled_rows()[0].error_description.splitlines() == [
         "The batch could not be written.",
         "the job was aborted",
         "It is retried by the port's policy. The log of the pipeline has the details.",
@@ -369,7 +368,7 @@ def test_the_description_after_the_last_retry_does_not_announce_a_retry(box: Box
         )
 
     assert drain_batch(make_drain(box, tmp_path, fail), box) == 0
-    assert box.one("SELECT error_description FROM suspended_queue").splitlines() == [
+    assert box.read_error().splitlines() == [
         "The batch could not be written.",
         "Failed to find the data source: nosuch.",
         "Fix the sink and resume the instance. The log of the pipeline has the details.",
@@ -417,8 +416,7 @@ def test_a_row_that_the_table_rejects_is_suspended_alone(box: Box, tmp_path: Pat
     bad = [ids[3], ids[7], ids[8]]
     assert drain_batch(make_drain(box, tmp_path), box) == 8
     assert read_ids(box, sink, tmp_path) == Counter(ids) - Counter(bad)
-    rows = box.connection.execute("SELECT message_id::text FROM suspended_queue ORDER BY seq").fetchall()
-    assert [message_id for (message_id,) in rows] == bad
+    assert [str(row.message_id) for row in box.suspended_rows()] == bad
 
 
 def test_numbers_and_dates_in_structures_are_json(box: Box) -> None:
@@ -460,7 +458,7 @@ def test_a_table_without_a_unique_index_is_rejected(box: Box, tmp_path: Path) ->
     add_sink(box, SparkTable(box.url, "public.orders"))
     publish(box, b"a")
     assert drain_batch(make_drain(box, tmp_path), box) == 0
-    assert "no unique index" in box.one("SELECT error_description FROM suspended_queue")
+    assert "no unique index" in box.read_error()
 
 
 def test_a_batch_keeps_its_target_when_the_sink_changes(box: Box, tmp_path: Path) -> None:
@@ -469,7 +467,7 @@ def test_a_batch_keeps_its_target_when_the_sink_changes(box: Box, tmp_path: Path
     ids = publish(box, b"a")
     with pytest.raises(Killed):
         drain_batch(make_drain(box, tmp_path, die_at("published")), box)
-    box.connection.execute('UPDATE send_ports SET adapter = adapter || \'{"path": "elsewhere"}\'')
+    box.merge_port(adapter={"path": "elsewhere"})
     publish(box, b"b")
     drain = make_drain(box, tmp_path)
     assert [drain_batch(drain, box) for _ in range(3)] == [1, 1, None]
@@ -481,7 +479,7 @@ def test_the_messages_of_a_deleted_port_are_suspended(box: Box, tmp_path: Path) 
     add_sink(box, SparkSink("parquet", "lake"))
     publish(box, b"a")
     port_id = read_port_id(box)
-    box.connection.execute("DELETE FROM send_ports")
+    box.delete_all("send ports")
     assert drain_batch(make_drain(box, tmp_path), box, port_id) == 0
     assert box.suspended() == [("PORT_GONE", True)]
 

@@ -49,7 +49,7 @@ def complete_batch(connection: Connection, port_id: uuid.UUID, *, limit: int) ->
 
 def count_rows(box: Box, *tables: str) -> dict[str, int]:
     """Return the number of rows of each table that is not empty."""
-    counts = {table: box.count(table) for table in tables}
+    counts = {table: box.count_rows(table) for table in tables}
     return {table: rows for table, rows in counts.items() if rows}
 
 
