@@ -9,31 +9,18 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.errors import MessageFailure
 from postroom.message import Bytes, Message, Part
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import ClaimedMessage, HostQueues, StoredPart
-from postroom.messagebox.storage.stored_messages import build_message
+from postroom.messagebox.queues import ClaimedMessage, HostQueues
+from postroom.messagebox.storage.stored_messages import ConnectionReader, build_message
 from postroom.operations.instances.changes import resume
 from tests.support.box import Box
 
 QUEUES = HostQueues("Default")
 
 
-class _Reader:
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def read_parts(self, claimed: ClaimedMessage) -> list[StoredPart]:
-        return QUEUES.read_parts(self._connection, claimed)
-
-    def read_fragments(
-        self, claimed: ClaimedMessage, part_id: uuid.UUID, *, start: int, count: int
-    ) -> list[tuple[int, bytes]]:
-        return QUEUES.read_fragments(self._connection, claimed, part_id, start=start, count=count)
-
-
 def dequeue_all(box: Box) -> list[Message]:
     """Dequeue and complete all messages of the work queue, as a host does. Return them."""
     claimed = _claim(box)
-    found = [build_message(message, _Reader(box.connection)) for message in claimed]
+    found = [build_message(message, ConnectionReader(box.connection, QUEUES)) for message in claimed]
     read = [
         Message(
             context=message.context,
@@ -78,7 +65,7 @@ def _handle(box: Box, claimed: ClaimedMessage) -> None:
     def complete(connection: Connection) -> None:
         assert QUEUES.complete(connection, claimed.claim_id, [claimed.seq]) == 1
 
-    message = build_message(claimed, _Reader(box.connection))
+    message = build_message(claimed, ConnectionReader(box.connection, QUEUES))
     ResumedInbound("Default", RoutingTable()).handle(box.connection, claimed, message, complete)
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from datetime import datetime
 
-from postroom.agent.error_messages import Failure, is_error_report
+from postroom.agent.error_messages import Failure, get_message_type, is_error_report
 from postroom.agent.idempotency import IdKind, derive_id, unit_for_failure
 from postroom.agent.publish import Publisher, RoutingLock, StoredMessageBatch
 from postroom.agent.routes import OrderedRoutes
@@ -18,11 +19,35 @@ from postroom.agent.routing.matching import Matcher
 from postroom.errors import ClaimLost
 from postroom.message import Bytes, Message, Part
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import ClaimedMessage, HostQueues
+from postroom.messagebox.queues import OUT_OF_ORDER, ClaimedMessage, HostQueues, Suspension
 from postroom.messagebox.storage.stored_messages import StoredContext
 
 #: Publishes another message in the transaction of an error message. Returns the hosts whose work queues get rows.
 PublishMore = Callable[[Connection, OrderedRoutes], Collection[str]]
+
+
+def describe_failure(
+    claimed: ClaimedMessage,
+    suspension: Suspension,
+    failed_at: datetime,
+    *,
+    send_port: str | None = None,
+    receive_port: str | None = None,
+) -> Failure:
+    """Return the failure of a claimed message that would be suspended otherwise."""
+    context = None if claimed.context is None else StoredContext(claimed.context, {})
+    return Failure(
+        code=suspension.code,
+        description=suspension.description.removesuffix(f"\n{OUT_OF_ORDER}"),
+        message_id=claimed.message_id,
+        instance_id=claimed.delivery_id,
+        failed_at=failed_at,
+        adapter=suspension.adapter,
+        uri=suspension.uri,
+        send_port=send_port,
+        receive_port=receive_port,
+        message_type=None if context is None else get_message_type(context),
+    )
 
 
 class FailedMessages:

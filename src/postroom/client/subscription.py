@@ -32,7 +32,7 @@ from postroom.message import Body, Context, Message
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.connection import Connect, Connection, LazyConnection, transaction
 from postroom.messagebox.coordination.notifications import listen_on, wake_up_channel
-from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry, StoredPart, Suspension
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry, Suspension
 from postroom.messagebox.storage.stored_messages import build_message
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.processes.backoff import Backoff
@@ -319,15 +319,10 @@ class Subscription:
             raise lease_expired(None)
         lease.deadline = started + length.total_seconds()
 
-    def read_parts(self, claimed: ClaimedMessage) -> list[StoredPart]:
+    def read_claimed(self, query: Callable[[HostQueues, Connection], T]) -> T:
+        """Read a received message, also while the subscription is being closed."""
         with self._lock:
-            return self._queues.read_parts(self._ending.get_working(), claimed)
-
-    def read_fragments(
-        self, claimed: ClaimedMessage, part_id: uuid.UUID, *, start: int, count: int
-    ) -> list[tuple[int, bytes]]:
-        with self._lock:
-            return self._queues.read_fragments(self._ending.get_working(), claimed, part_id, start=start, count=count)
+            return query(self._queues, self._ending.get_working())
 
     def _check_open(self) -> None:
         if self._closed.is_set():

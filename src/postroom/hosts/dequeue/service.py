@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from postroom.errors import ReadInterrupted, Unavailable
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
@@ -15,9 +14,10 @@ from postroom.messagebox.queues import (
     HostQueues,
     Postponement,
     ScheduledRetry,
-    StoredPart,
     Suspension,
 )
+
+T = TypeVar("T")
 
 
 class Disposition(Enum):
@@ -54,19 +54,12 @@ class ThreadConnections:
     def get_writing(self) -> Connection:
         return self._writing.get()
 
-    def read_parts(self, claimed: ClaimedMessage) -> list[StoredPart]:
+    def read_claimed(self, query: Callable[[HostQueues, Connection], T]) -> T:
+        """Read a claimed message. Raise ReadInterrupted if the MessageBox does not answer."""
         try:
-            return self._queues.read_parts(self._get_reading(), claimed)
+            return query(self._queues, self._get_reading())
         except Unavailable as error:
-            raise ReadInterrupted("The parts of the message could not be read.", why=str(error)) from error
-
-    def read_fragments(
-        self, claimed: ClaimedMessage, part_id: uuid.UUID, *, start: int, count: int
-    ) -> list[tuple[int, bytes]]:
-        try:
-            return self._queues.read_fragments(self._get_reading(), claimed, part_id, start=start, count=count)
-        except Unavailable as error:
-            raise ReadInterrupted("The body of the message could not be read.", why=str(error)) from error
+            raise ReadInterrupted("The message could not be read.", why=str(error)) from error
 
     def _get_reading(self) -> Connection:
         with self._lock:

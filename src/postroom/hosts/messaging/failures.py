@@ -12,7 +12,7 @@ from typing import Any
 from postroom.adapters.dynamic.addresses import Endpoint, get_endpoint
 from postroom.agent.acknowledgements import AcknowledgedMessage, ReceivedMessage, SentMessage
 from postroom.agent.error_messages import Failure, get_message_type
-from postroom.agent.failed_messages import FailedMessages
+from postroom.agent.failed_messages import FailedMessages, describe_failure
 from postroom.agent.failure_properties import is_suspended_as_non_resumable
 from postroom.agent.routing_failure_reports import Unroutable
 from postroom.clock import Clock
@@ -56,17 +56,7 @@ class MessagingFailures:
             return outcome
         failure = None
         if port.settings.route_failures:
-            failure = Failure(
-                code=outcome.code,
-                description=outcome.description.removesuffix(f"\n{OUT_OF_ORDER}"),
-                message_id=claimed.message_id,
-                instance_id=claimed.delivery_id,
-                failed_at=self._clock(),
-                adapter=outcome.adapter,
-                uri=outcome.uri,
-                send_port=port.name,
-                message_type=_get_message_type(claimed),
-            )
+            failure = describe_failure(claimed, outcome, self._clock(), send_port=port.name)
         return self._suspend_or_route(claimed, connections, outcome, describe_sent(port, claimed), failure)
 
     def suspend_unsendable(
@@ -85,24 +75,17 @@ class MessagingFailures:
         location = _find_receive_location(connections, claimed.service_id)
         if location is None:
             return Suspension(code=code, description=description, resumable=_is_resumable(claimed))
-        adapter = location.adapter_kind
         suspension = Suspension(
-            code=code, description=description, adapter=adapter, uri=location.uri, resumable=_is_resumable(claimed)
-        )
-        unroutable = error if isinstance(error, Unroutable) else None
-        failure = Failure(
             code=code,
             description=description,
-            message_id=claimed.message_id,
-            instance_id=claimed.instance_id,
-            failed_at=self._clock(),
-            adapter=adapter,
+            adapter=location.adapter_kind,
             uri=location.uri,
-            receive_port=location.port_name,
-            message_type=get_message_type(unroutable.context) if unroutable else _get_message_type(claimed),
-            report_id=unroutable.report_id if unroutable else None,
+            resumable=_is_resumable(claimed),
         )
-
+        failure = describe_failure(claimed, suspension, self._clock(), receive_port=location.port_name)
+        if isinstance(error, Unroutable):
+            message_type = get_message_type(error.context)
+            failure = replace(failure, message_type=message_type, report_id=error.report_id)
         routed = failure if location.route_failures else None
         return self._suspend_or_route(claimed, connections, suspension, _describe_received(location, claimed), routed)
 
@@ -236,10 +219,6 @@ def _retry_after_environment_error(error: Exception) -> ScheduledRetry:
 
 def _is_resumable(claimed: ClaimedMessage) -> bool:
     return claimed.context is None or not is_suspended_as_non_resumable(StoredContext(claimed.context, {}))
-
-
-def _get_message_type(claimed: ClaimedMessage) -> str | None:
-    return None if claimed.context is None else get_message_type(StoredContext(claimed.context, {}))
 
 
 def _find_receive_location(connections: ThreadConnections, location_id: uuid.UUID | None) -> ReceiveLocation | None:

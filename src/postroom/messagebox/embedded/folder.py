@@ -80,7 +80,7 @@ class ServerFolder:
         name = f"{self._read()['id']}-{path}"
         if binaries.account is None:
             return private_folder(name)
-        return private_folder(name, uid=binaries.account.uid, gid=binaries.account.gid)
+        return private_folder(name, uid=binaries.account.pw_uid, gid=binaries.account.pw_gid)
 
     def tail(self, since: int, lines: int = 20) -> str:
         """Return the last lines of the log after position `since`."""

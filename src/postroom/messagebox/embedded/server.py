@@ -255,7 +255,7 @@ class EmbeddedServer:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(mode=0o700)
         if binaries.account is not None:
-            os.chown(unfinished, binaries.account.uid, binaries.account.gid)
+            os.chown(unfinished, binaries.account.pw_uid, binaries.account.pw_gid)
         options = ["--username", SUPERUSER, "--encoding", "UTF8", "--locale", "C"]
         options += ["--auth-local", "trust", "--auth-host", "reject"]
         if self._settings.get("fsync") == "off":
@@ -279,8 +279,8 @@ class EmbeddedServer:
         if binaries.account is not None and not binaries.has_access("-x", pgdata):
             raise Unavailable(
                 f"The database in {pgdata} cannot be accessed.",
-                why=f"PostgreSQL runs as {binaries.account.name}, which cannot enter a folder above it.",
-                hint=f"Let {binaries.account.name} enter the folders above it (chmod o+x).",
+                why=f"PostgreSQL runs as {binaries.account.pw_name}, which cannot enter a folder above it.",
+                hint=f"Let {binaries.account.pw_name} enter the folders above it (chmod o+x).",
             )
 
     def _rotate_log(self) -> int:

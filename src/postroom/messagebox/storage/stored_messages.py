@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -20,9 +21,12 @@ from postroom.message import (
     Message,
     Part,
 )
-from postroom.messagebox.queues import ClaimedMessage, StoredPart
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, StoredPart
 from postroom.system_properties import BTS
 from postroom.values import Value, value_from_json
+
+T = TypeVar("T")
 
 _decode = msgspec.json.Decoder().decode
 _Encoded = dict[str, object]
@@ -95,11 +99,20 @@ _NOTHING: Mapping[str, object] = MappingProxyType({})
 class ClaimReader(Protocol):
     """Reads the parts of claimed messages, from any thread."""
 
-    def read_parts(self, claimed: ClaimedMessage) -> list[StoredPart]: ...
+    def read_claimed(self, query: Callable[[HostQueues, Connection], T]) -> T:
+        """Call a query of the queues on the connection of the reader."""
+        ...
 
-    def read_fragments(
-        self, claimed: ClaimedMessage, part_id: uuid.UUID, *, start: int, count: int
-    ) -> list[tuple[int, bytes]]: ...
+
+@dataclass(frozen=True, slots=True)
+class ConnectionReader:
+    """Reads claimed messages over one connection."""
+
+    connection: Connection
+    queues: HostQueues
+
+    def read_claimed(self, query: Callable[[HostQueues, Connection], T]) -> T:
+        return query(self.queues, self.connection)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +127,7 @@ class FragmentedBody:
     def chunks(self) -> Iterator[bytes]:
         start = read = 0
         while read < self.size:
-            fragments = self.reader.read_fragments(self.claimed, self.part_id, start=start, count=FRAGMENTS_AT_A_TIME)
+            fragments = self.reader.read_claimed(partial(self._read_fragments, start))
             if not fragments:
                 raise MessageGone(
                     f"Part {self.part_id} of message {self.claimed.message_id} has {read} of its {self.size} bytes.",
@@ -124,6 +137,9 @@ class FragmentedBody:
                 start = number + 1
                 read += len(body)
                 yield body
+
+    def _read_fragments(self, start: int, queues: HostQueues, connection: Connection) -> list[tuple[int, bytes]]:
+        return queues.read_fragments(connection, self.claimed, self.part_id, start=start, count=FRAGMENTS_AT_A_TIME)
 
 
 def build_message(claimed: ClaimedMessage, reader: ClaimReader, added: Mapping[str, object] = _NOTHING) -> Message:
@@ -152,7 +168,8 @@ def build_message(claimed: ClaimedMessage, reader: ClaimReader, added: Mapping[s
             claimed.charset,
         )
     if claimed.part_count:
-        parts = tuple(_build_part(stored, claimed, reader) for stored in reader.read_parts(claimed))
+        found = reader.read_claimed(lambda queues, connection: queues.read_parts(connection, claimed))
+        parts = tuple(_build_part(stored, claimed, reader) for stored in found)
         if len(parts) < claimed.part_count:
             raise MessageGone(
                 f"Message {claimed.message_id} has {len(parts)} of its {claimed.part_count} parts.",

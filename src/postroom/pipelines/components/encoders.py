@@ -6,7 +6,6 @@ The same message has the same encoded content each time, so that a receiver can 
 from __future__ import annotations
 
 import base64
-import codecs
 import io
 import zipfile
 import zlib
@@ -15,7 +14,7 @@ from collections.abc import Iterator
 from postroom.errors import PipelineFailure
 from postroom.message import Body, Message
 from postroom.pipelines.components.contract import Encoder, get_body, replace_body
-from postroom.pipelines.components.text import encoding_problems
+from postroom.pipelines.components.text import convert_text, encoding_problems
 from postroom.pipelines.documents.temporary_bodies import Spool, spool
 
 #: The earliest time that an archive can store.
@@ -140,37 +139,11 @@ class CharsetEncoder(Encoder):
 
     def encode(self, message: Message) -> Message:
         part = get_body(message)
-        converted = spool(self._convert_chunks(part.body, part.charset or "utf-8"))
-        return replace_body(message, converted, content_type=part.content_type, charset=self.target)
-
-    def _convert_chunks(self, body: Body, source: str) -> Iterator[bytes]:
+        source = part.charset or "utf-8"
         if encoding_problems(source):
             raise PipelineFailure(
                 f"The charset of the message, {source!r}, is not known.",
                 hint="Publish the message with the charset of its body, or without one if it is UTF-8.",
             )
-        decoder = codecs.getincrementaldecoder(source)()
-        encoder = codecs.getincrementalencoder(self.target)()
-        read, first = 0, True
-        try:
-            for chunk in body.chunks():
-                text = decoder.decode(chunk)
-                if first and text:
-                    text, first = text.removeprefix("\ufeff"), False
-                yield encoder.encode(text)
-                read += len(chunk)
-            yield encoder.encode(decoder.decode(b"", final=True), final=True)
-        except UnicodeEncodeError as error:
-            character = error.object[error.start]
-            raise PipelineFailure(
-                f"The content has the character U+{ord(character):04X}, which {self.target} does not have.",
-                why=f"It is in the bytes after {read:,}.",
-                hint="Send it in another encoding, or remove the character in a map; then resume.",
-            ) from None
-        except UnicodeError as error:
-            reason = error.reason if isinstance(error, UnicodeDecodeError) else str(error)
-            raise PipelineFailure(
-                f"The content is not {source}.",
-                why=f"In the bytes after {read:,}: {reason}.",
-                hint="Correct the message, and resume with it.",
-            ) from None
+        converted = convert_text(part.body, source, self.target, hint="Correct the message, and resume with it.")
+        return replace_body(message, spool(converted), content_type=part.content_type, charset=self.target)

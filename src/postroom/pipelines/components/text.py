@@ -61,30 +61,40 @@ class Charset(Decoder):
         assert message.body is not None
         body = message.body.body
         # In every text encoding one byte becomes at most four bytes of UTF-8.
-        changed = message.with_body(spool(self._convert_chunks(body), max_size=4 * body.size))
+        hint = "Send it in the encoding of the pipeline, or correct the encoding of the pipeline."
+        converted = convert_text(body, self.source, "utf-8", hint=hint)
+        changed = message.with_body(spool(converted, max_size=4 * body.size))
         parts = [
             replace(part, charset="utf-8") if part.name == changed.body_part_name else part for part in changed.parts
         ]
         return replace(changed, parts=tuple(parts))
 
-    def _convert_chunks(self, body: Body) -> Iterator[bytes]:
-        decoder = codecs.getincrementaldecoder(self.source)()
-        read, first = 0, True
-        try:
-            for chunk in body.chunks():
-                text = decoder.decode(chunk)
-                if first and text:
-                    text, first = text.removeprefix("\ufeff"), False
-                read += len(chunk)
-                yield text.encode()
-            yield decoder.decode(b"", final=True).encode()
-        except UnicodeError as error:
-            reason = error.reason if isinstance(error, UnicodeDecodeError) else str(error)
-            raise PipelineFailure(
-                f"The content is not {self.source}.",
-                why=f"In the bytes after {read:,}: {reason}.",
-                hint="Send it in the encoding of the pipeline, or correct the encoding of the pipeline.",
-            ) from None
+
+def convert_text(body: Body, source: str, target: str, *, hint: str) -> Iterator[bytes]:
+    """Yield text in another encoding, without a byte order mark. ``hint`` is for a body that is not in ``source``."""
+    decoder = codecs.getincrementaldecoder(source)()
+    encoder = codecs.getincrementalencoder(target)()
+    read, first = 0, True
+    try:
+        for chunk in body.chunks():
+            text = decoder.decode(chunk)
+            if first and text:
+                text, first = text.removeprefix("\ufeff"), False
+            yield encoder.encode(text)
+            read += len(chunk)
+        yield encoder.encode(decoder.decode(b"", final=True), final=True)
+    except UnicodeEncodeError as error:
+        character = error.object[error.start]
+        raise PipelineFailure(
+            f"The content has the character U+{ord(character):04X}, which {target} does not have.",
+            why=f"It is in the bytes after {read:,}.",
+            hint="Send it in another encoding, or remove the character in a map; then resume.",
+        ) from None
+    except UnicodeError as error:
+        reason = error.reason if isinstance(error, UnicodeDecodeError) else str(error)
+        raise PipelineFailure(
+            f"The content is not {source}.", why=f"In the bytes after {read:,}: {reason}.", hint=hint
+        ) from None
 
 
 def encoding_problems(encoding: str) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from postroom.pipelines.rows.source import RowSource
 
 #: The characters that Spark's reader trims.
@@ -49,19 +51,12 @@ def _read_cell(source: RowSource, line: str, start: int) -> tuple[str | None, in
 def _read_quoted(source: RowSource, line: str, start: int, quote: str) -> tuple[str, int]:
     """Return the text of a quoted value and the position after its closing quote."""
     escape = source.options.get("escape", "\\")
-    pieces: list[str] = []
-    position = start
-    while True:
-        if position >= len(line):
-            raise BadLine(f"A value starts with {quote}, and the closing {quote} is missing.")
-        if escape and line.startswith(escape + quote, position):
-            pieces.append(quote)
-            position += len(escape) + len(quote)
-        elif line.startswith(quote, position):
-            end = position + len(quote)
-            if end < len(line) and not line.startswith(source.separator, end):
-                raise BadLine(f"A {quote} inside a quoted value is written as {escape or quote}{quote}.")
-            return "".join(pieces), end
-        else:
-            pieces.append(line[position])
-            position += 1
+    marked = f"{re.escape(escape + quote)}|" if escape else ""
+    text = re.compile(f"(?:{marked}[^{re.escape(quote)}])*+").match(line, start)
+    assert text is not None
+    end = text.end() + len(quote)
+    if end > len(line):
+        raise BadLine(f"A value starts with {quote}, and the closing {quote} is missing.")
+    if end < len(line) and not line.startswith(source.separator, end):
+        raise BadLine(f"A {quote} inside a quoted value is written as {escape or quote}{quote}.")
+    return text[0].replace(escape + quote, quote), end

@@ -47,7 +47,7 @@ def _find_undecoded(lines: RowLines, first: int, batch: pa.RecordBatch) -> dict[
         elif line is not None and _REPLACED not in (line.text or ""):
             lines.close()  # Spark has split the file into other lines
             line = None
-        if line is None and not lines.can_decode_file():
+        if line is None and not lines.can_decode_file:
             found[row] = None
     return found
 

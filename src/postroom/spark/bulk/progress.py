@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -43,24 +43,8 @@ def _format_size(count: int) -> str:
     return f"{count / 1e6:,.0f} MB" if count >= 10_000_000 else f"{count / 1e3:,.0f} KB"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Sums:
-    """The totals of some files."""
-
-    size: int = 0
-    rows: int = 0
-    bad: int = 0
-
-    def plus(self, other: _Sums) -> _Sums:
-        return _Sums(size=self.size + other.size, rows=self.rows + other.rows, bad=self.bad + other.bad)
-
-    def minus(self, other: _Sums) -> _Sums:
-        return _Sums(size=self.size - other.size, rows=self.rows - other.rows, bad=self.bad - other.bad)
-
-    def at_least(self, other: _Sums) -> _Sums:
-        return _Sums(size=max(self.size, other.size), rows=max(self.rows, other.rows), bad=max(self.bad, other.bad))
-
-
+#: The totals of some files: size, rows, and bad rows.
+_Sums = Counter[str]
 #: A callback that gets the progress, about twice a second.
 BulkWatcher = Callable[[BulkProgress], None]
 
@@ -77,9 +61,9 @@ class BulkMeter:
         self._open: dict[uuid.UUID, _Sums] = {}
         #: What the files had when they were first read.
         self._before: dict[uuid.UUID, _Sums] = {}
-        self._finished = _Sums()
+        self._finished: _Sums = Counter()
         #: The total of the last reading.
-        self._total = _Sums()
+        self._total: _Sums = Counter()
 
     def read(self, connection: Connection, now: float, counts: Mapping[str, int] | None = None) -> BulkProgress:
         """Return the progress. ``now`` is in seconds of a monotonic clock.
@@ -91,29 +75,27 @@ class BulkMeter:
         ).fetchall()
         known: dict[uuid.UUID, _Sums] = {}
         for file, size, rows, bad, _ in found:
-            before = self._before.setdefault(file, _Sums(rows=rows, bad=bad))
-            known[file] = _Sums(size=size, rows=rows, bad=bad).minus(before)
+            before = self._before.setdefault(file, Counter(rows=rows, bad=bad))
+            known[file] = Counter(size=size, rows=rows, bad=bad) - before
         # A finished file has no row. Its last known totals are counted.
         for interchange_id in self._open.keys() - known.keys():
-            self._finished = self._finished.plus(self._open[interchange_id])
+            self._finished += self._open[interchange_id]
             del self._before[interchange_id]
         self._open = known
-        unfinished = _Sums()
-        for sums in known.values():
-            unfinished = unfinished.plus(sums)
-        total = self._finished.plus(unfinished)
+        unfinished = sum(known.values(), _Sums())
+        total = self._finished + unfinished
         if counts is not None:
-            total = total.at_least(_Sums(rows=counts["rows"], bad=counts["bad"]))
-            self._finished = total.minus(unfinished)
-        self._total = total.at_least(self._total)
+            total |= Counter(rows=counts["rows"], bad=counts["bad"])
+            self._finished = total - unfinished
+        self._total |= total
         return BulkProgress(
             location=self._name,
-            rows=self._total.rows,
-            bad=self._total.bad,
-            rate=self._rate(now, self._total.rows),
+            rows=self._total["rows"],
+            bad=self._total["bad"],
+            rate=self._rate(now, self._total["rows"]),
             files_left=len(known),
             bytes_left=sum(size - done for _, size, _, _, done in found),
-            bytes_total=self._total.size,
+            bytes_total=self._total["size"],
         )
 
     def _rate(self, now: float, rows: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from postroom.pipelines.rows.batch import SourceLine
@@ -24,7 +24,6 @@ class RowLines:
         self._last = 0
         self._kept: dict[int, tuple[int, bytes]] = {}
         self._batches = (1, 1)
-        self._can_decode_file: bool | None = None
 
     def start_batch(self, first: int) -> None:
         """Start with the next batch, whose first row has the number ``first``."""
@@ -36,11 +35,8 @@ class RowLines:
         """Return the line of a row, or None if the rows of the file are not lines."""
         while self._rows is not None and self._last < number:
             try:
-                line = next(self._rows, None)
-                if line is None:
-                    self.close()
-                    break
-            except READ_ERRORS:
+                line = next(self._rows)
+            except (StopIteration, *READ_ERRORS):
                 self.close()
                 break
             self._last += 1
@@ -54,19 +50,16 @@ class RowLines:
         self._rows = None
         self._kept.clear()
 
+    @cached_property
     def can_decode_file(self) -> bool:
-        """Return True if the whole file can be decoded."""
-        if self._can_decode_file is None:
-            self._can_decode_file = self.encoding.can_decode_file(self._path)
-        return self._can_decode_file
+        """True if the whole file can be decoded."""
+        return self.encoding.can_decode_file(self._path)
 
     def _to_line(self, index: int, data: bytes) -> SourceLine | None:
-        text = None
-        match self.encoding.can_decode(data):
-            case True:
-                text = data.decode(self.encoding.name)
-            case None:
-                return None
+        is_text = self.encoding.can_decode(data)
+        if is_text is None:
+            return None
+        text = data.decode(self.encoding.name) if is_text else None
         counter = _get_line_counter(self._path, self.encoding.separator)
         return SourceLine(number=counter.count(self._start) + index + 1, data=data, text=text)
 

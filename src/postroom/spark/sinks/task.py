@@ -17,16 +17,15 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from postroom.agent.error_messages import Failure, get_message_type
-from postroom.agent.failed_messages import FailedMessages
+from postroom.agent.failed_messages import FailedMessages, describe_failure
 from postroom.agent.poison_messages import attempt_alone, process_death_failure
 from postroom.clock import system_clock
 from postroom.errors import ClaimLost, DeliveryRefused, MessageFailure
 from postroom.maps.port_maps import NO_MAPS, PortMaps
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, Login, transaction
-from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, StoredPart, Suspension
-from postroom.messagebox.storage.stored_messages import build_message
+from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, Suspension
+from postroom.messagebox.storage.stored_messages import ConnectionReader, build_message
 from postroom.messagebox.streams.sink_batches import CHUNK_MESSAGES, SeqRange, SinkMessage, SinkQueue
 from postroom.pipelines.definition import FORMAT_SECONDS
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT, Send
@@ -213,7 +212,7 @@ class SinkTask:
         return result
 
     def _to_rows(self, connection: Connection, messages: Sequence[SinkMessage]) -> RowChunk:
-        reader = _Reader(connection, HostQueues(self.host))
+        reader = ConnectionReader(connection, HostQueues(self.host))
         mapped: list[tuple[SinkMessage, Message]] = []
         for batch_message in messages:
             try:
@@ -275,48 +274,21 @@ class SinkTask:
 
     def _remove(self, connection: Connection, claimed: ClaimedMessage, failure: MessageFailure) -> None:
         queue = SinkQueue(self.host)
-        description = str(failure)[:MAX_DESCRIPTION]
-        queue.lock(connection, self.batch_id, self.attempt)
-        try:
-            if self.port.route_failures and self._route(connection, queue.queues, claimed, failure.code, description):
-                return
-        except ClaimLost:
-            return  # another attempt of this task has removed it
-        suspension = Suspension(code=failure.code, description=description, adapter=self.port.kind, uri=self.port.uri)
-        queue.queues.suspend(connection, self.batch_id, {claimed.seq: suspension})
-
-    def _route(
-        self, connection: Connection, queues: HostQueues, claimed: ClaimedMessage, code: str, description: str
-    ) -> bool:
-        context = build_message(claimed, _Reader(connection, queues)).context if claimed.context is not None else None
-        failure = Failure(
-            code=code,
-            description=description,
-            message_id=claimed.message_id,
-            instance_id=claimed.instance_id,
-            failed_at=system_clock(),
+        suspension = Suspension(
+            code=failure.code,
+            description=str(failure)[:MAX_DESCRIPTION],
             adapter=self.port.kind,
             uri=self.port.uri,
-            send_port=self.port.name,
-            message_type=None if context is None else get_message_type(context),
         )
-        return FailedMessages(queues).route(connection, claimed, failure)
-
-
-class _Reader:
-    """Reads the parts and fragments of the messages of a batch."""
-
-    def __init__(self, connection: Connection, queues: HostQueues) -> None:
-        self._connection = connection
-        self._queues = queues
-
-    def read_parts(self, claimed: ClaimedMessage) -> list[StoredPart]:
-        return self._queues.read_parts(self._connection, claimed)
-
-    def read_fragments(
-        self, claimed: ClaimedMessage, part_id: uuid.UUID, *, start: int, count: int
-    ) -> list[tuple[int, bytes]]:
-        return self._queues.read_fragments(self._connection, claimed, part_id, start=start, count=count)
+        queue.lock(connection, self.batch_id, self.attempt)
+        try:
+            if self.port.route_failures:
+                routed = describe_failure(claimed, suspension, system_clock(), send_port=self.port.name)
+                if FailedMessages(queue.queues).route(connection, claimed, routed):
+                    return
+        except ClaimLost:
+            return  # another attempt of this task has removed it
+        queue.queues.suspend(connection, self.batch_id, {claimed.seq: suspension})
 
 
 def split_into_ranges(seqs: Sequence[int]) -> list[SeqRange]:
