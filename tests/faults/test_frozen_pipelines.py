@@ -22,8 +22,8 @@ from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.inbox_rows import Inbox, InboxNumbering
-from postroom.receiving.task import ReceiveTask
-from postroom.receiving.worker import close_worker
+from postroom.spark.receive.task import SparkReceiveTask
+from postroom.spark.worker import close_worker
 from tests.faults.frozen_peers import (
     OTHERS_CONTINUE,
     PIPELINES_ARE_REPLACED,
@@ -75,7 +75,7 @@ def home(tmp_path: Path) -> Path:
 
 def receive_files(box: Box, login: Login, location: ReceiveLocation, home: Path, *, within: float) -> None:
     """Scan and receive, as another pipeline does, until nothing is left."""
-    task = ReceiveTask(source=ClaimedFiles(location=location, home=home), login=login)
+    task = SparkReceiveTask(source=ClaimedFiles(location=location, home=home), login=login)
     with connect(login.url, user=login.user, application_name="postroom location") as connection:
         claimer = FileClaimer(connection, location, home)
 
@@ -107,7 +107,7 @@ def test_another_process_receives_the_files_of_a_frozen_one(box: Box, login: Log
 def test_another_process_receives_the_interchanges_of_a_frozen_one(box: Box, login: Login, point: str) -> None:
     box.add_port("Everything", "exists(Region)")
     location = add_inbox_location(box)
-    task = ReceiveTask(source=Inbox(location=location, login=login), login=login)
+    task = SparkReceiveTask(source=Inbox(location=location, login=login), login=login)
     with (
         frozen_process(interrupted_receiver.main, box.url, str(login.user), location.name, point),
         connect(login.url, user=login.user, application_name="postroom host Default") as host,

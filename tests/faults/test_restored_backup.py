@@ -30,8 +30,8 @@ from postroom.operations.backup.manifest import verify_backup
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer
-from postroom.receiving.task import ReceiveTask
-from postroom.receiving.worker import close_worker
+from postroom.spark.receive.task import SparkReceiveTask
+from postroom.spark.worker import close_worker
 from tests.support.box import Box, Region, open_box
 from tests.support.contents import Contents
 from tests.support.databases import Databases
@@ -117,7 +117,7 @@ def receive_claimed(box: Box, location: ReceiveLocation, home: Path) -> None:
     login = Login(url=box.url, user=box.host().role_name)
     try:
         claims = file_claims.read_numbered(box.connection, location.location_id, 0, 1 << 60)
-        list(ReceiveTask(source=ClaimedFiles(location=location, home=home), login=login).receive(claims))
+        list(SparkReceiveTask(source=ClaimedFiles(location=location, home=home), login=login).receive(claims))
     finally:
         close_worker(login)
 

@@ -15,6 +15,7 @@ from postroom.messagebox.inbox import InboxRow, StoredInterchange
 from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.file_claimer import Scan
+from postroom.receiving.task import ReceiveSource
 
 #: Maximum number of rows of the inbox in one transaction.
 _BATCH_SIZE = 5_000
@@ -48,7 +49,7 @@ class InboxNumbering:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inbox:
+class Inbox(ReceiveSource[InboxRow, StoredInterchange]):
     """The rows that adapters have stored in the inbox. A row is deleted after it was received."""
 
     location: ReceiveLocation
@@ -67,12 +68,6 @@ class Inbox:
 
     def describe(self, item: StoredInterchange) -> str:
         return f"interchange {item.interchange_id}"
-
-    def is_unchanged(self, item: StoredInterchange) -> bool:
-        return True
-
-    def is_waiting(self, row: InboxRow) -> bool:
-        return True
 
     def finish(self, connection: Connection, items: Sequence[StoredInterchange]) -> None:
         inbox.delete_interchanges(connection, [item.interchange_id for item in items])

@@ -1,4 +1,4 @@
-"""The receive task: publish interchanges and remove them from their source. Runs in a worker of Spark.
+"""The receive task: publish interchanges and remove them from their source. Runs in a worker of Spark, or in a host.
 
     row read ─► interchange published, with its receipts ─► removed from the source
 
@@ -10,25 +10,29 @@ from __future__ import annotations
 
 import logging
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from postroom.agent.poison_messages import attempt_alone, process_death_failure
 from postroom.agent.receiving.document_batch import ReceiveResult
 from postroom.agent.receiving.interchange import Interchange, to_message_failure
+from postroom.agent.receiving.receiver import Receiver
 from postroom.clock import system_clock
 from postroom.errors import PipelineFailure, format_count, is_environment_error
-from postroom.messagebox.connection import Connection, Login
+from postroom.messagebox.connection import Connect, Connection
+from postroom.messagebox.throttling.pace import Pace
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.worker import Worker, close_worker, get_worker, make_pace
 
 _log = logging.getLogger(__name__)
 
 #: What is counted: files, messages published, instances suspended, failures that became error messages, messages
 #: dropped because they have no authenticated originator, and files without any document.
 OUTCOMES = ("files", "published", "suspended", "routed", "dropped", "empty")
+#: The time from the arrival of the files to their publication.
+MILLISECONDS = "milliseconds"
 
 
 class Identified(Protocol):
@@ -38,50 +42,62 @@ class Identified(Protocol):
     def interchange_id(self) -> uuid.UUID: ...
 
 
-Row = TypeVar("Row", bound=Identified, contravariant=True)
+Row = TypeVar("Row", bound=Identified)
 Item = TypeVar("Item", bound=Identified)
 
 
-class ReceiveSource(Protocol[Row, Item]):
-    """Where the interchanges of a receive location wait: claimed files, or the inbox. Pickled with the task."""
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """What a thread or process keeps from one task to the next."""
 
-    @property
-    def location(self) -> ReceiveLocation: ...
+    connection: Connection
+    receiver: Receiver
+    connect: Connect
+    """Opens another connection, if the first one may be broken."""
 
+
+class ReceiveSource(ABC, Generic[Row, Item]):
+    """Where the interchanges of a receive location wait: claimed files, the inbox, or a batch of an adapter."""
+
+    location: ReceiveLocation
+
+    @abstractmethod
     def read(self, connection: Connection, rows: Sequence[Row]) -> list[Item]:
         """Return the interchanges that can be received now."""
-        ...
 
+    @abstractmethod
     def interchange(self, item: Item) -> Interchange: ...
 
     def get_arrival(self, item: Item) -> float:
         """Return when it arrived, in seconds since 1970."""
-        ...
+        return system_clock().timestamp()
 
+    @abstractmethod
     def describe(self, item: Item) -> str:
         """Return what the log calls it."""
-        ...
 
-    def is_unchanged(self, item: Item) -> bool: ...
+    def is_unchanged(self, item: Item) -> bool:
+        return True
 
     def is_waiting(self, row: Row) -> bool:
         """Return True if the interchange is still in the source."""
-        ...
+        return True
 
+    @abstractmethod
     def finish(self, connection: Connection, items: Sequence[Item]) -> None:
         """Remove interchanges that were received."""
-        ...
 
     def give_back(self, connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> None:
         """Have interchanges read again later."""
-        ...
 
+    @abstractmethod
     def quarantine(self, connection: Connection, item: Item, error: Exception) -> None:
-        """Keep an interchange that can be neither received nor suspended out of the stream."""
-        ...
+        """Keep an interchange that can be neither received nor suspended from being received."""
 
+    @abstractmethod
     def record_attempt(self, connection: Connection, interchange_id: uuid.UUID) -> int: ...
 
+    @abstractmethod
     def undo_attempt(self, connection: Connection, interchange_id: uuid.UUID) -> None: ...
 
 
@@ -94,9 +110,12 @@ class ReceiveTask:
     """Receives interchanges of one source."""
 
     source: ReceiveSource[Any, Any]
-    login: Login
     paced: bool = False
     """Slow down between transactions while too many messages wait in the MessageBox."""
+    can_refuse: bool = False
+    """The adapter decides about interchanges that the pipeline rejects, if it asks for that."""
+    process: str = "worker"
+    """The kind of process that it runs in, for error messages."""
 
     @property
     def location(self) -> ReceiveLocation:
@@ -106,23 +125,17 @@ class ReceiveTask:
     def _is_ordered(self) -> bool:
         return self.location.adapter.is_ordered
 
-    def receive(self, rows: Sequence[Identified], *, isolated: bool = False) -> list[ReceiveResult]:
+    def receive(self, worker: Worker, rows: Sequence[Identified], *, isolated: bool = False) -> list[ReceiveResult]:
         """Publish interchanges and remove them from their source. Raise if the MessageBox does not answer.
 
-        ``isolated`` is for a retry, because one of the interchanges may have killed the worker.
-        """
+        ``isolated`` is for a retry, because one of the interchanges may have killed the process."""
         if not rows:
             return []
-        worker = get_worker(self.login)
-        try:
-            if self._is_ordered:
-                return self._receive_in_order(worker, rows, isolated=isolated)
-            if isolated:
-                return [received for row in rows for received in self._receive_isolated(worker, row)]
-            return self._receive_batch(worker, rows)
-        except BaseException:
-            close_worker(self.login)
-            raise
+        if self._is_ordered:
+            return self._receive_in_order(worker, rows, isolated=isolated)
+        if isolated:
+            return [received for row in rows for received in self._receive_isolated(worker, row)]
+        return self._receive_batch(worker, rows)
 
     def _receive_in_order(self, worker: Worker, rows: Sequence[Identified], *, isolated: bool) -> list[ReceiveResult]:
         """Receive each interchange after the commit of the one before. One that is not ready delays the others."""
@@ -139,7 +152,7 @@ class ReceiveTask:
     def _receive_isolated(self, worker: Worker, row: Identified) -> list[ReceiveResult]:
         interchange_id, connection = row.interchange_id, worker.connection
         return attempt_alone(
-            partial(self.login.connect, "attempts"),
+            worker.connect,
             record=lambda: self.source.record_attempt(connection, interchange_id),
             undo=lambda another: self.source.undo_attempt(another, interchange_id),
             process=lambda: self._receive_batch(worker, [row]),
@@ -197,14 +210,12 @@ class ReceiveTask:
     def _publish(self, worker: Worker, items: Sequence[Any]) -> dict[uuid.UUID, ReceiveResult]:
         interchanges = [self.source.interchange(item) for item in items]
         pace = make_pace(worker, self.location, paced=self.paced)
-        return {
-            interchange.interchange_id: interchange
-            for interchange in worker.receiver.receive(self.location, interchanges, pace=pace)
-        }
+        results = worker.receiver.receive(self.location, interchanges, pace=pace, can_refuse=self.can_refuse)
+        return {result.interchange_id: result for result in results}
 
     def _suspend_poison(self, worker: Worker, items: Sequence[Any]) -> dict[uuid.UUID, ReceiveResult]:
         hint = "Correct the message and send it again, or correct the component and resume."
-        failure = process_death_failure(PipelineFailure, process="worker", hint=hint)
+        failure = process_death_failure(PipelineFailure, process=self.process, hint=hint)
         for item in items:
             self._log(logging.ERROR, item, f"is suspended: {failure.what}")
         suspended = [worker.receiver.reject(self.location, self.source.interchange(item), failure) for item in items]
@@ -221,10 +232,23 @@ class ReceiveTask:
             source.give_back(connection, [item.interchange_id])
             return None
         self._log(logging.ERROR, item, "could not be received", error)
-        try:
-            return worker.receiver.reject(self.location, source.interchange(item), to_message_failure(error))
-        except Exception as another:
-            if is_environment_error(another):
-                raise
+        if not isinstance(error, OSError):  # a body that cannot be read cannot be suspended either
+            try:
+                return worker.receiver.reject(self.location, source.interchange(item), to_message_failure(error))
+            except Exception as another:
+                if is_environment_error(another):
+                    raise
         source.quarantine(connection, item, error)
         return None
+
+
+def make_pace(worker: Worker, location: ReceiveLocation, *, paced: bool) -> Callable[[], bool]:
+    """Return what a task calls between two transactions. If it is ``paced``, it waits while receiving is throttled, and
+    returns False if the task has to end."""
+    return Pace(worker.connection, location.host_id, location.location_id) if paced else lambda: True
+
+
+def count_outcomes(received: Sequence[ReceiveResult]) -> dict[str, int]:
+    """Return the outcomes of interchanges, and the sum of their times."""
+    counts = {name: sum(int(getattr(result, name)) for result in received) for name in (*OUTCOMES[1:], MILLISECONDS)}
+    return {"files": sum(not result.unfinished for result in received), **counts}

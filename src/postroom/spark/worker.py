@@ -1,4 +1,9 @@
-"""Guard a Python worker of Spark against messages that kill it.
+"""The Python worker that runs the tasks of Spark: what it keeps from one task to the next, and its guard against
+messages that kill it.
+
+A worker keeps a connection and a routing table. This is module-level state, because Spark has no other place for it: a
+worker runs many tasks, one at a time, and each of them would connect and load all subscriptions. A worker is forked
+before this module is imported, so that no two workers share a connection.
 
 A hung C extension ends a worker without an exception, as a crash does. When Spark retries the task, every message is
 processed alone (agent/poison_messages.py).
@@ -11,16 +16,23 @@ processed alone (agent/poison_messages.py).
 from __future__ import annotations
 
 import faulthandler
+import logging
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from io import UnsupportedOperation
 
+from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.routing.table import RoutingTable
 from postroom.errors import Unavailable
+from postroom.messagebox.connection import Login, is_working
+from postroom.monitoring.logs import LOG_FORMAT_VARIABLE, LogFormat, set_up_logging
 from postroom.processes.garbage_collection import freeze_objects
 from postroom.processes.time_limit import count_abandoned_threads
+from postroom.receiving.task import Worker
 
 #: A worker with more abandoned threads than this is replaced.
 MAX_LEAKED_THREADS = 8
@@ -28,6 +40,37 @@ MAX_LEAKED_THREADS = 8
 GRACE = 30.0
 
 _HEARTBEAT_SECONDS = 5.0
+
+
+_workers: dict[Login, Worker] = {}
+
+
+def get_worker(login: Login) -> Worker:
+    """Return the connection and the receiver of this process. Connect again if the connection has died since the last
+    task."""
+    worker = _workers.get(login)
+    if worker is not None and not worker.connection.closed and is_working(worker.connection):
+        return worker
+    # Workers log to the same place as the driver, so in the same format.
+    set_up_logging(LogFormat(os.environ.get(LOG_FORMAT_VARIABLE, "text")), logging.WARNING)
+    for other in list(_workers):
+        close_worker(other)
+    connection = login.connect("receive")
+    routing = RoutingTable()
+    routing.catch_up(connection)
+    worker = Worker(
+        connection=connection, receiver=Receiver(connection, routing), connect=partial(login.connect, "attempts")
+    )
+    _workers[login] = worker
+    freeze_objects()
+    return worker
+
+
+def close_worker(login: Login) -> None:
+    """Close the connection of this process, so that the next task connects again."""
+    worker = _workers.pop(login, None)
+    if worker is not None:
+        worker.connection.close()
 
 
 @lru_cache(maxsize=1)

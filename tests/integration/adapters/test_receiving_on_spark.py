@@ -20,8 +20,8 @@ from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.inbox_rows import Inbox, InboxNumbering
-from postroom.receiving.task import ReceiveTask
-from postroom.receiving.worker import close_worker
+from postroom.spark.receive.task import SparkReceiveTask
+from postroom.spark.worker import close_worker
 from tests.integration.receiving.files.conftest import MovedClock
 from tests.support.contents import Contents
 from tests.support.reserved_port import reserve_port
@@ -95,7 +95,7 @@ class FileReceiving:
                     claimer.scan()
                     claims = file_claims.read_numbered(connection, self._location.location_id, 0, 1 << 60)
                     if source is not None:
-                        ReceiveTask(source=source, login=self._login).receive(claims)
+                        SparkReceiveTask(source=source, login=self._login).receive(claims)
             finally:
                 close_worker(self._login)
 
@@ -171,7 +171,7 @@ class InboxReceiving:
             InboxNumbering(connection, self._location).scan()
             rows = inbox.read_numbered(connection, self._location.location_id, 0, 1 << 60)
             try:
-                ReceiveTask(source=source, login=self._login).receive(rows)
+                SparkReceiveTask(source=source, login=self._login).receive(rows)
             finally:
                 close_worker(self._login)
 

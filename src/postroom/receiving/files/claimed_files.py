@@ -25,6 +25,7 @@ from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.archiving import add_to_archive, remove_marker
 from postroom.receiving.files.watched_folder import FileStatus
+from postroom.receiving.task import ReceiveSource
 from postroom.system_properties import FILE
 
 _log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ KEPT_FOLDER = "kept"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClaimedFiles:
+class ClaimedFiles(ReceiveSource[FileClaim, FileClaim]):
     """The files that a location has claimed. A file is removed or archived after it was received."""
 
     location: ReceiveLocation

@@ -14,17 +14,18 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from postroom.adapters.contract import Committed, Incoming, ReceiveAdapter, Refused
 from postroom.agent.idempotency import interchange_for_key
-from postroom.agent.poison_messages import attempt_alone, process_death_failure
+from postroom.agent.receiving.document_batch import ReceiveResult
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
-from postroom.errors import MessageBoxUnavailable, PipelineFailure, PostroomError
+from postroom.errors import MessageBoxUnavailable, PostroomError
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
 from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.messagebox.streams.location_progress import (
@@ -36,18 +37,61 @@ from postroom.messagebox.streams.location_progress import (
 )
 from postroom.messagebox.streams.poll_attempts import delete_attempts, record_attempt, undo_attempt
 from postroom.messagebox.throttling.load import ThrottleWatch
-from postroom.messagebox.throttling.pace import Pace
 from postroom.messagebox.throttling.process_load import find_process_limits
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
-from postroom.receiving.task import OUTCOMES
+from postroom.receiving.task import OUTCOMES, ReceiveSource, ReceiveTask, Worker
 
 _log = logging.getLogger(__name__)
 
 #: The time between two checks whether another process has released the location, or its schedule has opened.
 _STANDBY_SECONDS = 1.0
 _BACKOFF = Backoff(first=0.5, longest=5.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolledInterchange:
+    """An interchange that an adapter has found, with the id of its key."""
+
+    interchange_id: uuid.UUID
+    incoming: Incoming
+
+
+class PolledBatch(ReceiveSource[PolledInterchange, PolledInterchange]):
+    """What one poll of an adapter has returned. The adapter cleans it up after all of it was received."""
+
+    def __init__(self, location: ReceiveLocation, batch: Sequence[Incoming], *, is_isolated: bool) -> None:
+        self.location = location
+        self._is_isolated = is_isolated
+        ids = {interchange_for_key(location.location_id, incoming.key): incoming for incoming in batch}
+        self.rows = [PolledInterchange(interchange_id=unit, incoming=incoming) for unit, incoming in ids.items()]
+        #: Why an interchange was left at the source.
+        self.failure: Exception | None = None
+
+    def read(self, connection: Connection, rows: Sequence[PolledInterchange]) -> list[PolledInterchange]:
+        return list(rows)
+
+    def interchange(self, item: PolledInterchange) -> Interchange:
+        body, context = item.incoming.body, item.incoming.context
+        return Interchange(interchange_id=item.interchange_id, body=body, context=context, seed=uuid.uuid4())
+
+    def describe(self, item: PolledInterchange) -> str:
+        return item.incoming.key
+
+    def finish(self, connection: Connection, items: Sequence[PolledInterchange]) -> None:
+        if self._is_isolated:
+            for item in items:
+                delete_attempts(connection, self.location.location_id, item.interchange_id)
+
+    def quarantine(self, connection: Connection, item: PolledInterchange, error: Exception) -> None:
+        self.failure = error
+
+    def record_attempt(self, connection: Connection, interchange_id: uuid.UUID) -> int:
+        return record_attempt(connection, self.location.location_id, interchange_id)
+
+    def undo_attempt(self, connection: Connection, interchange_id: uuid.UUID) -> None:
+        undo_attempt(connection, interchange_id)
 
 
 class PolledLocation:
@@ -146,102 +190,62 @@ class PolledLocation:
         batch = self.adapter.poll(self.location.adapter.poll_limit)
         before = self.counts["files"]
         if batch:
-            self._publish_and_clean_up(connection, batch)
+            self._receive_and_clean_up(connection, batch)
             self._last_batch_at = self._clock()
         self._store_progress(connection, LocationState.RECEIVING)
         # A source that returns only what it returned before is not polled without a pause.
         return 0.0 if self.counts["files"] > before else self.location.adapter.polling_interval
 
-    def _publish_and_clean_up(self, connection: Connection, batch: Sequence[Incoming]) -> None:
+    def _receive_and_clean_up(self, connection: Connection, batch: Sequence[Incoming]) -> None:
+        source = PolledBatch(self.location, batch, is_isolated=self._is_isolated)
         try:
-            done, failure = self._publish_together_or_alone(connection, batch)
+            results = self._receive_rows(connection, source, source.rows)
         except MessageBoxUnavailable:
             self.adapter.release(batch)
             raise
         if self._is_isolated:
             delete_attempts(connection, self.location.location_id)
             self._is_isolated = False
-        keys = {one.incoming.key for one in done}
-        if left := [incoming for incoming in batch if incoming.key not in keys]:
-            self.adapter.release(left)
-        if committed := [one for one in done if isinstance(one, Committed)]:
-            self.adapter.clean_up(committed)
-        if refused := [one for one in done if isinstance(one, Refused)]:
-            self.adapter.refuse(refused)
-        if left and failure is not None:
-            raise failure
-
-    def _publish_together_or_alone(
-        self, connection: Connection, batch: Sequence[Incoming]
-    ) -> tuple[list[Committed | Refused], Exception | None]:
-        """Publish a batch. If that fails, publish each interchange alone: one that cannot be read does not stop the
-        others. Return what is done, and the last failure. Raise MessageBoxUnavailable."""
-        failure: Exception | None = None
-        if not self._is_isolated:
-            try:
-                return self._publish(connection, batch), None
-            except MessageBoxUnavailable:
-                raise
-            except Exception as error:
-                if len(batch) == 1:
-                    return [], error
-        done: list[Committed | Refused] = []
-        for incoming in batch:
-            try:
-                done += self._publish_alone(connection, incoming)
-            except MessageBoxUnavailable:
-                raise
-            except Exception as error:
-                failure = error
-        return done, failure
-
-    def _publish(self, connection: Connection, batch: Sequence[Incoming]) -> list[Committed | Refused]:
-        """Publish a batch. Return what is in the MessageBox now, or was before, and what its adapter decides about."""
-        location = self.location
-        by_unit = {interchange_for_key(location.location_id, incoming.key): incoming for incoming in batch}
-        interchanges = [
-            Interchange(interchange_id=unit, body=incoming.body, context=incoming.context, seed=uuid.uuid4())
-            for unit, incoming in by_unit.items()
-        ]
-        pace = Pace(connection, location.host_id, location.location_id)
-        receiver = Receiver(connection, self._routing, clock=self._clock)
-        results = receiver.receive(location, interchanges, pace=pace, can_refuse=True)
         for result in results:
             messages = {name: int(getattr(result, name)) for name in OUTCOMES if name != "files"}
             self.counts.update(messages, files=int(any(messages.values())))
             self._rate.add(result.published)
-        return [
-            Committed(incoming=by_unit[result.interchange_id], suspended=result.suspended > 0)
+        by_id = {row.interchange_id: row.incoming for row in source.rows}
+        done = {result.interchange_id: result for result in results if not result.unfinished}
+        if left := [incoming for interchange_id, incoming in by_id.items() if interchange_id not in done]:
+            self.adapter.release(left)
+        if committed := [
+            Committed(incoming=by_id[result.interchange_id], suspended=result.suspended > 0)
+            for result in done.values()
             if result.refused is None
-            else Refused(incoming=by_unit[result.interchange_id], failure=result.refused)
-            for result in results
-            if not result.unfinished
-        ]
+        ]:
+            self.adapter.clean_up(committed)
+        if refused := [
+            Refused(incoming=by_id[result.interchange_id], failure=result.refused)
+            for result in done.values()
+            if result.refused is not None
+        ]:
+            self.adapter.refuse(refused)
+        if left and source.failure is not None:
+            raise source.failure
 
-    def _publish_alone(self, connection: Connection, incoming: Incoming) -> list[Committed | Refused]:
-        if not self._is_isolated:
-            return self._publish(connection, [incoming])
-        location_id = self.location.location_id
-        unit = interchange_for_key(location_id, incoming.key)
-        done = attempt_alone(
-            self._connect,
-            record=lambda: record_attempt(connection, location_id, unit),
-            undo=lambda another: undo_attempt(another, unit),
-            process=lambda: self._publish(connection, [incoming]),
-            suspend=lambda: self._suspend_poison(connection, unit, incoming),
-        )
-        delete_attempts(connection, location_id, unit)
-        return done
-
-    def _suspend_poison(self, connection: Connection, unit: uuid.UUID, incoming: Incoming) -> list[Committed | Refused]:
-        hint = "Correct the message and send it again, or correct the component and resume."
-        failure = process_death_failure(PipelineFailure, process="host process", hint=hint)
-        ids = {"interchange_id": unit}
-        _log.error("%s: %s is suspended: %s", self.location.name, incoming.key, failure.what, extra=ids)
-        interchange = Interchange(interchange_id=unit, body=incoming.body, context=incoming.context, seed=uuid.uuid4())
-        result = Receiver(connection, self._routing, clock=self._clock).reject(self.location, interchange, failure)
-        self.counts.update(suspended=result.suspended, files=1)
-        return [Committed(incoming=incoming, suspended=True)]
+    def _receive_rows(
+        self, connection: Connection, source: PolledBatch, rows: Sequence[PolledInterchange]
+    ) -> list[ReceiveResult]:
+        """Receive interchanges together. If one of them makes the source unavailable, receive each alone: it does not
+        stop the others. Raise MessageBoxUnavailable."""
+        receiver = Receiver(connection, self._routing, clock=self._clock)
+        worker = Worker(connection=connection, receiver=receiver, connect=self._connect)
+        task = ReceiveTask(source=source, paced=True, can_refuse=True, process="host process")
+        try:
+            return task.receive(worker, rows, isolated=self._is_isolated)
+        except MessageBoxUnavailable:
+            raise
+        except Exception as error:
+            if len(rows) == 1:
+                source.failure = error
+                return []
+        return [result for row in rows for result in self._receive_rows(connection, source, [row])]
 
     def _store_progress(self, connection: Connection, state: LocationState, reason: str | None = None) -> None:
         self.state = state

@@ -15,9 +15,10 @@ from postroom.errors import StateError
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.throttling.pace import Pace
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.worker import Worker, close_worker, get_worker
+from postroom.receiving.task import Worker
 from postroom.spark.bulk.read_plan import rows_pipeline, rows_reader
 from postroom.spark.receive.task import make_tally
+from postroom.spark.worker import close_worker, get_worker
 
 #: Maximum seconds that a task waits in total while receiving is throttled.
 _MAX_WAIT_SECONDS = 30.0

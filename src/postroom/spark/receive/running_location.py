@@ -23,9 +23,10 @@ from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
 from postroom.receiving.intake import Intake, is_drained, is_served_as_configured, make_intake
 from postroom.receiving.intake_once import receive_all
+from postroom.receiving.task import MILLISECONDS
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.receive.stream import TRIGGER, start_stream
-from postroom.spark.receive.task import MILLISECONDS, TALLY_COLUMNS, TALLY_METRIC, format_tally
+from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC, format_tally
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,6 @@ from postroom.messagebox.streams import file_claims
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.inbox_rows import Inbox
-from postroom.receiving.task import ReceiveTask
 from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC, TALLY_SPARK_SCHEMA, SparkReceiveTask
 from postroom.spark.worker import GRACE
 
@@ -64,14 +63,15 @@ def start_stream(
         max_rows=max_rows,
         host_id=location.host_id,
     )
-    task = ReceiveTask(
+    task = SparkReceiveTask(
         source=ClaimedFiles(location=location, home=home.absolute())
         if of_files
         else Inbox(location=location, login=login),
         login=login,
         paced=not once,
+        grace=grace,
     )
-    source = stream_source(settings, SparkReceiveTask(task=task, grace=grace), TALLY_SPARK_SCHEMA)
+    source = stream_source(settings, task, TALLY_SPARK_SCHEMA)
     with without_pandas_warning():
         session.dataSource.register(source)
         tallies = session.readStream.format(source.name()).load()

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 
 from postroom.agent.receiving.document_batch import ReceiveResult
 from postroom.errors import format_count
-from postroom.receiving.task import OUTCOMES, Identified, ReceiveTask
-from postroom.receiving.worker import get_worker
-from postroom.spark.worker import GRACE, guard_worker
+from postroom.messagebox.connection import Login
+from postroom.receiving.task import MILLISECONDS, OUTCOMES, Identified, ReceiveSource, ReceiveTask, count_outcomes
+from postroom.spark.worker import GRACE, close_worker, get_worker, guard_worker
 
 #: The name of the tally among the metrics of a streaming query.
 TALLY_METRIC = "tally"
-#: The time from the arrival of the files to their publication.
-MILLISECONDS = "milliseconds"
 TALLY_COLUMNS = (*OUTCOMES, MILLISECONDS)
 #: The row that a task returns: the tally of its interchanges.
 TALLY_SPARK_SCHEMA = ", ".join(f"{name} long" for name in TALLY_COLUMNS)
@@ -28,22 +28,35 @@ _TALLY_ARROW_SCHEMA = pa.schema([(name, pa.int64()) for name in TALLY_COLUMNS])
 class SparkReceiveTask:
     """The function that Spark runs on the rows of a partition; pickled once per query."""
 
-    task: ReceiveTask
+    source: ReceiveSource[Any, Any]
+    login: Login
+    paced: bool = False
+    """Slow down between transactions while too many messages wait in the MessageBox."""
     grace: float = GRACE
     """The worker is killed if it makes no progress for this many seconds longer than a call may take."""
 
+    @cached_property
+    def _task(self) -> ReceiveTask:
+        return ReceiveTask(source=self.source, paced=self.paced)
+
     def __call__(self, rows: Sequence[Identified]) -> Iterator[pa.RecordBatch]:
-        timeout = self.task.location.pipeline.call_seconds + self.grace
+        timeout = self.source.location.pipeline.call_seconds + self.grace
         with guard_worker(timeout) as is_retry:
-            get_worker(self.task.login)  # also for no rows, so that the worker is warm
-            yield make_tally(self.task.receive(rows, isolated=is_retry))
+            yield make_tally(self.receive(rows, isolated=is_retry))
+
+    def receive(self, rows: Sequence[Identified], *, isolated: bool = False) -> list[ReceiveResult]:
+        """Receive interchanges with the connection of this process. Raise if the MessageBox does not answer."""
+        worker = get_worker(self.login)  # also for no rows, so that the worker is warm
+        try:
+            return self._task.receive(worker, rows, isolated=isolated)
+        except BaseException:
+            close_worker(self.login)
+            raise
 
 
 def make_tally(received: Sequence[ReceiveResult]) -> pa.RecordBatch:
     """Return one row for all interchanges, or none if there are none."""
-    finished = sum(not interchange.unfinished for interchange in received)
-    others = [sum(getattr(interchange, name) for interchange in received) for name in TALLY_COLUMNS[1:]]
-    rows = [dict(zip(TALLY_COLUMNS, (finished, *others), strict=True))] if received else []
+    rows = [count_outcomes(received)] if received else []
     return pa.RecordBatch.from_pylist(rows, schema=_TALLY_ARROW_SCHEMA)
 
 

@@ -21,10 +21,10 @@ from postroom.filters.columns import to_arrow_type
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.pipelines.rows.batch import RowOrigin
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.worker import close_worker
 from postroom.spark.bulk.row_counts import RowCounts
 from postroom.spark.bulk.row_stream_task import PartitionLimit
 from postroom.spark.bulk.task import BulkTask, Split
+from postroom.spark.worker import close_worker
 from postroom.system_properties import BTS
 from tests.support.box import PROMOTE, Box, Priority, Region, interchange
 from tests.support.bulk_location import SCHEMA, add_bulk_location

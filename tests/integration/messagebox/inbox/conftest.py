@@ -12,8 +12,8 @@ from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.inbox import InboxRow
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.inbox_rows import Inbox, InboxNumbering
-from postroom.receiving.task import ReceiveTask
-from postroom.receiving.worker import close_worker
+from postroom.spark.receive.task import SparkReceiveTask
+from postroom.spark.worker import close_worker
 from tests.support.box import Box
 from tests.support.inbox_location import add_inbox_location
 
@@ -45,9 +45,9 @@ def numbering(connect_as_host: Connect, location: ReceiveLocation) -> InboxNumbe
 
 
 @pytest.fixture
-def task(login: Login, location: ReceiveLocation) -> Iterator[ReceiveTask]:
+def task(login: Login, location: ReceiveLocation) -> Iterator[SparkReceiveTask]:
     """Return the task that Spark runs."""
-    yield ReceiveTask(source=Inbox(location=location, login=login), login=login)
+    yield SparkReceiveTask(source=Inbox(location=location, login=login), login=login)
     close_worker(login)
 
 

@@ -11,7 +11,7 @@ from postroom.messagebox import inbox
 from postroom.messagebox.connection import Login, connect
 from postroom.ports.receive_locations import read_receive_locations
 from postroom.receiving.inbox_rows import Inbox, InboxNumbering
-from postroom.receiving.task import ReceiveTask
+from postroom.spark.receive.task import SparkReceiveTask
 from tests.support.interrupted_process import interrupt_after, interrupt_self
 
 #: The interchanges that the process stores: a small one, and a large one in fragments.
@@ -46,4 +46,4 @@ def main(url: str, user: str, location_name: str, point: str) -> None:
         InboxNumbering(connection, location).scan()
         login = Login(url=url, user=user)
         rows = inbox.read_numbered(connection, location.location_id, 0, 1 << 60)
-        ReceiveTask(source=Inbox(location=location, login=login), login=login).receive(rows)
+        SparkReceiveTask(source=Inbox(location=location, login=login), login=login).receive(rows)

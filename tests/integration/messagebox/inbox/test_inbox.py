@@ -24,12 +24,12 @@ from postroom.messagebox.throttling.load import store_thresholds
 from postroom.messagebox.throttling.pace import Pace
 from postroom.monitoring.logs import JsonFormatter
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving import worker
+from postroom.receiving import task as receive_task
 from postroom.receiving.inbox_rows import Inbox, InboxNumbering
 from postroom.receiving.intake_once import receive_all
-from postroom.receiving.task import ReceiveTask
+from postroom.receiving.task import MILLISECONDS
 from postroom.spark.receive.stream_source import NumberedReader, StreamSettings
-from postroom.spark.receive.task import MILLISECONDS, make_tally
+from postroom.spark.receive.task import SparkReceiveTask, make_tally
 from postroom.system_properties import BTS
 from tests.integration.messagebox.inbox.conftest import Connect, StoreInterchange, rows_of, waiting
 from tests.support.box import PROMOTE, Box
@@ -42,7 +42,7 @@ def test_a_backlog_is_numbered_in_several_rounds(
     location: ReceiveLocation,
     connect_as_host: Connect,
     store_interchange: StoreInterchange,
-    task: ReceiveTask,
+    task: SparkReceiveTask,
 ) -> None:
     for _ in range(5):
         store_interchange()
@@ -102,7 +102,7 @@ def test_a_long_transaction_elsewhere_does_not_delay_the_inbox(
 
 
 def test_an_interchange_is_published_with_its_context_and_deleted(
-    box: Box, location: ReceiveLocation, connect_as_host: Connect, numbering: InboxNumbering, task: ReceiveTask
+    box: Box, location: ReceiveLocation, connect_as_host: Connect, numbering: InboxNumbering, task: SparkReceiveTask
 ) -> None:
     one = uuid.uuid4()
     context = Context().write(BTS.SourceParty, "somebody")
@@ -124,7 +124,7 @@ def test_an_unreadable_interchange_is_suspended_with_its_bytes(
     location: ReceiveLocation,
     store_interchange: StoreInterchange,
     numbering: InboxNumbering,
-    task: ReceiveTask,
+    task: SparkReceiveTask,
 ) -> None:
     store_interchange(b"{broken")
     numbering.scan()
@@ -146,7 +146,7 @@ def test_bodies_of_any_size_are_unchanged(box: Box, login: Login, connect_as_hos
     assert box.one("SELECT size FROM inbox") == size
     assert box.count("inbox fragments") == (0 if size <= FRAGMENT_SIZE else -(-size // FRAGMENT_SIZE))
     InboxNumbering(connect_as_host(), location).scan()
-    [received] = ReceiveTask(source=Inbox(location=location, login=login), login=login).receive(rows_of(one))
+    [received] = SparkReceiveTask(source=Inbox(location=location, login=login), login=login).receive(rows_of(one))
     assert received.published == 1
     stored = box.one("SELECT body FROM parts")
     if stored is None:
@@ -173,7 +173,7 @@ def test_a_repeated_interchange_is_detected_before_and_after_the_publish(
     location: ReceiveLocation,
     store_interchange: StoreInterchange,
     numbering: InboxNumbering,
-    task: ReceiveTask,
+    task: SparkReceiveTask,
 ) -> None:
     one = uuid.uuid4()
     assert not inbox.check_if_known(box.connection, one)
@@ -198,7 +198,7 @@ def test_an_interchange_that_cannot_be_received_is_quarantined_and_does_not_dela
     location: ReceiveLocation,
     store_interchange: StoreInterchange,
     numbering: InboxNumbering,
-    task: ReceiveTask,
+    task: SparkReceiveTask,
 ) -> None:
     ids = [store_interchange() for _ in range(3)]
     # An invalid context, which no adapter writes.
@@ -227,7 +227,7 @@ def test_a_poison_message_is_suspended_after_the_last_attempt(
     location: ReceiveLocation,
     store_interchange: StoreInterchange,
     numbering: InboxNumbering,
-    task: ReceiveTask,
+    task: SparkReceiveTask,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class WorkerDied(BaseException):
@@ -287,7 +287,7 @@ def test_receipts_are_kept_as_long_as_the_row(
     location: ReceiveLocation,
     store_interchange: StoreInterchange,
     numbering: InboxNumbering,
-    task: ReceiveTask,
+    task: SparkReceiveTask,
 ) -> None:
     one = store_interchange()
     numbering.scan()
@@ -323,7 +323,7 @@ def test_a_throttled_interchange_continues_where_it_was_left(
     box: Box,
     numbering: InboxNumbering,
     store_interchange: StoreInterchange,
-    task: ReceiveTask,
+    task: SparkReceiveTask,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A task ends after its maximum wait and gives back what it has not published (THR-05)."""
@@ -332,7 +332,7 @@ def test_a_throttled_interchange_continues_where_it_was_left(
     location = add_inbox_location(box, name="lines", pipeline=pipelines.JsonLines(promote=PROMOTE))
     store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=300))
     set_load(box, queued=100)
-    monkeypatch.setattr(worker, "Pace", partial(Pace, sleep=lambda seconds: None))
+    monkeypatch.setattr(receive_task, "Pace", partial(Pace, sleep=lambda seconds: None))
     task = replace(task, source=Inbox(location=location, login=task.login), paced=True)
     ids = [store_interchange(b'{"region": "EU"}\n' * 25), store_interchange(b'{"region": "EU"}\n' * 5)]
     numbers = "SELECT array_agg(number ORDER BY stored_at) FROM inbox"
@@ -348,7 +348,7 @@ def test_a_throttled_interchange_continues_where_it_was_left(
 
 
 def test_a_line_of_the_log_about_an_interchange_has_its_id(
-    store_interchange: StoreInterchange, task: ReceiveTask, caplog: pytest.LogCaptureFixture
+    store_interchange: StoreInterchange, task: SparkReceiveTask, caplog: pytest.LogCaptureFixture
 ) -> None:
     interchange_id = store_interchange(b"no JSON")
     task.receive(rows_of(interchange_id))
@@ -358,7 +358,7 @@ def test_a_line_of_the_log_about_an_interchange_has_its_id(
 
 
 def test_the_time_from_the_arrival_of_interchanges_to_their_publication_is_measured(
-    box: Box, store_interchange: StoreInterchange, task: ReceiveTask
+    box: Box, store_interchange: StoreInterchange, task: SparkReceiveTask
 ) -> None:
     ids = [store_interchange() for _ in range(2)]
     box.connection.execute("UPDATE inbox SET stored_at = stored_at - interval '1 hour'")

@@ -7,7 +7,7 @@ import uuid
 from postroom.messagebox.maintenance.check import check
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.inbox_rows import InboxNumbering
-from postroom.receiving.task import ReceiveTask
+from postroom.spark.receive.task import SparkReceiveTask
 from tests.integration.messagebox.inbox.conftest import StoreInterchange, waiting
 from tests.support.box import Box
 
@@ -17,7 +17,7 @@ def test_a_key_that_is_used_again_is_another_message_and_another_instance(
     location: ReceiveLocation,
     store_interchange: StoreInterchange,
     numbering: InboxNumbering,
-    task: ReceiveTask,
+    task: SparkReceiveTask,
 ) -> None:
     key = uuid.uuid4()
     for _ in range(2):

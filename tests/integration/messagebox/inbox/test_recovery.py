@@ -8,7 +8,7 @@ from postroom.message import Context
 from postroom.messagebox import inbox
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.inbox_rows import InboxNumbering
-from postroom.receiving.task import ReceiveTask
+from postroom.spark.receive.task import SparkReceiveTask
 from tests.integration.messagebox.inbox.conftest import Connect, waiting
 from tests.integration.messagebox.inbox.interrupted_receiver import CONTENTS, POINTS, main
 from tests.support.box import Box
@@ -18,7 +18,7 @@ from tests.support.waiting import wait_until
 
 @pytest.mark.parametrize("point", POINTS)
 def test_after_a_restart_everything_is_published_once(
-    box: Box, location: ReceiveLocation, connect_as_host: Connect, task: ReceiveTask, point: str
+    box: Box, location: ReceiveLocation, connect_as_host: Connect, task: SparkReceiveTask, point: str
 ) -> None:
     run_until_killed(main, box.url, box.host().role_name, location.name, point)
     connection = connect_as_host()

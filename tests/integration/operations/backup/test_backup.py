@@ -25,8 +25,8 @@ from postroom.operations.backup.programs import dump_database
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer
-from postroom.receiving.task import ReceiveTask
-from postroom.receiving.worker import close_worker
+from postroom.spark.receive.task import SparkReceiveTask
+from postroom.spark.worker import close_worker
 from tests.support.box import Box, Region, open_box
 from tests.support.contents import Contents, Countable
 from tests.support.databases import Databases
@@ -85,7 +85,7 @@ def receive(box: Box, location: ReceiveLocation, home: Path) -> int:
     login = Login(url=box.url, user=box.host().role_name)
     try:
         claims = file_claims.read_numbered(box.connection, location.location_id, 0, 1 << 60)
-        task = ReceiveTask(source=ClaimedFiles(location=location, home=home), login=login)
+        task = SparkReceiveTask(source=ClaimedFiles(location=location, home=home), login=login)
         return len(list(task.receive(claims)))
     finally:
         close_worker(login)

@@ -16,8 +16,8 @@ from postroom.messagebox.streams.file_claims import FileClaim
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer
-from postroom.receiving.task import ReceiveTask
-from postroom.receiving.worker import close_worker
+from postroom.spark.receive.task import SparkReceiveTask
+from postroom.spark.worker import close_worker
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
 
@@ -84,10 +84,10 @@ def claimer(make_claimer: MakeClaimer) -> FileClaimer:
 
 
 @pytest.fixture
-def task(box: Box, location: ReceiveLocation, tmp_path: Path) -> Iterator[ReceiveTask]:
+def task(box: Box, location: ReceiveLocation, tmp_path: Path) -> Iterator[SparkReceiveTask]:
     """Return the receive task. Tests run it without Spark."""
     login = Login(url=box.url, user=box.host().role_name)
-    yield ReceiveTask(source=ClaimedFiles(location=location, home=tmp_path), login=login)
+    yield SparkReceiveTask(source=ClaimedFiles(location=location, home=tmp_path), login=login)
     close_worker(login)
 
 
@@ -104,7 +104,7 @@ class WatchedLocation:
     folder: Path
     clock: MovedClock
     claimer: FileClaimer
-    task: ReceiveTask
+    task: SparkReceiveTask
     claimed: Callable[[], list[FileClaim]]
 
     def claim_all(self) -> None:
@@ -127,6 +127,10 @@ class WatchedLocation:
 
 @pytest.fixture
 def watched(
-    folder: Path, clock: MovedClock, claimer: FileClaimer, task: ReceiveTask, claimed: Callable[[], list[FileClaim]]
+    folder: Path,
+    clock: MovedClock,
+    claimer: FileClaimer,
+    task: SparkReceiveTask,
+    claimed: Callable[[], list[FileClaim]],
 ) -> WatchedLocation:
     return WatchedLocation(folder=folder, clock=clock, claimer=claimer, task=task, claimed=claimed)

@@ -16,6 +16,7 @@ from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.files.watched_folder import ClaimFolders
 from postroom.receiving.task import ReceiveTask
+from postroom.spark.receive.task import SparkReceiveTask
 from tests.support.file_systems import refuse_links_into
 from tests.support.interrupted_process import interrupt_after, interrupt_self
 
@@ -66,5 +67,7 @@ def main(url: str, user: str, location_name: str, home: str, point: str, foreign
         claimer = FileClaimer(connection, location, Path(home))
         POINTS[point]()
         claimer.scan()
-        task = ReceiveTask(source=ClaimedFiles(location=location, home=Path(home)), login=Login(url=url, user=user))
+        task = SparkReceiveTask(
+            source=ClaimedFiles(location=location, home=Path(home)), login=Login(url=url, user=user)
+        )
         task.receive(file_claims.read_numbered(connection, location.location_id, 0, 1 << 60))

@@ -21,9 +21,8 @@ from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.claimed_files import ClaimedFiles, finish_files
-from postroom.receiving.task import ReceiveTask
-from postroom.receiving.worker import close_worker
 from postroom.spark.receive.task import SparkReceiveTask
+from postroom.spark.worker import close_worker
 from tests.integration.receiving.files.conftest import MakeClaimer, MovedClock, WatchedLocation
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
@@ -337,10 +336,10 @@ def test_a_file_that_cannot_be_archived_stays_and_is_tried_again(
     assert box.count("file claims") == 0
 
 
-def test_an_empty_task_connects_the_worker(task: ReceiveTask, box: Box) -> None:
+def test_an_empty_task_connects_the_worker(task: SparkReceiveTask, box: Box) -> None:
     sessions = """SELECT count(*) FROM pg_stat_activity
                    WHERE application_name = 'postroom receive' AND datname = current_database()"""
-    assert [tally.num_rows for _ in range(2) for tally in SparkReceiveTask(task=task)([])] == [0, 0]
+    assert [tally.num_rows for _ in range(2) for tally in task([])] == [0, 0]
     assert box.one(sessions) == 1
     close_worker(Login(url=box.url, user=box.host().role_name))
     wait_until(lambda: box.one(sessions) == 0, what="no session left over")
@@ -361,7 +360,7 @@ def test_a_file_without_documents_is_removed_and_logged(
     clock.move(3)
     claimer.scan()
     login = Login(url=box.url, user=box.host().role_name)
-    task = ReceiveTask(source=ClaimedFiles(location=location, home=tmp_path), login=login)
+    task = SparkReceiveTask(source=ClaimedFiles(location=location, home=tmp_path), login=login)
     try:
         [received] = task.receive(file_claims.read_numbered(box.connection, location.location_id, 0, 1 << 60))
     finally:

@@ -19,7 +19,7 @@ from postroom.operations.ports import receive_locations as locations
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.receiving.intake import select_location_to_serve
 from postroom.receiving.intake_once import receive_all
-from postroom.receiving.task import ReceiveTask
+from postroom.spark.receive.task import SparkReceiveTask
 from tests.integration.receiving.files.conftest import MakeClaimer, WatchedLocation
 from tests.support.box import Box
 
@@ -39,7 +39,12 @@ def unsettled(location: ReceiveLocation) -> ReceiveLocation:
 
 
 def test_all_files_are_received_in_several_rounds(
-    box: Box, folder: Path, unsettled: ReceiveLocation, make_claimer: MakeClaimer, task: ReceiveTask, claimed: Claimed
+    box: Box,
+    folder: Path,
+    unsettled: ReceiveLocation,
+    make_claimer: MakeClaimer,
+    task: SparkReceiveTask,
+    claimed: Claimed,
 ) -> None:
     put(folder, 12)
     claimer = make_claimer(unsettled, max_outstanding=5)
@@ -55,7 +60,12 @@ def test_all_files_are_received_in_several_rounds(
 
 
 def test_files_that_another_process_has_claimed_are_published_first(
-    box: Box, folder: Path, unsettled: ReceiveLocation, make_claimer: MakeClaimer, task: ReceiveTask, claimed: Claimed
+    box: Box,
+    folder: Path,
+    unsettled: ReceiveLocation,
+    make_claimer: MakeClaimer,
+    task: SparkReceiveTask,
+    claimed: Claimed,
 ) -> None:
     put(folder, 7)
     killed = make_claimer(unsettled, max_outstanding=5)
@@ -67,7 +77,12 @@ def test_files_that_another_process_has_claimed_are_published_first(
 
 
 def test_the_next_run_retries_quarantined_files_and_deletes_claims_of_missing_files(
-    box: Box, folder: Path, unsettled: ReceiveLocation, make_claimer: MakeClaimer, task: ReceiveTask, claimed: Claimed
+    box: Box,
+    folder: Path,
+    unsettled: ReceiveLocation,
+    make_claimer: MakeClaimer,
+    task: SparkReceiveTask,
+    claimed: Claimed,
 ) -> None:
     put(folder, 3)
     first = make_claimer(unsettled)
@@ -99,7 +114,7 @@ def test_a_backlog_is_not_listed_without_capacity(
     folder: Path,
     unsettled: ReceiveLocation,
     make_claimer: MakeClaimer,
-    task: ReceiveTask,
+    task: SparkReceiveTask,
     claimed: Claimed,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

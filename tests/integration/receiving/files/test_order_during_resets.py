@@ -24,12 +24,12 @@ from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.messagebox.streams.location_lock import ORDER_LOCK
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving import worker
+from postroom.receiving import task as receive_task
 from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.files.watched_folder import ClaimFolders
-from postroom.receiving.task import ReceiveTask
-from postroom.receiving.worker import close_worker
+from postroom.spark.receive.task import SparkReceiveTask
+from postroom.spark.worker import close_worker
 from tests.integration.receiving.files.conftest import MovedClock
 from tests.integration.receiving.files.test_ordered_locations import list_published
 from tests.support.box import PROMOTE, Box
@@ -67,7 +67,7 @@ class OrderedLocation:
 
     def __post_init__(self) -> None:
         self.login = Login(url=self.box.url, user=self.box.host().role_name)
-        self.task = ReceiveTask(
+        self.task = SparkReceiveTask(
             source=ClaimedFiles(location=self.location, home=self.home), login=self.login, paced=True
         )
         self.start()
@@ -151,7 +151,7 @@ def open_location(box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def pace(*_: object) -> Callable[[], bool]:
         return lambda: not opened[-1].throttled
 
-    monkeypatch.setattr(worker, "Pace", pace)
+    monkeypatch.setattr(receive_task, "Pace", pace)
     monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", CHUNK)
     monkeypatch.setattr("postroom.agent.receiving.receiver.CHUNK_ROWS", CHUNK)
 

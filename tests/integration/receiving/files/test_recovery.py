@@ -12,8 +12,8 @@ from postroom.messagebox.streams import file_claims
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer
-from postroom.receiving.task import ReceiveTask
-from postroom.receiving.worker import close_worker
+from postroom.spark.receive.task import SparkReceiveTask
+from postroom.spark.worker import close_worker
 from tests.integration.receiving.files.conftest import MovedClock, WatchedLocation
 from tests.integration.receiving.files.interrupted_claimer import COPY_POINTS, POINTS, main
 from tests.support.box import Box
@@ -33,7 +33,7 @@ def run_until_done(box: Box, location: ReceiveLocation, home: Path, folder: Path
     """Scan and receive, as a restarted pipeline does, until nothing is left."""
     clock = MovedClock()
     login = Login(url=box.url, user=box.host().role_name)
-    task = ReceiveTask(source=ClaimedFiles(location=location, home=home), login=login)
+    task = SparkReceiveTask(source=ClaimedFiles(location=location, home=home), login=login)
     with connect(box.url, user=login.user) as connection:
         claimer = FileClaimer(connection, location, home, clock, monotonic=clock.monotonic)
 

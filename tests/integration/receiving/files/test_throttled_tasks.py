@@ -14,9 +14,9 @@ from postroom.messagebox.streams.file_claims import FileClaim
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.messagebox.throttling.pace import MAX_WAIT, Pace
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving import worker
+from postroom.receiving import task as receive_task
 from postroom.receiving.files.file_claimer import FileClaimer
-from postroom.receiving.task import ReceiveTask
+from postroom.spark.receive.task import SparkReceiveTask
 from tests.integration.receiving.files.conftest import MakeClaimer, MovedClock
 from tests.integration.receiving.files.test_file_claimer import scan_until_settled
 from tests.integration.receiving.files.test_ordered_locations import list_published
@@ -39,7 +39,7 @@ def location(box: Box, folder: Path, request: pytest.FixtureRequest) -> ReceiveL
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return the pauses of tasks, which take no time in the test. Chunks are small."""
     recorded: list[float] = []
-    monkeypatch.setattr(worker, "Pace", partial(Pace, sleep=recorded.append))
+    monkeypatch.setattr(receive_task, "Pace", partial(Pace, sleep=recorded.append))
     monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", 10)
     monkeypatch.setattr("postroom.agent.receiving.receiver.CHUNK_ROWS", 10)
     return recorded
@@ -51,7 +51,7 @@ def test_an_interrupted_file_continues_with_its_next_document(
     clock: MovedClock,
     folder: Path,
     claimed: Claimed,
-    task: ReceiveTask,
+    task: SparkReceiveTask,
     pauses: list[float],
 ) -> None:
     task = replace(task, paced=True)
@@ -87,7 +87,7 @@ def test_a_task_of_a_single_run_is_not_throttled(
     clock: MovedClock,
     folder: Path,
     claimed: Claimed,
-    task: ReceiveTask,
+    task: SparkReceiveTask,
     pauses: list[float],
 ) -> None:
     (folder / "a.json").write_text('{"region": "a"}\n' * 25)

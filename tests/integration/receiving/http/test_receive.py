@@ -37,8 +37,8 @@ from postroom.receiving.http.callers import Callers
 from postroom.receiving.http.locations import _CONNECTIONS, HttpLocations
 from postroom.receiving.http.request_publisher import RequestPublisher
 from postroom.receiving.inbox_rows import Inbox, InboxNumbering
-from postroom.receiving.task import ReceiveTask
-from postroom.receiving.worker import close_worker
+from postroom.spark.receive.task import SparkReceiveTask
+from postroom.spark.worker import close_worker
 from postroom.system_properties import BTS, HTTP
 from tests.support.box import Box
 from tests.support.inbox_location import add_inbox_location
@@ -91,7 +91,7 @@ def publish(box: Box, location: ReceiveLocation) -> None:
     with connect(box.url, user=login.user) as connection:
         InboxNumbering(connection, location).scan()
     rows = inbox.read_numbered(box.connection, location.location_id, 0, 1 << 60)
-    ReceiveTask(source=Inbox(location=location, login=login), login=login).receive(rows)
+    SparkReceiveTask(source=Inbox(location=location, login=login), login=login).receive(rows)
     close_worker(login)
 
 

@@ -27,7 +27,7 @@ from postroom.monitoring.metrics import format_metrics
 from postroom.operations.ports.receive_locations import LocationListing, list_locations
 from postroom.operations.ports.sinks import list_sinks
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.worker import close_worker, get_worker
+from postroom.receiving.task import MILLISECONDS
 from postroom.spark import pipeline_process
 from postroom.spark.bulk.bulk_files import BulkFiles
 from postroom.spark.bulk.progress import BulkMeter, BulkProgress
@@ -37,7 +37,8 @@ from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.receive import running_location
 from postroom.spark.receive.running_location import RunningLocation
-from postroom.spark.receive.task import MILLISECONDS, TALLY_COLUMNS, TALLY_METRIC
+from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC
+from postroom.spark.worker import close_worker, get_worker
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
 from tests.support.file_location import add_file_location
