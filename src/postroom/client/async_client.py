@@ -16,19 +16,19 @@ import asyncio
 import functools
 import os
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
+from postroom.agent.direct.direct_batch import Published
 from postroom.client.client import Client, connect
 from postroom.client.content import Content
 from postroom.client.subscription import POLL_SECONDS, Received, Subscription, SubscriptionSettings
 from postroom.errors import ClaimLost, MessageBoxUnavailable
 from postroom.filters.expression import Filter
 from postroom.message import Body, Message
-from postroom.processes.steps import Steps, run_steps_in_threads
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,17 +67,11 @@ def _in_thread(
     return call
 
 
-def _in_steps(
-    method: Callable[Concatenate[T, P], R], steps: Callable[Concatenate[T, P], Steps[R]]
-) -> Callable[Concatenate[_Wrapper[T], P], Coroutine[Any, Any, R]]:
-    """Return a coroutine method that runs the steps of a method in threads. It holds no thread while it waits."""
-
-    @functools.wraps(method)
-    async def call(self: _Wrapper[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        bound: Callable[P, Steps[R]] = getattr(self._wrapped, steps.__name__)
-        return await run_steps_in_threads(bound(*args, **kwargs))
-
-    return call
+def _pause_or_publish(pauses: Iterator[float], publish: Callable[[], R]) -> tuple[float, list[R]]:
+    """Return the seconds to wait, or the result of ``publish``."""
+    for pause in pauses:
+        return pause, []
+    return 0.0, [publish()]
 
 
 class AsyncReceived(_Wrapper[Received]):
@@ -134,7 +128,7 @@ class AsyncSubscription(_Wrapper[Subscription]):
                 failures = 0
             except MessageBoxUnavailable as error:
                 failures += 1
-                delay = self._wrapped.get_retry_delay(error, failures)
+                delay = self._wrapped.log_failed_poll(error, failures)
                 if end is not None and loop.time() + delay > end:
                     raise
                 with suppress(TimeoutError):
@@ -188,10 +182,33 @@ class AsyncClient(_Wrapper[Client]):
     def __init__(self, client: Client) -> None:
         super().__init__(client)
 
-    publish = _in_steps(Client.publish, Client.publish_in_steps)
-    publish_many = _in_steps(Client.publish_many, Client.publish_many_in_steps)
     directed_to = _in_thread(Client.directed_to)
     close = _in_thread(Client.close)
+
+    async def publish(
+        self,
+        body: bytes | bytearray | memoryview | Body | Message | None = None,
+        *,
+        key: str | None = None,
+        **content: Unpack[Content],
+    ) -> Published:
+        """Publish one message, as ``Client.publish`` does. It holds no thread while programs are throttled."""
+        message = await asyncio.to_thread(self._wrapped.build_message, body, **content)
+        [published] = await self.publish_many([message], key=key)
+        return published
+
+    async def publish_many(self, messages: Sequence[Message], *, key: str | None = None) -> list[Published]:
+        """Publish all of these messages or none of them, as ``Client.publish_many`` does."""
+        return await self._publish(messages, functools.partial(self._wrapped.publish_now, messages, key))
+
+    async def _publish(self, messages: Sequence[Message], publish: Callable[[], R]) -> R:
+        """Publish in a thread. Wait on the event loop while programs are throttled."""
+        pauses = self._wrapped.find_pauses(messages)
+        while True:
+            pause, results = await asyncio.to_thread(_pause_or_publish, pauses, publish)
+            for result in results:
+                return result
+            await asyncio.sleep(pause)
 
     async def request(
         self,
@@ -219,8 +236,9 @@ class AsyncClient(_Wrapper[Client]):
     ) -> asyncio.Future[Message]:
         """Publish a request, and return the future of its response without waiting. Cancel the future to stop
         waiting."""
-        steps = self._wrapped.start_request_in_steps(body, key=key, timeout=timeout, response=response, **content)
-        return asyncio.wrap_future(await run_steps_in_threads(steps))
+        message = await asyncio.to_thread(self._wrapped.build_message, body, is_request=True, **content)
+        publish = functools.partial(self._wrapped.publish_request, message, key=key, timeout=timeout, response=response)
+        return asyncio.wrap_future(await self._publish([message], publish))
 
     async def subscribe(
         self, name: str, filter: Filter | str, **settings: Unpack[SubscriptionSettings]

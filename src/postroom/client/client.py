@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -54,7 +55,6 @@ from postroom.messagebox.throttling.states import Throttle
 from postroom.operations.hosts import get_publishing_host
 from postroom.operations.properties import find_property
 from postroom.processes.garbage_collection import delay_garbage_collection
-from postroom.processes.steps import Steps, run_steps
 from postroom.properties import Property, dotted_name, split_key
 from postroom.system_properties import BTS
 
@@ -141,17 +141,7 @@ class Client:
 
         ``content`` is described at Content. A Message has its properties and parts already. For ``key`` see
         ``publish_many``."""
-        return run_steps(self.publish_in_steps(body, key=key, **content))
-
-    def publish_in_steps(
-        self,
-        body: bytes | bytearray | memoryview | Body | Message | None = None,
-        *,
-        key: str | None = None,
-        **content: Unpack[Content],
-    ) -> Steps[Published]:
-        """Publish one message, as ``publish`` does, for a caller that waits by other means."""
-        (published,) = yield from self.publish_many_in_steps([self._build_message(body, **content)], key=key)
+        [published] = self.publish_many([self.build_message(body, **content)], key=key)
         return published
 
     def request(
@@ -184,20 +174,14 @@ class Client:
     ) -> Future[Message]:
         """Publish a request, and return the future of its response without waiting: ``response``, or a new one. Cancel
         the future to stop waiting."""
-        return run_steps(self.start_request_in_steps(body, key=key, timeout=timeout, response=response, **content))
+        message = self.build_message(body, is_request=True, **content)
+        self._wait_while_throttled([message])
+        return self.publish_request(message, key=key, timeout=timeout, response=response)
 
-    def start_request_in_steps(
-        self,
-        body: bytes | bytearray | memoryview | Body | Message | None = None,
-        *,
-        key: str | None = None,
-        timeout: float = 60.0,
-        response: Future[Message] | None = None,
-        **content: Unpack[Content],
-    ) -> Steps[Future[Message]]:
-        """Publish a request, as ``start_request`` does, for a caller that waits by other means."""
-        message = self._build_message(body, is_request=True, **content)
-        yield from self._find_pauses([message])
+    def publish_request(
+        self, message: Message, *, key: str | None, timeout: float, response: Future[Message] | None
+    ) -> Future[Message]:
+        """Publish a request, as ``start_request`` does, even if programs are throttled."""
         with self._open_connection():
             self._check_properties([message])
             if self._requests is None:
@@ -206,7 +190,7 @@ class Client:
             unit = None if key is None else self._repeat(True, lambda: self._agent.find_unit(key))
             request = requests.start(message, Future() if response is None else response, timeout=timeout, unit=unit)
             try:
-                published = self._repeat(key is not None, lambda: self._publish_request(requests, request, message))
+                published = self._repeat(key is not None, lambda: self._send_request(requests, request, message))
             except BaseException:
                 requests.stop_waiting(request)
                 raise
@@ -233,11 +217,11 @@ class Client:
 
         While the programs of the host are throttled, it waits and then raises Throttled (see ``connect``). Messages
         that finish work do not wait: responses, and what a program publishes while it processes a received message."""
-        return run_steps(self.publish_many_in_steps(messages, key=key))
+        self._wait_while_throttled(messages)
+        return self.publish_now(messages, key)
 
-    def publish_many_in_steps(self, messages: Sequence[Message], *, key: str | None = None) -> Steps[list[Published]]:
-        """Publish these messages, as ``publish_many`` does, for a caller that waits by other means."""
-        yield from self._find_pauses(messages)
+    def publish_now(self, messages: Sequence[Message], key: str | None) -> list[Published]:
+        """Publish these messages, as ``publish_many`` does, even if programs are throttled."""
         with self._open_connection(), delay_garbage_collection():
             return self._repeat(key is not None, lambda: self._publish(messages, key))
 
@@ -264,7 +248,11 @@ class Client:
             if self._server is not None:
                 self._server.stop()
 
-    def _find_pauses(self, messages: Sequence[Message]) -> Iterator[float]:
+    def _wait_while_throttled(self, messages: Sequence[Message]) -> None:
+        for pause in self.find_pauses(messages):
+            time.sleep(pause)
+
+    def find_pauses(self, messages: Sequence[Message]) -> Iterator[float]:
         """Yield the seconds to wait while programs are throttled. Neither the connection nor a transaction is used
         meanwhile. Messages that finish work do not wait, because they reduce the load."""
         if all(message.context.promoted.get(BTS.RouteDirectToTP.key) for message in messages):
@@ -287,7 +275,7 @@ class Client:
                 self._reconnect()
             yield
 
-    def _build_message(
+    def build_message(
         self,
         body: bytes | bytearray | memoryview | Body | Message | None,
         *,
@@ -298,6 +286,7 @@ class Client:
         predicates: Values | None = None,
         **parts: Unpack[Parts],
     ) -> Message:
+        """Return the message of a publish or a request."""
         if isinstance(body, Message):
             if promoted or written or predicates or parts:
                 raise BadValue(
@@ -323,7 +312,7 @@ class Client:
         self._check_properties(messages)
         return self._agent.publish(messages, key=key)
 
-    def _publish_request(self, requests: ProgramRequests, request: ProgramRequest, message: Message) -> Published:
+    def _send_request(self, requests: ProgramRequests, request: ProgramRequest, message: Message) -> Published:
         requests.use_queue(self._connection)
         [published] = self._agent.publish_with(requests.build_publication(message, request))
         return published
@@ -337,7 +326,7 @@ class Client:
     ) -> Published:
         """Publish the response to a request in the transaction that completes it. It does not wait while programs are
         throttled. A response whose caller is gone is suspended (RR-05)."""
-        message = self._build_message(body, **content)
+        message = self.build_message(body, **content)
         response = message.with_context(copy_token(request, message.context))
 
         def work(connection: Connection, outbox: Outbox) -> None:

@@ -220,7 +220,7 @@ class Subscription:
                 failures = 0
             except MessageBoxUnavailable as error:
                 failures += 1
-                delay = self.get_retry_delay(error, failures)
+                delay = self.log_failed_poll(error, failures)
                 if end is not None and time.monotonic() + delay > end:
                     raise
                 self._closed.wait(delay)
@@ -277,7 +277,7 @@ class Subscription:
             self._wait(seconds)
         return received
 
-    def get_retry_delay(self, error: MessageBoxUnavailable, failures: int) -> float:
+    def log_failed_poll(self, error: MessageBoxUnavailable, failures: int) -> float:
         """Log a failed poll. Return the time until the next one."""
         _log.warning("the subscription %s cannot receive: %s", self.name, error)
         return _BACKOFF.delay(failures)

@@ -224,7 +224,7 @@ class HttpConnection:
         if isinstance(response, StreamedResponse):
             return await self._send_stream(response)
         # The unread rest of a body would be parsed as the next request.
-        is_unread = response.headers.get("Connection") == "close" or not self._is_all_read()
+        must_close = response.headers.get("Connection") == "close" or not self._is_all_read()
         body = json.dumps(response.content).encode() + b"\n" if response.body is None else response.body
         headers = {
             "Date": format_datetime(system_clock(), usegmt=True),
@@ -232,7 +232,7 @@ class HttpConnection:
             **response.headers,
             "Content-Length": str(len(body) if isinstance(body, bytes) else body.size),
         }
-        if is_unread or self._is_stopping:
+        if must_close or self._is_stopping:
             headers["Connection"] = "close"
         head = _build_head(response.status, list(headers.items()))
         try:
@@ -240,15 +240,15 @@ class HttpConnection:
                 await self._send_body(self._protocol.send(head) or b"", body)
         except h11.LocalProtocolError:
             return False  # the client broke the protocol, so no response is possible
-        return await self._finish_response(is_unread=is_unread)
+        return await self._finish_response(must_close=must_close)
 
     async def _send_stream(self, response: StreamedResponse) -> bool:
         """Send a response in the pieces that come. The limit for its time does not include the waits for them."""
-        is_unread = self._protocol.their_state not in (h11.DONE, h11.MUST_CLOSE)
+        must_close = self._protocol.their_state not in (h11.DONE, h11.MUST_CLOSE)
         headers = list(response.headers)
         if not any(name.lower() == b"date" for name, _ in headers):
             headers.append((b"Date", format_datetime(system_clock(), usegmt=True).encode()))
-        if is_unread or self._is_stopping:
+        if must_close or self._is_stopping:
             headers.append((b"Connection", b"close"))
         pending = self._protocol.send(_build_head(response.status, headers)) or b""
         has_body = not self._is_head_request and response.status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
@@ -260,11 +260,11 @@ class HttpConnection:
                 await self._send(data)
             remaining -= time.monotonic() - started_at
         await self._send(pending + (self._protocol.send(h11.EndOfMessage()) or b""))
-        return await self._finish_response(is_unread=is_unread)
+        return await self._finish_response(must_close=must_close)
 
-    async def _finish_response(self, *, is_unread: bool) -> bool:
+    async def _finish_response(self, *, must_close: bool) -> bool:
         """Prepare for the next request. Return False if the connection ends."""
-        if is_unread:
+        if must_close:
             await self._linger()
         if self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE and not self._is_stopping:
             self._protocol.start_next_cycle()

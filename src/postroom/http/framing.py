@@ -44,21 +44,23 @@ def check_head(received: bytes, checked: int = 0) -> int:
     for name, value in _FRAMING_FIELD.findall(head):
         fields.setdefault(name.lower(), []).append(value)
     _check_length(
-        fields.get(b"content-length", []), fields.get(b"transfer-encoding", []), is_old=request_line.endswith(b"1.0")
+        fields.get(b"content-length", []),
+        fields.get(b"transfer-encoding", []),
+        is_http_1_0=request_line.endswith(b"1.0"),
     )
     if not all(map(_HOST.fullmatch, fields.get(b"host", []))):
         _reject("The value of Host is not valid.")
     return len(head)
 
 
-def _check_length(lengths: list[bytes], codings: list[bytes], *, is_old: bool) -> None:
+def _check_length(lengths: list[bytes], codings: list[bytes], *, is_http_1_0: bool) -> None:
     if lengths and codings:
         _reject("The request has Content-Length and Transfer-Encoding.")
     if len(lengths) > 1 or not all(map(_LENGTH.fullmatch, lengths)):
         _reject("Content-Length is not one decimal number.")
     if codings and (len(codings) > 1 or codings[0].lower() != b"chunked"):
         _reject("Transfer-Encoding is not chunked. No other transfer coding is supported.")
-    if codings and is_old:
+    if codings and is_http_1_0:
         _reject("HTTP/1.0 has no Transfer-Encoding.")
 
 

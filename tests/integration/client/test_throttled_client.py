@@ -52,7 +52,7 @@ def publish(client: Client) -> tuple[str, ...]:
 def test_a_publish_waits_for_the_delay_and_is_then_published(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     set_queued(url, 15)
     waits: list[float] = []
-    monkeypatch.setattr("postroom.processes.steps.time.sleep", waits.append)
+    monkeypatch.setattr("postroom.client.client.time.sleep", waits.append)
     with postroom.connect(url) as client:
         assert publish(client) == ("Europe",)
     assert sum(waits) == pytest.approx(0.5)
@@ -76,7 +76,7 @@ def test_a_publish_continues_when_the_load_is_lower(url: str, monkeypatch: pytes
     with postroom.connect(url) as client:
         set_queued(url, 20)
         monkeypatch.setattr("postroom.messagebox.throttling.load.CHECK_INTERVAL", 0)
-        monkeypatch.setattr("postroom.processes.steps.time.sleep", lambda seconds: set_queued(url, 10))
+        monkeypatch.setattr("postroom.client.client.time.sleep", lambda seconds: set_queued(url, 10))
         assert publish(client) == ("Europe",)
 
 
@@ -115,7 +115,7 @@ def test_throttled_publishes_of_asyncio_hold_no_thread(url: str, monkeypatch: py
             return {published.subscribers for published in await asyncio.gather(*waiting)}
 
     set_queued(url, 15)
-    monkeypatch.setattr("postroom.processes.steps.time.sleep", fail)
+    monkeypatch.setattr("postroom.client.client.time.sleep", fail)
     assert asyncio.run(run()) == {("Europe",)}
 
 

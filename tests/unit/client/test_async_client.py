@@ -13,13 +13,13 @@ from postroom.client.subscription import Received, Subscription
 
 #: Methods for other modules of Postroom. The documentation does not mention them.
 INTERNAL = {
-    Client: {"publish_in_steps", "publish_many_in_steps", "start_request_in_steps"},
+    Client: {"build_message", "find_pauses", "publish_now", "publish_request"},
     Subscription: {
         "call",
         "extend",
         "forget",
-        "get_retry_delay",
         "has_unfinished",
+        "log_failed_poll",
         "poll",
         "read_claimed",
         "reply",
