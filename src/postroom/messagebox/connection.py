@@ -173,9 +173,9 @@ def _parse_url(url: str) -> dict[str, Any]:
         ) from None
 
 
-def read_value(connection: Connection, query: str, *arguments: object) -> Any:
-    """Return the first column of the row that a query always returns."""
-    row = connection.execute(query, arguments).fetchone()
+def read_value(connection: Connection, query: str, *arguments: object, **named: object) -> Any:
+    """Return the first column of the row that a query always returns. It has arguments by position or by name."""
+    row = connection.execute(query, named or arguments).fetchone()
     assert row is not None
     return row[0]
 

@@ -11,7 +11,9 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from postroom.messagebox.connection import Connection, read_blocking, read_value
+from psycopg.types.json import Jsonb
+
+from postroom.messagebox.connection import Connection, read_blocking, read_records, read_value
 from postroom.messagebox.queues import ClaimedMessage, format_array, to_storable_text
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import QueueTask
@@ -289,4 +291,96 @@ def _format_claims(entries: Sequence[JournalEntry]) -> tuple[str, str, str]:
         format_array(entry.claimed.instance_id.hex for entry in entries),
         format_array(entry.claimed.claim_id.hex for entry in entries),
         format_array(entry.journal_length for entry in entries),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrchestrationUse:
+    """The application and the host of a version of an orchestration, and the number of its instances and messages.
+    ``problem`` is why a host instance does not load its file."""
+
+    service_id: uuid.UUID
+    application: str
+    host: str
+    instances: int
+    suspended_instances: int
+    waiting: int
+    suspended_messages: int
+    problem: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitingOrchestration:
+    """What an instance waits for: the next timer, and messages of its convoy, by the keys of these properties."""
+
+    journals: int
+    wake_at: datetime | None
+    unreceived: int
+    convoy: Sequence[str]
+    can_read_journal: bool
+    """Operators may not read it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredJournal:
+    """The journal of an instance. ``carried`` is what it has carried over from the last of ``journals`` before."""
+
+    orchestration: str
+    version: int
+    journals: int
+    carried: Any
+    entries: Sequence[Sequence[dict[str, Any]]]
+
+    @property
+    def turns(self) -> list[dict[str, Any]]:
+        return [turn for entry in self.entries for turn in entry]
+
+
+def list_uses(connection: Connection, *, application: str | None = None) -> list[OrchestrationUse]:
+    """Count the instances and messages of the orchestrations of one application, or of all, by name and version."""
+    conditions = {"application": application}
+    return read_records(connection, OrchestrationUse, statement("queries/list_orchestrations"), conditions)
+
+
+def read_waiting(connection: Connection, instance_id: uuid.UUID) -> WaitingOrchestration | None:
+    """Return what an instance waits for. Return None if it is no instance of an orchestration."""
+    query = statement("queries/read_orchestration_instance")
+    return next(iter(read_records(connection, WaitingOrchestration, query, (instance_id,))), None)
+
+
+def read_stored_journal(connection: Connection, instance_id: uuid.UUID) -> StoredJournal | None:
+    """Return the journal of an instance. Return None if it has none, because it has not started or has ended."""
+    query = statement("queries/read_saved_journal")
+    return next(iter(read_records(connection, StoredJournal, query, (instance_id,))), None)
+
+
+def store_orchestration(connection: Connection, **columns: Any) -> DeployedOrchestration:
+    """Store an orchestration without its state and its subscription."""
+    stored = columns | {"correlations": Jsonb(columns["correlations"])}
+    connection.execute(statement("queries/store_orchestration"), stored)
+    return next(one for one in read_orchestrations(connection) if one.service_id == columns["id"])
+
+
+def delete_orchestration(connection: Connection, service_id: uuid.UUID) -> None:
+    connection.execute("DELETE FROM orchestrations WHERE id = %s", (service_id,))
+
+
+def find_convoy_set(connection: Connection, one: DeployedOrchestration) -> int | None:
+    """Return the convoy set that an orchestration had before, or that another version has."""
+    row = connection.execute(
+        "SELECT convoy_set_id FROM orchestrations"
+        " WHERE name = %s AND host_id = %s AND convoy = %s AND convoy_set_id IS NOT NULL ORDER BY version DESC LIMIT 1",
+        (one.name, one.host_id, list(one.convoy)),
+    ).fetchone()
+    return None if row is None else row[0]
+
+
+def store_convoy_set(connection: Connection, service_id: uuid.UUID, convoy_set_id: int) -> None:
+    connection.execute("UPDATE orchestrations SET convoy_set_id = %s WHERE id = %s", (convoy_set_id, service_id))
+
+
+def create_correlation_type(connection: Connection, keys: Sequence[str]) -> None:
+    """Create the correlation type of these properties, unless it exists. A new one changes the routing."""
+    connection.execute(
+        "SELECT correlation_type(array_agg(id ORDER BY id)) FROM properties WHERE key = ANY (%s)", (list(keys),)
     )

@@ -265,6 +265,16 @@ def create_subscription(
     return subscription_id
 
 
+def start_subscription(connection: Connection, subscription_id: int) -> None:
+    """Start a subscription, as a part of a deployment."""
+    connection.execute("SELECT start_or_stop_subscription(%s, 1::smallint)", (subscription_id,))
+
+
+def remove_subscription(connection: Connection, subscription_id: int | None) -> None:
+    """Remove an activation subscription, if there is one. Its queued messages stay queued (SUB-21)."""
+    connection.execute("SELECT remove_subscription(%s)", (subscription_id,))
+
+
 def has_subscriptions_by_property(connection: Connection, keys: Sequence[str]) -> bool:
     """Return True if a filter or a correlation names one of these properties. Reads all predicates."""
     return bool(read_value(connection, statement("queries/has_subscriptions_by_property"), list(keys)))

@@ -48,7 +48,6 @@ NOT_SEPARATED = {
     "queries/read_orchestration_instance",
     "queries/read_saved_journal",
     "queries/remove_receive_location",
-    "queries/request_stream_reset",
     "queries/unfinished_files",
     "schema: CREATE TABLE management.handlers (",
     "schema: CREATE TABLE management.orchestrations (",

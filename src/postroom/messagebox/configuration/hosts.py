@@ -176,3 +176,22 @@ def store_dequeuing(connection: Connection, dequeuing: Dequeuing) -> None:
         "UPDATE management.service_classes SET polling_interval = %s, dequeue_threads = %s WHERE id = %s",
         (dequeuing.polling_interval, dequeuing.dequeue_threads, int(dequeuing.service_class)),
     )
+
+
+def store_application_properties(connection: Connection, host_id: int, properties: ApplicationProperties) -> None:
+    """Replace the application properties of a host."""
+    connection.execute("DELETE FROM application_properties WHERE host_id = %s", (host_id,))
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO application_properties (host_id, property_key, value) VALUES (%s, %s, %s)",
+            [(host_id, key, text) for key, text in sorted(properties)],
+        )
+
+
+def set_trusted(connection: Connection, host_id: int, *, trusted: bool) -> None:
+    """Trust a host to name the originators of messages, or not."""
+    connection.execute("SELECT set_trust(%s::smallint, %s)", (host_id, trusted))
+
+
+def set_isolated(connection: Connection, host_id: int, *, isolated: bool) -> None:
+    connection.execute("UPDATE hosts SET isolated = %s WHERE id = %s", (isolated, host_id))

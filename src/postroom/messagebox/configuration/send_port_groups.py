@@ -1,4 +1,4 @@
-"""Reads the deployed send port groups."""
+"""Reads and stores the deployed send port groups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from postroom.messagebox.configuration.endpoints import PortState
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.statements import statement
 
 
@@ -81,3 +81,60 @@ def read_send_port_groups(connection: Connection, *, member: uuid.UUID | None = 
         for group_id, application, name, description, filter, state in rows
     ]
     return [group for group in groups if member is None or any(port.port_id == member for port in group.members)]
+
+
+def store_send_port_group(
+    connection: Connection,
+    *,
+    id: uuid.UUID,
+    application_id: uuid.UUID,
+    name: str,
+    description: str,
+    filter: str | None,
+) -> SendPortGroup:
+    """Store a new send port group, or another description or filter of an existing one, which keeps its id."""
+    group_id = read_value(
+        connection,
+        statement("queries/store_send_port_group"),
+        id=id,
+        application_id=application_id,
+        name=name,
+        description=description,
+        filter=filter,
+    )
+    return get_send_port_group(connection, group_id)
+
+
+def get_send_port_group(connection: Connection, group_id: uuid.UUID) -> SendPortGroup:
+    """Return the send port group with this id."""
+    return next(group for group in read_send_port_groups(connection) if group.group_id == group_id)
+
+
+def set_group_state(connection: Connection, group_id: uuid.UUID, state: PortState) -> SendPortGroup:
+    """Store the state of a send port group. Return the group."""
+    connection.execute("UPDATE send_port_groups SET state = %s WHERE id = %s", (state, group_id))
+    return get_send_port_group(connection, group_id)
+
+
+def delete_send_port_group(connection: Connection, group_id: uuid.UUID) -> None:
+    connection.execute("DELETE FROM send_port_groups WHERE id = %s", (group_id,))
+
+
+def insert_member(connection: Connection, group_id: uuid.UUID, port_id: uuid.UUID) -> None:
+    """Add a send port to a group, without a subscription."""
+    connection.execute("INSERT INTO send_port_group_members (group_id, port_id) VALUES (%s, %s)", (group_id, port_id))
+
+
+def delete_member(connection: Connection, group_id: uuid.UUID, port_id: uuid.UUID) -> None:
+    """Remove a send port, which has no subscription through the group, from a group."""
+    connection.execute("DELETE FROM send_port_group_members WHERE group_id = %s AND port_id = %s", (group_id, port_id))
+
+
+def set_member_subscription(
+    connection: Connection, group_id: uuid.UUID, port_id: uuid.UUID, subscription_id: int | None
+) -> None:
+    """Store the subscription of a member through its group."""
+    connection.execute(
+        "UPDATE send_port_group_members SET subscription_id = %s WHERE group_id = %s AND port_id = %s",
+        (subscription_id, group_id, port_id),
+    )

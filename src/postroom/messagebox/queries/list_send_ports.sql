@@ -2,8 +2,9 @@
 -- name. A port that was moved may still have messages in the queues of its old host, so the queues of all hosts are
 -- counted.
 -- Reads all rows of the queues.
-SELECT p.id, a.name, h.name, coalesce(w.waiting, 0), coalesce(c.retrying, 0), coalesce(c.scheduled, 0), 
-       c.next_attempt_at, coalesce(s.suspended, 0)
+SELECT p.id AS port_id, a.name AS application, h.name AS host, coalesce(w.waiting, 0) AS waiting,
+       coalesce(c.retrying, 0) AS retrying, coalesce(c.scheduled, 0) AS scheduled, c.next_attempt_at,
+       coalesce(s.suspended, 0) AS suspended
   FROM send_ports p
   JOIN applications a ON a.id = p.application_id
   JOIN hosts h ON h.id = p.host_id

@@ -1,6 +1,6 @@
 -- The journal of an orchestration instance, in one statement, so that a persistence point cannot change it meanwhile.
 -- Indexes: the primary keys of orchestration_instances, orchestrations and orchestration_journal.
-SELECT o.name, o.version, i.journals, i.carried, j.entries
+SELECT o.name AS orchestration, o.version, i.journals, i.carried, j.entries
   FROM orchestration_instances i
   JOIN orchestrations o ON o.id = i.service_id
  CROSS JOIN LATERAL (

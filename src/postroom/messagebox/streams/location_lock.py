@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 import zlib
+from collections.abc import Iterable
 
 from postroom.errors import Unavailable
 from postroom.messagebox.connection import Connection
@@ -20,6 +21,12 @@ ORDER_LOCK = 7004
 def lock_number(location_id: uuid.UUID) -> int:
     """Return the number of the advisory locks of a location."""
     return zlib.crc32(location_id.bytes) - (1 << 31)
+
+
+def find_locked_locations(connection: Connection, location_ids: Iterable[uuid.UUID]) -> set[uuid.UUID]:
+    """Return the locations that a process has locked."""
+    locked = {lock for (lock,) in connection.execute(statement("queries/held_locks"), (LOCATION_LOCK,))}
+    return {location_id for location_id in location_ids if lock_number(location_id) % (1 << 32) in locked}
 
 
 class LocationLock:

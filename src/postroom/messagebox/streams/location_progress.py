@@ -16,6 +16,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import Enum
+from typing import Any
+
+from psycopg.rows import dict_row
 
 from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.queues import to_storable_text
@@ -117,3 +120,15 @@ class Rate:
             self._counts.popleft()
         elapsed = max(1.0, min(_RATE_SECONDS, now - self._started))
         return round(sum(count for _, count in tuple(self._counts)) / elapsed, 1)
+
+
+def read_location_rows(connection: Connection) -> list[dict[str, Any]]:
+    """Return every receive location, sorted by name, with the last report of the process that serves it or served
+    it."""
+    return connection.cursor(row_factory=dict_row).execute(statement("queries/list_receive_locations")).fetchall()
+
+
+def read_reported_states(connection: Connection) -> dict[uuid.UUID, tuple[LocationState, str | None]]:
+    """Return the last reported state of each location, and the reason why it is throttled or failing."""
+    rows = connection.execute("SELECT location_id, state, reason FROM running_locations")
+    return {location_id: (LocationState(state), reason) for location_id, state, reason in rows}

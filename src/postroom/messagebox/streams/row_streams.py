@@ -48,3 +48,10 @@ def start_batch(
         (location_id, checkpoint_id, batch, list(units)),
     ).fetchone()
     return None if row is None else BatchRecord(batch=row[0], partitions=row[1])
+
+
+def request_reset(connection: Connection, location_id: uuid.UUID) -> bool:
+    """Let the stream of a location start with a new checkpoint when it is next started. Return False if it has none
+    yet."""
+    requested = connection.execute("UPDATE streams SET reset_requested = true WHERE location_id = %s", (location_id,))
+    return requested.rowcount == 1

@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from enum import Enum
 
+from psycopg.rows import dict_row
+
 from postroom.errors import PostroomError
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.coordination.heartbeat import keep_alive
@@ -101,3 +103,22 @@ def lock_sinks_served(connection: Connection, host_id: int) -> None:
     """Lock the sinks of a host for the rest of the session, to show that a process serves them."""
     keep_alive(connection)
     connection.execute("SELECT pg_advisory_lock_shared(%s, %s)", (SINKS_SERVED_LOCK, host_id))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportedSink(SinkProgress):
+    """The last report about a sink. ``since`` is when its state began."""
+
+    since: datetime | None = None
+
+
+def read_reported_sinks(connection: Connection) -> dict[uuid.UUID, ReportedSink]:
+    """Return the last report about each sink, by the id of the port."""
+    columns = "state, since, batches, written, rate, last_batch_at, reason"
+    rows = connection.cursor(row_factory=dict_row).execute(f"SELECT port_id, {columns} FROM running_sinks")
+    return {row.pop("port_id"): ReportedSink(**row | {"state": SinkState(row["state"])}) for row in rows}
+
+
+def read_served_hosts(connection: Connection) -> set[int]:
+    """Return the ids of the hosts whose sinks a process serves."""
+    return {host_id for (host_id,) in connection.execute(statement("queries/held_locks"), (SINKS_SERVED_LOCK,))}

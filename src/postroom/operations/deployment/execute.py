@@ -13,7 +13,7 @@ from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.configuration.removed_services import RemovedService, restore_service, store_removed_service
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.orchestrations import format_name
+from postroom.messagebox.orchestrations import delete_orchestration, format_name
 from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import deploy_property
 from postroom.operations.deployment.backlog import Backlog
@@ -23,7 +23,7 @@ from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.execute_groups import remove_groups_and_members, store_group
 from postroom.operations.deployment.execute_hosts import store_hosts
 from postroom.operations.deployment.plan import Action, ChangeKind, Plan, PlanStep
-from postroom.operations.orchestrations.enlistment import store_orchestration, unenlist_orchestration
+from postroom.operations.orchestrations.enlistment import deploy_orchestration, unenlist_orchestration
 from postroom.operations.ports.enlistment import (
     enlist_port,
     resubscribe_port,
@@ -213,7 +213,7 @@ class Deployment:
         for one in self._deployed.orchestrations.values():
             if format_name(one.name, one.version) in removed:
                 unenlist_orchestration(self._connection, one)
-                self._connection.execute("DELETE FROM orchestrations WHERE id = %s", (one.service_id,))
+                delete_orchestration(self._connection, one.service_id)
 
     def _store_orchestrations(self) -> None:
         changed = {
@@ -222,7 +222,7 @@ class Deployment:
         for declared in self._definition.orchestrations:
             step = changed.get(format_name(declared.name, declared.version))
             if step is not None:
-                store_orchestration(
+                deploy_orchestration(
                     self._connection,
                     declared,
                     known=self._deployed.orchestrations.get((declared.name, declared.version)),

@@ -5,9 +5,12 @@ from __future__ import annotations
 import uuid
 
 from postroom.application import ApplicationDefinition, SendPortGroupDefinition
-from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
+from postroom.messagebox.configuration.send_port_groups import (
+    SendPortGroup,
+    delete_send_port_group,
+    store_send_port_group,
+)
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.statements import statement
 from postroom.operations.deployment.compare_groups import group_fields
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.plan import Action, PlanStep
@@ -29,7 +32,7 @@ def remove_groups_and_members(connection: Connection, definition: ApplicationDef
     for group in deployed.send_port_groups.values():
         if group.name not in declared:
             unenlist_group(connection, group)
-            connection.execute("DELETE FROM send_port_groups WHERE id = %s", (group.group_id,))
+            delete_send_port_group(connection, group.group_id)
             continue
         for member in group.members:
             if member.port_name not in declared[group.name].members:
@@ -59,19 +62,14 @@ def _store_group(
     connection: Connection, declared: SendPortGroupDefinition, id: uuid.UUID, application_id: uuid.UUID
 ) -> SendPortGroup:
     fields = group_fields(declared)
-    row = connection.execute(
-        statement("queries/store_send_port_group"),
-        {
-            "id": id,
-            "application_id": application_id,
-            "name": declared.name,
-            "description": fields["description"],
-            "filter": fields["filter"],
-        },
-    ).fetchone()
-    assert row is not None
-    group_id: uuid.UUID = row[0]
-    (group,) = (group for group in read_send_port_groups(connection) if group.group_id == group_id)
+    group = store_send_port_group(
+        connection,
+        id=id,
+        application_id=application_id,
+        name=declared.name,
+        description=fields["description"],
+        filter=fields["filter"],
+    )
     known = {member.port_name for member in group.members}
     for port in read_send_ports(connection):
         if port.name in declared.members and port.name not in known:

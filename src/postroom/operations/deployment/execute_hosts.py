@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from postroom.application import DEFAULT_HOST, ApplicationDefinition
-from postroom.filters.authorisation import ApplicationProperties
-from postroom.messagebox.configuration.hosts import read_hosts
+from postroom.messagebox.configuration.hosts import (
+    read_hosts,
+    set_isolated,
+    set_trusted,
+    store_application_properties,
+)
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.migrate import create_host
 from postroom.messagebox.throttling.load import store_thresholds
@@ -24,18 +28,9 @@ def store_hosts(connection: Connection, definition: ApplicationDefinition, deplo
         host = known[step.name.lower()]
         settings = resolve_host_settings(definition, deployed, host.name)
         if settings.trusted is not host.trusted:
-            connection.execute("SELECT set_trust(%s::smallint, %s)", (host.host_id, settings.trusted))
+            set_trusted(connection, host.host_id, trusted=settings.trusted)
         if settings.isolated is not host.isolated:
-            connection.execute("UPDATE hosts SET isolated = %s WHERE id = %s", (settings.isolated, host.host_id))
+            set_isolated(connection, host.host_id, isolated=settings.isolated)
         store_handlers(connection, host.host_id, settings.handlers or ())
-        _store_application_properties(connection, host.host_id, settings.properties)
+        store_application_properties(connection, host.host_id, settings.properties)
         store_thresholds(connection, host.host_id, settings.throttling)
-
-
-def _store_application_properties(connection: Connection, host_id: int, properties: ApplicationProperties) -> None:
-    connection.execute("DELETE FROM application_properties WHERE host_id = %s", (host_id,))
-    with connection.cursor() as cursor:
-        cursor.executemany(
-            "INSERT INTO application_properties (host_id, property_key, value) VALUES (%s, %s, %s)",
-            [(host_id, key, text) for key, text in sorted(properties)],
-        )

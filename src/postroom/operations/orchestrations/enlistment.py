@@ -5,17 +5,21 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
-from psycopg.types.json import Jsonb
-
 from postroom.application import OrchestrationDefinition
 from postroom.filters.text import format_filter, parse
 from postroom.messagebox.configuration.hosts import ServiceClass, get_host
 from postroom.messagebox.configuration.properties import read_deployed_properties
-from postroom.messagebox.connection import Connection, read_value
-from postroom.messagebox.orchestrations import DeployedOrchestration, OrchestrationState, read_orchestrations
-from postroom.messagebox.statements import statement
-from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
-from postroom.operations.ports.enlistment import start_service
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.orchestrations import (
+    DeployedOrchestration,
+    OrchestrationState,
+    create_correlation_type,
+    find_convoy_set,
+    store_convoy_set,
+    store_orchestration,
+)
+from postroom.messagebox.service_states import start_service, store_state
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, remove_subscription
 from postroom.properties import Property
 from postroom.system_properties import BTS
 
@@ -30,7 +34,7 @@ _RUNTIME_CORRELATIONS = (
 _BOUND, _STOPPED, _STARTED = OrchestrationState.BOUND, OrchestrationState.STOPPED, OrchestrationState.STARTED
 
 
-def store_orchestration(
+def deploy_orchestration(
     connection: Connection,
     declared: OrchestrationDefinition,
     *,
@@ -45,30 +49,25 @@ def store_orchestration(
     state = OrchestrationState[declared.state.upper()] if known is None else known.state
     if known is not None:
         unenlist_orchestration(connection, known)
-    connection.execute(
-        statement("queries/store_orchestration"),
-        {
-            "id": new_id if known is None else known.service_id,
-            "application_id": application_id,
-            "host_id": host_id,
-            "name": declared.name,
-            "version": declared.version,
-            "file": declared.file,
-            "code": declared.code,
-            "filter": None if declared.filter is None else format_filter(declared.filter),
-            "convoy": [prop.key for prop in declared.convoy],
-            "ordered": declared.ordered,
-            "correlations": Jsonb([[prop.key for prop in properties] for properties in declared.correlations]),
-            "priority": declared.priority,
-            "is_newest": is_newest,
-        },
+    stored = store_orchestration(
+        connection,
+        id=new_id if known is None else known.service_id,
+        application_id=application_id,
+        host_id=host_id,
+        name=declared.name,
+        version=declared.version,
+        file=declared.file,
+        code=declared.code,
+        filter=None if declared.filter is None else format_filter(declared.filter),
+        convoy=[prop.key for prop in declared.convoy],
+        ordered=declared.ordered,
+        correlations=[[prop.key for prop in properties] for properties in declared.correlations],
+        priority=declared.priority,
+        is_newest=is_newest,
     )
-    stored = next(
-        one
-        for one in read_orchestrations(connection, host_id=host_id)
-        if (one.name, one.version) == (declared.name, declared.version)
-    )
-    _create_correlation_types(connection, stored)
+    # Now: a new type changes the routing, and an instance must not wait for the exclusive routing lock.
+    for keys in (*stored.correlations, *_RUNTIME_CORRELATIONS):
+        create_correlation_type(connection, keys)
     if state is not _BOUND:
         stored = enlist_orchestration(connection, stored)
     if state is _STARTED:
@@ -96,7 +95,7 @@ def enlist_orchestration(connection: Connection, one: DeployedOrchestration) -> 
 def unenlist_orchestration(connection: Connection, one: DeployedOrchestration) -> DeployedOrchestration:
     """Remove its activation subscription. Instances continue."""
     if one.subscription_id is not None:
-        connection.execute("SELECT remove_subscription(%s)", (one.subscription_id,))
+        remove_subscription(connection, one.subscription_id)
     return _store_state(connection, one, _BOUND, None)
 
 
@@ -105,35 +104,16 @@ def _choose_convoy_set(
 ) -> int:
     """Return the convoy set that it had before, or that another version has. So a message still joins the instance of
     its values after an apply, including one of an older version."""
-    row = connection.execute(
-        "SELECT convoy_set_id FROM orchestrations"
-        " WHERE name = %s AND host_id = %s AND convoy = %s AND convoy_set_id IS NOT NULL ORDER BY version DESC LIMIT 1",
-        (one.name, one.host_id, list(one.convoy)),
-    ).fetchone()
-    by_key = {prop.key: prop for prop in properties}
-    chosen: int = (
-        subscriptions.create_convoy_set(connection, [by_key[key] for key in one.convoy]) if row is None else row[0]
-    )
-    connection.execute("UPDATE orchestrations SET convoy_set_id = %s WHERE id = %s", (chosen, one.service_id))
+    chosen = find_convoy_set(connection, one)
+    if chosen is None:
+        by_key = {prop.key: prop for prop in properties}
+        chosen = subscriptions.create_convoy_set(connection, [by_key[key] for key in one.convoy])
+    store_convoy_set(connection, one.service_id, chosen)
     return chosen
-
-
-def _create_correlation_types(connection: Connection, one: DeployedOrchestration) -> None:
-    """Create the correlation types that its instances will need: a new type changes the routing, and an instance must
-    not wait for the exclusive routing lock."""
-    for keys in (*one.correlations, *_RUNTIME_CORRELATIONS):
-        read_value(
-            connection,
-            "SELECT correlation_type(array_agg(id ORDER BY id)) FROM properties WHERE key = ANY (%s)",
-            list(keys),
-        )
 
 
 def _store_state(
     connection: Connection, one: DeployedOrchestration, state: OrchestrationState, subscription_id: int | None
 ) -> DeployedOrchestration:
-    connection.execute(
-        "UPDATE orchestrations SET state = %s, subscription_id = %s WHERE id = %s",
-        (state, subscription_id, one.service_id),
-    )
+    store_state(connection, "orchestration", one.service_id, state, subscription_id)
     return replace(one, state=state, subscription_id=subscription_id)

@@ -16,7 +16,7 @@ from postroom.errors import StateError
 from postroom.message import Message
 from postroom.messagebox.configuration.properties import read_sensitive_keys
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.statements import statement
+from postroom.messagebox.orchestrations import read_stored_journal
 from postroom.operations.messages import get_message, load_message
 from postroom.operations.redaction import replace_sensitive_values
 from postroom.orchestrations.journal import Continuation
@@ -44,23 +44,22 @@ def save_journal(connection: Connection, instance_id: uuid.UUID, file: Path) -> 
 
 
 def _read_journal(connection: Connection, instance_id: uuid.UUID) -> SavedJournal:
-    row = connection.execute(statement("queries/read_saved_journal"), (instance_id,)).fetchone()
-    if row is None:
+    journal = read_stored_journal(connection, instance_id)
+    if journal is None:
         raise StateError(
             f"Instance {instance_id} has no journal.",
             why="Only an orchestration that has started, and has not ended, has one.",
             hint="See 'postroom instance list'.",
         )
-    orchestration, version, journals, carried, entries = row
-    turns = [turn for entry in entries for turn in entry]
+    turns = journal.turns
     sensitive = read_sensitive_keys(connection)
     received = [uuid.UUID(turn["event"]["message"]) for turn in turns if "message" in turn["event"]]
     messages = [load_message(connection, get_message(connection, message_id)) for message_id in received]
     return SavedJournal(
-        orchestration=orchestration,
-        version=version,
+        orchestration=journal.orchestration,
+        version=journal.version,
         instance_id=instance_id,
-        carried=Continuation(journal=journals, state=from_recorded(carried)),
+        carried=Continuation(journal=journal.journals, state=from_recorded(journal.carried)),
         turns=turns,
         messages=[replace_sensitive_values(message, sensitive) for message in messages],
         redacted=_list_redacted(messages, sensitive),

@@ -12,8 +12,12 @@ from dataclasses import dataclass
 
 from postroom.errors import NotFound, suggest_names
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.orchestrations import DeployedOrchestration, OrchestrationState, read_orchestrations
-from postroom.messagebox.statements import statement
+from postroom.messagebox.orchestrations import (
+    DeployedOrchestration,
+    OrchestrationState,
+    list_uses,
+    read_orchestrations,
+)
 from postroom.operations.orchestrations.enlistment import (
     enlist_orchestration,
     unenlist_orchestration,
@@ -62,31 +66,30 @@ class OrchestrationDetails(OrchestrationListing):
 def list_orchestrations(connection: Connection, *, application: str | None = None) -> list[OrchestrationListing]:
     """Return every version of every orchestration, or those of one application, by name and version."""
     deployed = {one.service_id: one for one in read_orchestrations(connection)}
-    rows = connection.execute(statement("queries/list_orchestrations"), {"application": application})
     return [
         OrchestrationListing(
             name=one.name,
             version=one.version,
             newest=one.is_newest,
             state=one.state,
-            application=owner,
-            host=host,
+            application=use.application,
+            host=use.host,
             filter=one.filter,
             convoy=one.convoy,
             ordered=one.ordered,
             correlations=[" and ".join(keys) for keys in one.correlations],
             priority=one.priority,
             file=one.file,
-            instances=instances,
-            suspended_instances=suspended_instances,
-            waiting=waiting,
-            suspended_messages=suspended_messages,
-            problem=problem,
-            service_id=service_id,
+            instances=use.instances,
+            suspended_instances=use.suspended_instances,
+            waiting=use.waiting,
+            suspended_messages=use.suspended_messages,
+            problem=use.problem,
+            service_id=use.service_id,
             subscription_id=one.subscription_id,
         )
-        for service_id, owner, host, instances, suspended_instances, waiting, suspended_messages, problem in rows
-        if (one := deployed.get(service_id)) is not None
+        for use in list_uses(connection, application=application)
+        if (one := deployed.get(use.service_id)) is not None
     ]
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.statements import statement
+from postroom.messagebox.orchestrations import read_stored_journal, read_waiting
 from postroom.operations.instances.advice import read_advice
 from postroom.operations.instances.listing import Instance, get_instance
 from postroom.operations.records import extend, to_row
@@ -88,35 +88,28 @@ def get_instance_details(connection: Connection, instance_id: uuid.UUID) -> Inst
 
 def read_story(connection: Connection, instance_id: uuid.UUID) -> Story | None:
     """Return the story of an instance. Return None if it is no instance of an orchestration."""
-    row = connection.execute(statement("queries/read_orchestration_instance"), (instance_id,)).fetchone()
-    if row is None:
+    instance = read_waiting(connection, instance_id)
+    if instance is None:
         return None
-    journals, wake_at, unreceived, convoy, can_read_journal = row
-    turns = _read_turns(connection, instance_id) if can_read_journal else []
+    journal = read_stored_journal(connection, instance_id) if instance.can_read_journal else None
+    turns = [] if journal is None else journal.turns
     subscriptions = list_subscriptions(connection, instance_id=instance_id)
-    names = ", ".join(dotted_name(*split_key(key)) for key in convoy)
+    names = ", ".join(dotted_name(*split_key(key)) for key in instance.convoy)
     waits = [
         *(
             Wait(kind="message", what=f"messages that match {subscription.filter}", filter=subscription.filter)
             for subscription in subscriptions
         ),
-        *([Wait(kind="message", what=f"messages of its convoy, by {names}")] if convoy else []),
-        *([] if wake_at is None else [Wait(kind="timer", what="its next timer", due=wake_at)]),
+        *([Wait(kind="message", what=f"messages of its convoy, by {names}")] if instance.convoy else []),
+        *([] if instance.wake_at is None else [Wait(kind="timer", what="its next timer", due=instance.wake_at)]),
         *_list_running_steps(turns),
     ]
     return Story(
-        story=tuple(_build_lines(turns)) if can_read_journal else None,
+        story=tuple(_build_lines(turns)) if instance.can_read_journal else None,
         waits_for=tuple(waits),
-        journals=journals,
-        unreceived=unreceived,
+        journals=instance.journals,
+        unreceived=instance.unreceived,
     )
-
-
-def _read_turns(connection: Connection, instance_id: uuid.UUID) -> list[Mapping[str, Any]]:
-    rows = connection.execute(
-        "SELECT turns FROM orchestration_journal WHERE instance_id = %s ORDER BY number", (instance_id,)
-    )
-    return [turn for (turns,) in rows for turn in turns]
 
 
 def _build_lines(turns: Sequence[Mapping[str, Any]]) -> Iterator[StoryLine]:

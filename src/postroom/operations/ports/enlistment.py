@@ -9,39 +9,28 @@ through a group is started while both port and group are started (SPT-13). No fu
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
 from postroom.filters.expression import Filter, any_of
 from postroom.filters.text import parse
 from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import ServiceClass, get_host
 from postroom.messagebox.configuration.properties import read_deployed_properties
-from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
+from postroom.messagebox.configuration.send_port_groups import (
+    SendPortGroup,
+    delete_member,
+    get_send_port_group,
+    insert_member,
+    read_send_port_groups,
+    set_group_state,
+    set_member_subscription,
+)
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.subscriptions import create_subscription
+from postroom.messagebox.service_states import start_service, store_state
+from postroom.messagebox.subscriptions import create_subscription, remove_subscription, start_subscription
 from postroom.ports.send_ports import SendPort, read_send_ports
 from postroom.properties import Property
 from postroom.system_properties import BTS
-
-ServiceKind = Literal["port", "group", "orchestration"]
-
-#: The messages that a start resumes itself. Publishers wait for it, so the others are left to an operation.
-MAX_RESUMED = 1_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Resumed:
-    """The messages that a start has resumed under the routing lock, by host id. If there were more, an operation
-    resumes them without the lock."""
-
-    hosts: Mapping[int, int] = field(default_factory=dict)
-    operation_id: int | None = None
-
-    @property
-    def count(self) -> int:
-        return sum(self.hosts.values())
 
 
 def build_port_filter(port: SendPort, properties: list[Property]) -> Filter:
@@ -89,9 +78,9 @@ def start_port(connection: Connection, port: SendPort) -> SendPort:
 
 def unenlist_port(connection: Connection, port: SendPort) -> SendPort:
     """Remove the port's subscriptions."""
-    connection.execute("SELECT remove_subscription(%s)", (port.subscription_id,))
+    remove_subscription(connection, port.subscription_id)
     for group in read_send_port_groups(connection, member=port.port_id):
-        unsubscribe_member(connection, group, port.port_id)
+        _unsubscribe_member(connection, group, port.port_id)
     return _store_port_state(connection, port, PortState.BOUND, None)
 
 
@@ -108,9 +97,7 @@ def resubscribe_port(connection: Connection, port: SendPort) -> SendPort:
 def _store_port_state(
     connection: Connection, port: SendPort, state: PortState, subscription_id: int | None
 ) -> SendPort:
-    connection.execute(
-        "UPDATE send_ports SET state = %s, subscription_id = %s WHERE id = %s", (state, subscription_id, port.port_id)
-    )
+    store_state(connection, "port", port.port_id, state, subscription_id)
     return replace(port, state=state, subscription_id=subscription_id)
 
 
@@ -119,24 +106,24 @@ def _store_port_state(
 
 def enlist_group(connection: Connection, group: SendPortGroup) -> SendPortGroup:
     """Create a stopped subscription for each enlisted member (SPT-11)."""
-    for port in _member_ports(connection, group):
+    for port in read_send_ports(connection, ids=[member.port_id for member in group.members]):
         if port.state is not PortState.BOUND:
             subscribe_member(connection, group, port)
-    return _store_group_state(connection, group, PortState.STOPPED)
+    return set_group_state(connection, group.group_id, PortState.STOPPED)
 
 
 def start_group(connection: Connection, group: SendPortGroup) -> SendPortGroup:
     """Start the subscriptions of the started members, and resume the messages that were suspended because the group
     was stopped."""
     start_service(connection, "group", group.group_id)
-    return _read_group(connection, group.group_id)
+    return get_send_port_group(connection, group.group_id)
 
 
 def unenlist_group(connection: Connection, group: SendPortGroup) -> SendPortGroup:
     """Remove the subscriptions of the members through the group."""
     for member in group.members:
-        unsubscribe_member(connection, group, member.port_id)
-    return _store_group_state(connection, group, PortState.BOUND)
+        _unsubscribe_member(connection, group, member.port_id)
+    return set_group_state(connection, group.group_id, PortState.BOUND)
 
 
 def resubscribe_group(connection: Connection, group: SendPortGroup) -> SendPortGroup:
@@ -149,20 +136,16 @@ def resubscribe_group(connection: Connection, group: SendPortGroup) -> SendPortG
 
 def add_member(connection: Connection, group: SendPortGroup, port: SendPort) -> SendPortGroup:
     """Add a member. Create its subscription at once if both port and group are enlisted."""
-    connection.execute(
-        "INSERT INTO send_port_group_members (group_id, port_id) VALUES (%s, %s)", (group.group_id, port.port_id)
-    )
+    insert_member(connection, group.group_id, port.port_id)
     if group.is_enlisted and port.state is not PortState.BOUND:
         subscribe_member(connection, group, port)
-    return _read_group(connection, group.group_id)
+    return get_send_port_group(connection, group.group_id)
 
 
 def remove_member(connection: Connection, group: SendPortGroup, port_id: uuid.UUID) -> None:
     """Remove a member. Its instances that came through the group stay."""
-    unsubscribe_member(connection, group, port_id)
-    connection.execute(
-        "DELETE FROM send_port_group_members WHERE group_id = %s AND port_id = %s", (group.group_id, port_id)
-    )
+    _unsubscribe_member(connection, group, port_id)
+    delete_member(connection, group.group_id, port_id)
 
 
 def subscribe_member(connection: Connection, group: SendPortGroup, port: SendPort) -> None:
@@ -170,37 +153,16 @@ def subscribe_member(connection: Connection, group: SendPortGroup, port: SendPor
     filter = build_group_filter(group, read_deployed_properties(connection))
     subscription_id = _subscribe(connection, port, filter, group=group)
     if group.state is PortState.STARTED and port.state is PortState.STARTED:
-        connection.execute("SELECT start_or_stop_subscription(%s, 1::smallint)", (subscription_id,))
-    connection.execute(
-        "UPDATE send_port_group_members SET subscription_id = %s WHERE group_id = %s AND port_id = %s",
-        (subscription_id, group.group_id, port.port_id),
-    )
+        start_subscription(connection, subscription_id)
+    set_member_subscription(connection, group.group_id, port.port_id, subscription_id)
 
 
-def unsubscribe_member(connection: Connection, group: SendPortGroup, port_id: uuid.UUID) -> None:
+def _unsubscribe_member(connection: Connection, group: SendPortGroup, port_id: uuid.UUID) -> None:
     """Remove the subscription of a port through a group, if there is one."""
-    connection.execute(
-        "SELECT remove_subscription(subscription_id) FROM send_port_group_members"
-        " WHERE group_id = %s AND port_id = %s AND subscription_id IS NOT NULL",
-        (group.group_id, port_id),
-    )
-    connection.execute(
-        "UPDATE send_port_group_members SET subscription_id = NULL WHERE group_id = %s AND port_id = %s",
-        (group.group_id, port_id),
-    )
-
-
-def _member_ports(connection: Connection, group: SendPortGroup) -> list[SendPort]:
-    return read_send_ports(connection, ids=[member.port_id for member in group.members])
-
-
-def _store_group_state(connection: Connection, group: SendPortGroup, state: PortState) -> SendPortGroup:
-    connection.execute("UPDATE send_port_groups SET state = %s WHERE id = %s", (state, group.group_id))
-    return _read_group(connection, group.group_id)
-
-
-def _read_group(connection: Connection, group_id: uuid.UUID) -> SendPortGroup:
-    return next(group for group in read_send_port_groups(connection) if group.group_id == group_id)
+    for member in get_send_port_group(connection, group.group_id).members:
+        if member.port_id == port_id and member.subscription_id is not None:
+            remove_subscription(connection, member.subscription_id)
+            set_member_subscription(connection, group.group_id, port_id, None)
 
 
 # -- both ----------------------------------------------------------------------------------------------------------
@@ -219,16 +181,3 @@ def _subscribe(connection: Connection, port: SendPort, filter: Filter, *, group:
         ordered=port.settings.ordered,
         group=group,
     )
-
-
-def start_service(connection: Connection, kind: ServiceKind, service_id: uuid.UUID) -> None:
-    """Start what is enlisted, as a part of a deployment. The audit records the deployment."""
-    connection.execute("SELECT set_service_state(%s, %s, true, %s)", (kind, service_id, MAX_RESUMED))
-
-
-def start_or_stop_service(connection: Connection, kind: ServiceKind, service_id: uuid.UUID, *, start: bool) -> Resumed:
-    """Start or stop what is enlisted, for an operator. The function records it in the audit. Return the messages that
-    were resumed, and the operation that resumes the others."""
-    call = "SELECT hosts, operation_id FROM start_or_stop_service(%s, %s, %s, %s)"
-    [(hosts, operation_id)] = connection.execute(call, (kind, service_id, start, MAX_RESUMED)).fetchall()
-    return Resumed(hosts={int(host_id): count for host_id, count in hosts.items()}, operation_id=operation_id)

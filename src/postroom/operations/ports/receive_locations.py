@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from psycopg.rows import dict_row
-
 from postroom.application import Schedule
 from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError, NotFound, StateError, suggest_names
@@ -18,9 +16,14 @@ from postroom.messagebox.audit import record_action
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.coordination.running_processes import ProcessKind, list_running_processes
-from postroom.messagebox.statements import statement
-from postroom.messagebox.streams.location_lock import LOCATION_LOCK, lock_number
-from postroom.messagebox.streams.location_progress import LocationState
+from postroom.messagebox.service_states import set_location_enabled, set_location_schedule
+from postroom.messagebox.streams.location_lock import find_locked_locations
+from postroom.messagebox.streams.location_progress import (
+    LocationState,
+    read_location_rows,
+    read_reported_states,
+)
+from postroom.messagebox.streams.row_streams import request_reset
 from postroom.ports.receive_locations import (
     ReceiveLocation,
     read_receive_locations,
@@ -75,12 +78,10 @@ class LocationListing:
 
 def list_locations(connection: Connection, *, clock: Clock = system_clock) -> list[LocationListing]:
     """Return every receive location, sorted by name."""
-    with connection.cursor(row_factory=dict_row) as cursor:
-        rows = cursor.execute(statement("queries/list_receive_locations")).fetchall()
     served = {location.location_id for location in list_served_locations(connection, clock=clock)}
     now = clock()
     listed = []
-    for row in rows:
+    for row in read_location_rows(connection):
         schedule = schedule_from_json(row.pop("schedule"))
         is_open = schedule is None or schedule.is_open(now)
         opens = None if schedule is None or is_open else schedule.next_opening(now)
@@ -97,13 +98,10 @@ def list_locations(connection: Connection, *, clock: Clock = system_clock) -> li
 def list_served_locations(connection: Connection, *, clock: Clock = system_clock) -> list[ReceiveLocation]:
     """Return the locations that a running process serves. A pipeline process has locked its locations, but releases
     the lock of one that fails, so that another process can try. A host serves all its two-way locations."""
-    locked = {lock for (lock,) in connection.execute(statement("queries/held_locks"), (LOCATION_LOCK,))}
-    failing = {
-        location_id
-        for (location_id,) in connection.execute(
-            "SELECT location_id FROM messagebox.running_locations WHERE state = %s", (LocationState.FAILING.value,)
-        )
-    }
+    locations = read_receive_locations(connection)
+    locked = find_locked_locations(connection, (location.location_id for location in locations))
+    reported = read_reported_states(connection)
+    failing = {location_id for location_id, (state, _) in reported.items() if state is LocationState.FAILING}
     running = {(process.kind, process.host) for process in list_running_processes(connection)}
     known = read_hosts(connection)
     hosts = {host.host_id for host in known if (ProcessKind.HOST, host.name) in running}
@@ -114,15 +112,14 @@ def list_served_locations(connection: Connection, *, clock: Clock = system_clock
         if location.is_two_way:
             return location.host_id in hosts and location.receives_at(now)
         is_failing = location.location_id in failing and location.host_id in pipelines
-        return is_failing or lock_number(location.location_id) % (1 << 32) in locked
+        return is_failing or location.location_id in locked
 
-    return list(filter(is_served, read_receive_locations(connection)))
+    return list(filter(is_served, locations))
 
 
 def describe_running_locations(connection: Connection) -> dict[str, tuple[LocationState, str]]:
     """Return the state and a description of each served location, by name. Locations that are starting are left out."""
-    rows = connection.execute("SELECT location_id, state, reason FROM messagebox.running_locations")
-    reports = {location_id: (LocationState(state), reason) for location_id, state, reason in rows}
+    reports = read_reported_states(connection)
     described: dict[str, tuple[LocationState, str]] = {}
     for location in list_served_locations(connection):
         state, reason = reports.get(location.location_id, (LocationState.STARTING, None))
@@ -176,8 +173,8 @@ def set_schedule(connection: Connection, name: str, schedule: Schedule | None) -
         )
 
     def work(connection: Connection) -> None:
-        _is_enabled(connection, name)
-        connection.execute("SELECT set_location_schedule(%s, %s)", (name, schedule_to_json(schedule)))
+        get_location(connection, name)
+        set_location_schedule(connection, name, schedule_to_json(schedule))
 
     operator_transaction(connection, work)
 
@@ -188,9 +185,7 @@ def reset_stream(connection: Connection, name: str) -> None:
     It gets a new checkpoint, so the receipts of rows that were read before do not apply."""
 
     def work(connection: Connection) -> None:
-        _is_enabled(connection, name)
-        requested = connection.execute(statement("queries/request_stream_reset"), (name,))
-        if not requested.rowcount:
+        if not request_reset(connection, get_location(connection, name).location_id):
             raise StateError(
                 f"Receive location {name!r} has no stream that was started.",
                 hint="Only a location over a source with offsets, such as Kafka, has one.",
@@ -200,30 +195,22 @@ def reset_stream(connection: Connection, name: str) -> None:
     operator_transaction(connection, work)
 
 
-def get_schedule(connection: Connection, name: str) -> Schedule | None:
-    """Return the times when a location receives messages. None means always."""
-    _is_enabled(connection, name)
-    row = connection.execute("SELECT schedule FROM receive_locations WHERE name = %s", (name,)).fetchone()
-    return None if row is None else schedule_from_json(row[0])
-
-
-def _is_enabled(connection: Connection, name: str) -> bool:
-    """Return True if the location is enabled. Raise NotFound if there is none with this name."""
-    row = connection.execute("SELECT enabled FROM receive_locations WHERE name = %s", (name,)).fetchone()
-    if row is None:
-        names = (location.name for location in read_receive_locations(connection))
+def get_location(connection: Connection, name: str) -> ReceiveLocation:
+    """Return the receive location with this name. Raise NotFound, which suggests names, if there is none."""
+    locations = {location.name: location for location in read_receive_locations(connection)}
+    if name not in locations:
         raise NotFound(
             f"There is no receive location {name!r}.",
-            hint=suggest_names(name, names, "The receive locations are", none="none; run postroom apply first"),
+            hint=suggest_names(name, locations, "The receive locations are", none="none; run postroom apply first"),
         )
-    return bool(row[0])
+    return locations[name]
 
 
 def _set_enabled(connection: Connection, name: str, *, enabled: bool) -> None:
     def work(connection: Connection) -> None:
-        if _is_enabled(connection, name) is enabled:
+        if get_location(connection, name).enabled is enabled:
             state = "enabled" if enabled else "disabled"
             raise StateError(f"Receive location {name!r} is already {state}.", hint="There is nothing to do.")
-        connection.execute("SELECT set_location_enabled(%s, %s)", (name, enabled))
+        set_location_enabled(connection, name, enabled=enabled)
 
     operator_transaction(connection, work)

@@ -16,9 +16,10 @@ from postroom.messagebox.circuits import read_open_circuits
 from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import get_host
 from postroom.messagebox.configuration.send_port_groups import read_send_port_groups
-from postroom.messagebox.connection import Connection, operator_transaction, read_value
+from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.coordination.notifications import WakeUp
-from postroom.messagebox.statements import statement
+from postroom.messagebox.instances import count_queues_of_ports
+from postroom.messagebox.service_states import retry_now
 from postroom.operations.describe import describe_value
 from postroom.operations.ports.enlistment import enlist_port, unenlist_port
 from postroom.operations.ports.states import StateOperations
@@ -101,9 +102,9 @@ def list_ports(connection: Connection, *, application: str | None = None) -> lis
     ports = {port.port_id: port for port in read_send_ports(connection)}
     groups = read_send_port_groups(connection)
     circuits = read_open_circuits(connection)
-    rows = connection.execute(statement("queries/list_send_ports"), {"application": application})
     listed = []
-    for port_id, owner, host, waiting, retrying, scheduled, next_attempt_at, suspended in rows:
+    for queues in count_queues_of_ports(connection, application=application):
+        port_id = queues.port_id
         if port_id not in ports:
             continue
         port, circuit = ports[port_id], circuits.get(port_id)
@@ -111,8 +112,8 @@ def list_ports(connection: Connection, *, application: str | None = None) -> lis
             PortListing(
                 name=port.name,
                 state=port.state,
-                application=owner,
-                host=host,
+                application=queues.application,
+                host=queues.host,
                 filter=port.filter,
                 priority=port.settings.priority,
                 adapter=redact_adapter(port.adapter_json),
@@ -136,11 +137,11 @@ def list_ports(connection: Connection, *, application: str | None = None) -> lis
                 route_failures=port.settings.route_failures,
                 ordered=port.settings.ordered,
                 stop_on_failure=port.settings.stop_on_failure,
-                waiting=waiting,
-                retrying=retrying,
-                scheduled=scheduled,
-                next_attempt_at=next_attempt_at,
-                suspended=suspended,
+                waiting=queues.waiting,
+                retrying=queues.retrying,
+                scheduled=queues.scheduled,
+                next_attempt_at=queues.next_attempt_at,
+                suspended=queues.suspended,
                 port_id=port_id,
                 transport_id=port.transport_id,
                 subscription_id=port.subscription_id,
@@ -203,8 +204,7 @@ def retry(connection: Connection, name: str) -> Retried:
     def work(connection: Connection) -> tuple[Retried, str]:
         port = get_send_port(connection, name)
         is_probed = port.port_id in read_open_circuits(connection, ports=[port.port_id])
-        count = int(read_value(connection, "SELECT retry_now(%s)", port.port_id))
-        done = Retried(name=port.name, retried=count, is_probed=is_probed)
+        done = Retried(name=port.name, retried=retry_now(connection, port.port_id), is_probed=is_probed)
         return done, get_host(connection, port.host_id).name
 
     done, host = operator_transaction(connection, work)

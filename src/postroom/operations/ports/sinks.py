@@ -9,8 +9,12 @@ from datetime import datetime
 from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.statements import statement
-from postroom.messagebox.streams.sink_progress import SINKS_SERVED_LOCK, SinkState
+from postroom.messagebox.streams.sink_progress import (
+    ReportedSink,
+    SinkState,
+    read_reported_sinks,
+    read_served_hosts,
+)
 from postroom.operations.ports.send_ports import get_guarantee, list_ports
 from postroom.ports.send_ports import read_send_ports
 
@@ -47,25 +51,18 @@ class SinkListing:
 
 def list_sinks(connection: Connection) -> list[SinkListing]:
     """Return every sink, sorted by name."""
-    locked = {lock for (lock,) in connection.execute(statement("queries/held_locks"), (SINKS_SERVED_LOCK,))}
+    locked = read_served_hosts(connection)
     served = {host.name for host in read_hosts(connection) if host.host_id in locked}
-    reports = {
-        port_id: report
-        for port_id, *report in connection.execute(
-            "SELECT port_id, state, since, batches, written, rate, last_batch_at, reason FROM messagebox.running_sinks"
-        )
-    }
+    reports = read_reported_sinks(connection)
     sinks = {port.port_id: port for port in read_send_ports(connection) if port.adapter_type.is_sink}
     found = []
     for listed in list_ports(connection):
         if listed.port_id not in sinks:
             continue
-        unknown = [SinkState.WAITING.value, None, 0, 0, 0.0, None, None]
-        state, since, batches, written, rate, last_batch_at, reason = reports.get(listed.port_id, unknown)
-        if listed.host not in served:
-            # The last report of a process that has ended is out of date.
-            state, since, batches, written, rate, reason = "not running", None, None, None, None, None
-        elif listed.state is not PortState.STARTED and state == SinkState.WAITING.value:
+        report = reports.get(listed.port_id, ReportedSink())
+        is_served = listed.host in served  # the last report of a process that has ended is out of date
+        state = report.state.value if is_served else "not running"
+        if is_served and listed.state is not PortState.STARTED and report.state is SinkState.WAITING:
             state = listed.state.name.lower()
         found.append(
             SinkListing(
@@ -74,15 +71,15 @@ def list_sinks(connection: Connection) -> list[SinkListing]:
                 application=listed.application,
                 host=listed.host,
                 state=state,
-                since=since,
+                since=report.since if is_served else None,
                 waiting=listed.waiting,
                 retrying=listed.retrying,
                 suspended=listed.suspended,
-                batches=batches,
-                written=written,
-                rate=rate,
-                last_batch_at=last_batch_at,
-                reason=reason,
+                batches=report.batches if is_served else None,
+                written=report.written if is_served else None,
+                rate=report.rate if is_served else None,
+                last_batch_at=report.last_batch_at,
+                reason=report.reason if is_served else None,
                 guarantee=get_guarantee(sinks[listed.port_id]),
                 uri=listed.uri,
             )

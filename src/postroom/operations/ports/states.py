@@ -22,8 +22,8 @@ from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.coordination.notifications import WakeUp
 from postroom.messagebox.coordination.running_processes import change_routing
 from postroom.messagebox.orchestrations import OrchestrationState
+from postroom.messagebox.service_states import Resumed, ServiceKind, start_or_stop_service
 from postroom.operations.instances.bulk_operations import run_operation
-from postroom.operations.ports.enlistment import Resumed, ServiceKind, start_or_stop_service
 
 State = PortState | OrchestrationState
 

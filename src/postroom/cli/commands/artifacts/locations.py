@@ -147,8 +147,8 @@ def schedule(options: CommandOptions, /, names: tuple[str, ...], always: bool, *
         raise click.UsageError("--always cannot be combined with other options.")
     if not always and not given:
         with open_messagebox(options) as connection:
-            rows = [{"location": name, "schedule": receive_locations.get_schedule(connection, name)} for name in names]
-        rows = [{**row, "schedule": str(row["schedule"] or "always")} for row in rows]
+            found = [receive_locations.get_location(connection, name) for name in names]
+        rows = [{"location": location.name, "schedule": str(location.schedule or "always")} for location in found]
         show_rows(rows, _SCHEDULE_COLUMNS, options.output)
         return
     when = None if always else _parse_schedule(given)
