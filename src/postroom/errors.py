@@ -124,13 +124,18 @@ class Problem:
         return f"{self.file}:{self.line}: {self.text}" if self.line else f"{self.file}: {self.text}"
 
 
+def sort_problems(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return problems in the order of files and lines. Those without a file are last."""
+    return tuple(sorted(problems, key=lambda problem: (not problem.file, problem.file, problem.line)))
+
+
 class DefinitionRefused(DefinitionError):
     """An application's definition has problems; nothing of it was applied."""
 
     code = "DEFINITION_REFUSED"
 
     def __init__(self, what: str, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(problems)
+        self.problems = sort_problems(problems)
         has_file = any(problem.file for problem in self.problems)
         super().__init__(
             f"{what} was refused: {format_count(len(self.problems), 'problem')}.",

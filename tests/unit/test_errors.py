@@ -10,12 +10,14 @@ from postroom.errors import (
     ClaimLost,
     DatabaseError,
     DefinitionError,
+    DefinitionRefused,
     DeliveryFailure,
     Fault,
     MessageFailure,
     NotAllowed,
     PipelineFailure,
     PostroomError,
+    Problem,
     StorageFailure,
     Unavailable,
     format_count,
@@ -75,3 +77,8 @@ def test_another_error_is_no_environment_error(error: Exception) -> None:
 )
 def test_a_count_agrees_with_its_noun(number: int, text: str) -> None:
     assert format_count(number, "record") == text
+
+
+def test_problems_are_in_the_order_of_files_and_lines() -> None:
+    problems = [Problem("d"), Problem("c", "b.py", 2), Problem("b", "a.py", 10), Problem("a", "a.py", 9)]
+    assert [problem.text for problem in DefinitionRefused("x", problems).problems] == ["a", "b", "c", "d"]

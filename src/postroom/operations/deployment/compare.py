@@ -14,7 +14,7 @@ from postroom.application import (
     conflicts,
 )
 from postroom.application.checks.shared_endpoints import shared_endpoint_problems
-from postroom.errors import Problem
+from postroom.errors import Problem, sort_problems
 from postroom.filters.text import format_filter
 from postroom.operations.deployment.backlog import Backlog, describe_backlog, describe_restored
 from postroom.operations.deployment.compare_groups import find_group_problems, plan_groups
@@ -83,12 +83,14 @@ def compare(definition: ApplicationDefinition, deployed: Deployed, home: Path, b
     return Plan(
         application=definition.name,
         steps=(_plan_application(definition, deployed, steps), *steps),
-        problems=(
-            *find_problems(definition, deployed, home),
-            *find_removal_problems(definition, deployed),
-            *find_bound_port_problems(definition, deployed),
-            *find_orchestration_removal_problems(definition, deployed),
-            *(find_backlog_problems(definition, deployed) if backlog is None else ()),
+        problems=sort_problems(
+            [
+                *find_problems(definition, deployed, home),
+                *find_removal_problems(definition, deployed),
+                *find_bound_port_problems(definition, deployed),
+                *find_orchestration_removal_problems(definition, deployed),
+                *(find_backlog_problems(definition, deployed) if backlog is None else ()),
+            ]
         ),
         forbidden_hosts=tuple(
             step.name
