@@ -15,9 +15,9 @@ from postroom.application.circuit_breaker import CircuitBreaker
 from postroom.application.declarations import (
     Declarations,
     Declared,
-    DeclaredOrchestration,
     DeclaredProperty,
     ReceivePort,
+    declare,
 )
 from postroom.application.define import define
 from postroom.application.definition import (
@@ -74,19 +74,7 @@ class Application(Declarations):
         limits how much may wait in the MessageBox before its receive locations slow down. Arguments that are left out
         may be set by another application that declares the host.
         """
-        self.hosts.append(
-            Declared(
-                name=name,
-                position=get_caller_position(),
-                settings={
-                    "properties": properties,
-                    "trusted": trusted,
-                    "isolated": isolated,
-                    "handlers": handlers,
-                    "throttling": throttling,
-                },
-            )
-        )
+        self.hosts.append(declare(Declared, locals()))
 
     def property(self, *properties: Property) -> None:
         """Declare properties for filters that no pipeline of this application promotes, because programs or other
@@ -134,18 +122,7 @@ class Application(Declarations):
 
         A ``two_way`` port is a request-response port: each caller waits for the response to its request.
         ``response_maps`` and then the ``send_pipeline`` run before the response is sent to the caller."""
-        port = ReceivePort(
-            name=name,
-            position=get_caller_position(),
-            settings={
-                "route_failures": route_failures,
-                "authentication": authentication,
-                "maps": maps,
-                "two_way": two_way,
-                "send_pipeline": send_pipeline,
-                "response_maps": response_maps,
-            },
-        )
+        port = declare(ReceivePort, locals())
         self.receive_ports.append(port)
         return port
 
@@ -189,32 +166,7 @@ class Application(Declarations):
 
         A ``two_way`` port is a solicit-response port: the response of the receiver goes through ``receive_pipeline``
         and ``response_maps``, and is published. It goes to the caller of the request, and to every other subscriber."""
-        port = Declared(
-            name=name,
-            position=get_caller_position(),
-            settings={
-                "adapter": adapter,
-                "filter": filter,
-                "retry": retry,
-                "priority": priority,
-                "host": host,
-                "state": state,
-                "route_failures": route_failures,
-                "description": description,
-                "maps": maps,
-                "pipeline": pipeline,
-                "service_window": service_window,
-                "backup": backup,
-                "circuit_breaker": circuit_breaker,
-                "expire_after": expire_after,
-                "two_way": two_way,
-                "receive_pipeline": receive_pipeline,
-                "response_maps": response_maps,
-                "ordered": ordered,
-                "stop_on_failure": stop_on_failure,
-                "renamed_from": renamed_from,
-            },
-        )
+        port = declare(Declared, locals())
         self.send_ports.append(port)
         return port
 
@@ -247,24 +199,9 @@ class Application(Declarations):
 
         app.dynamic_send_port("Anywhere", filter=Region == "EU", folders=["out"], urls=["https://example.com/orders"])
         """
-        return self.send_port(
-            name,
-            Dynamic(folders=folders, urls=urls, timeout=timeout),
-            filter=filter,
-            retry=retry,
-            priority=priority,
-            host=host,
-            state=state,
-            route_failures=route_failures,
-            description=description,
-            maps=maps,
-            pipeline=pipeline,
-            service_window=service_window,
-            expire_after=expire_after,
-            ordered=ordered,
-            stop_on_failure=stop_on_failure,
-            renamed_from=renamed_from,
-        )
+        settings = dict(declare(Declared, locals()).settings)
+        adapter = Dynamic(**{argument: settings.pop(argument) for argument in ("folders", "urls", "timeout")})
+        return self.send_port(name, adapter, **settings)
 
     def send_port_group(
         self,
@@ -317,7 +254,7 @@ class Application(Declarations):
         """
         position = get_caller_position()
 
-        def declare(function: OrchestrationFunction) -> Orchestration:
+        def declare_function(function: OrchestrationFunction) -> Orchestration:
             orchestration = Orchestration(
                 name=name or function.__name__,
                 version=version,
@@ -329,20 +266,17 @@ class Application(Declarations):
                 ),
                 journal_limits=journal_limits,
             )
+            settings = {"orchestration": orchestration, "correlations": tuple(correlations), "ordered": ordered}
             self.orchestrations.append(
-                DeclaredOrchestration(
-                    orchestration=orchestration,
-                    correlations=tuple(correlations),
-                    ordered=ordered,
-                    host=host,
-                    priority=priority,
-                    state=state,
+                Declared(
+                    name=orchestration.name,
                     position=position,
+                    settings={**settings, "host": host, "priority": priority, "state": state},
                 )
             )
             return orchestration
 
-        return declare
+        return declare_function
 
     def definition(self) -> ApplicationDefinition:
         """Return the definition that is stored. Raise DefinitionRefused with every problem if it has any."""

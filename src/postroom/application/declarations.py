@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from postroom.adapters import AdapterDefinition
-from postroom.application.definition import DEFAULT_HOST, OrchestrationState
+from postroom.application.definition import DEFAULT_HOST
 from postroom.application.schedule import Schedule
 from postroom.application.source_position import SourcePosition, get_caller_position
 from postroom.errors import Problem
-from postroom.orchestrations.correlation import Correlation
-from postroom.orchestrations.definition import Orchestration
 from postroom.pipelines import ReceivePipeline
 from postroom.properties import Property
+
+_Declared = TypeVar("_Declared", bound="Declared")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Declared:
-    """A host, a port, a location or a group as a user has written it: the arguments by name, which are attributes
-    too. Nothing is checked yet, so each can be any object."""
+    """A host, a port, a location, a group or an orchestration as a user has written it: the arguments by name, which
+    are attributes too. Nothing is checked yet, so each can be any object."""
 
     name: str
     position: SourcePosition
@@ -42,19 +42,10 @@ class DeclaredProperty:
     position: SourcePosition
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeclaredOrchestration:
-    orchestration: Orchestration
-    correlations: tuple[Correlation, ...]
-    ordered: bool
-    host: str
-    priority: int
-    state: OrchestrationState
-    position: SourcePosition
-
-    @property
-    def name(self) -> str:
-        return self.orchestration.name
+def declare(kind: type[_Declared], arguments: Mapping[str, Any]) -> _Declared:
+    """Return what a user declares by calling a method. ``arguments`` are the local variables of the method."""
+    settings = {argument: given for argument, given in arguments.items() if argument not in ("self", "name")}
+    return kind(name=arguments["name"], position=get_caller_position(), settings=settings)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,20 +67,7 @@ class ReceivePort(Declared):
     ) -> ReceivePort:
         """Add a receive location. Without a pipeline its messages pass through unread. With a ``schedule`` it receives
         messages only at these times. ``renamed_from`` is the old name of the location, which keeps its messages."""
-        self.locations.append(
-            Declared(
-                name=name,
-                position=get_caller_position(),
-                settings={
-                    "adapter": adapter,
-                    "pipeline": pipeline,
-                    "host": host,
-                    "enabled": enabled,
-                    "schedule": schedule,
-                    "renamed_from": renamed_from,
-                },
-            )
-        )
+        self.locations.append(declare(Declared, locals()))
         return self
 
 
@@ -105,4 +83,4 @@ class Declarations:
     receive_ports: list[ReceivePort] = field(default_factory=list)
     send_ports: list[Declared] = field(default_factory=list)
     send_port_groups: list[Declared] = field(default_factory=list)
-    orchestrations: list[DeclaredOrchestration] = field(default_factory=list)
+    orchestrations: list[Declared] = field(default_factory=list)

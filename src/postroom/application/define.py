@@ -10,7 +10,7 @@ from postroom.application.checks.orchestration_code import find_bound_ports
 from postroom.application.checks.problems import as_values, find_declaration_problems
 from postroom.application.checks.properties import list_known_properties, list_own_properties
 from postroom.application.checks.transports import to_timedelta
-from postroom.application.declarations import Declarations, Declared, DeclaredOrchestration, ReceivePort
+from postroom.application.declarations import Declarations, Declared, ReceivePort
 from postroom.application.definition import (
     DEFAULT_HOST,
     ApplicationDefinition,
@@ -150,7 +150,7 @@ def _group_definition(group: Declared, known: list[Property]) -> SendPortGroupDe
     return _define(SendPortGroupDefinition, group, members=members, filter=_filter(group.filter, known))
 
 
-def _orchestration_definition(declared: DeclaredOrchestration, spelling: dict[str, str]) -> OrchestrationDefinition:
+def _orchestration_definition(declared: Declared, spelling: dict[str, str]) -> OrchestrationDefinition:
     orchestration, file = declared.orchestration, Path(declared.position.file).resolve()
     return OrchestrationDefinition(
         name=orchestration.name,

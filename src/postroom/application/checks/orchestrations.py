@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 from postroom.application.checks.fields import host_problems, name_problems, state_problems
 from postroom.application.checks.orchestration_code import find_unreplayable_code
-from postroom.application.declarations import Declarations, DeclaredOrchestration
+from postroom.application.declarations import Declarations, Declared
 from postroom.errors import Problem
 from postroom.filters.evaluate import predicate_holds
 from postroom.filters.expression import Filter, Operator, Predicate
@@ -19,7 +19,7 @@ from postroom.properties import MAX_CONVOY_PROPERTIES, Property
 
 def orchestration_problems(application: Declarations, hosts: Collection[str]) -> Iterator[Problem]:
     """Yield the problems of each orchestration, and two that have the same name and version."""
-    first: dict[tuple[str, int], DeclaredOrchestration] = {}
+    first: dict[tuple[str, int], Declared] = {}
     for declared in application.orchestrations:
         one = declared.orchestration
         for text in name_problems("orchestration", one.name):
@@ -35,7 +35,7 @@ def orchestration_problems(application: Declarations, hosts: Collection[str]) ->
             )
 
 
-def _problems(declared: DeclaredOrchestration, hosts: Collection[str]) -> Iterator[str]:
+def _problems(declared: Declared, hosts: Collection[str]) -> Iterator[str]:
     one = declared.orchestration
     if not inspect.iscoroutinefunction(one.function):
         yield "it is not a coroutine function; write async def."
@@ -67,7 +67,7 @@ def _problems(declared: DeclaredOrchestration, hosts: Collection[str]) -> Iterat
     yield from _correlation_problems(declared)
 
 
-def _correlation_problems(declared: DeclaredOrchestration) -> Iterator[str]:
+def _correlation_problems(declared: Declared) -> Iterator[str]:
     """Yield correlations whose messages would reach an instance twice, or start another instance too (ORC-24)."""
     valid = [correlation for correlation in declared.correlations if isinstance(correlation, Correlation)]
     if len(valid) < len(declared.correlations):
@@ -112,7 +112,7 @@ def _describe_correlation(correlation: Correlation) -> str:
     return f"by {names}" if correlation.filter is None else f"by {names} with {format_filter(correlation.filter)}"
 
 
-def _convoy_problems(declared: DeclaredOrchestration) -> Iterator[str]:
+def _convoy_problems(declared: Declared) -> Iterator[str]:
     convoy = declared.orchestration.convoy
     if not convoy:
         return
