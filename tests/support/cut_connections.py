@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from postroom.agent.publish import PublishBatch, RoutingLock
+from postroom.agent.publish import PublishBatch
 from postroom.agent.routes import OrderedRoutes
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.routing import RoutingLock
 from tests.support.box import Box
 
 

@@ -23,18 +23,6 @@ USERS_TABLES = {
 }
 #: Modules outside of the package messagebox that still have SQL.
 STILL_OUTSIDE = {
-    "agent/addressing.py",
-    "agent/direct/direct_batch.py",
-    "agent/direct/inserts.py",
-    "agent/direct/message_agent.py",
-    "agent/idempotency.py",
-    "agent/originator.py",
-    "agent/publish.py",
-    "agent/resuming.py",
-    "agent/routes.py",
-    "agent/routing/correlation.py",
-    "agent/routing/matching.py",
-    "agent/routing/table.py",
     "operations/backup/create.py",
     "operations/backup/restore.py",
     "operations/bad_rows.py",

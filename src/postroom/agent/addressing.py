@@ -14,6 +14,7 @@ from typing import NamedTuple
 from postroom.errors import BadValue, NotFound, StateError, suggest_names
 from postroom.message import Context
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.routing import read_addressees
 from postroom.system_properties import BTS
 
 
@@ -113,9 +114,7 @@ def describe_unreachable(connection: Connection, name: str) -> str | None:
 
 
 def _read_addressees(connection: Connection) -> dict[str, _Addressee]:
-    # A function, not the tables: a host can read only its own ports, but may direct messages to others.
-    rows = connection.execute("SELECT * FROM addressees()").fetchall()
-    return {row[0]: _Addressee(*row) for row in rows}
+    return {row[0]: _Addressee(*row) for row in read_addressees(connection)}
 
 
 def _promote_address(context: Context) -> Context:

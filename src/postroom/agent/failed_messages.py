@@ -13,13 +13,14 @@ from datetime import datetime
 
 from postroom.agent.error_messages import Failure, get_message_type, is_error_report
 from postroom.agent.idempotency import IdKind, derive_id, unit_for_failure
-from postroom.agent.publish import Publisher, RoutingLock, StoredMessageBatch
+from postroom.agent.publish import Publisher, StoredMessageBatch
 from postroom.agent.routes import OrderedRoutes
 from postroom.agent.routing.matching import Matcher
 from postroom.errors import ClaimLost
 from postroom.message import Bytes, Message, Part
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import OUT_OF_ORDER, ClaimedMessage, HostQueues, Suspension
+from postroom.messagebox.routing import RoutingLock
 from postroom.messagebox.storage.stored_messages import StoredContext
 
 #: Publishes another message in the transaction of an error message. Returns the hosts whose work queues get rows.

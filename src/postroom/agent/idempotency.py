@@ -1,31 +1,26 @@
-"""Idempotent publishing: the ids and the receipts of a unit of work.
+"""Idempotent publishing: the ids of a unit of work, and the digest of a publish with a key.
 
 A unit is an interchange, or a publish that a caller names with a key. The same unit gets the same ids when it is
 published again. An id has 82 bits of its unit, a kind and a number, so that the ids of one unit are neighbours in the
 indexes:
 
     48 bits of the unit | version 8 | 12 bits of the unit | variant | 22 bits of the unit | 2 bits kind | 38 bits number
-
-A publish inserts a receipt for each chunk of its unit, under a unique key, before it writes a message. If the receipt
-exists, the chunk was published before, and the receipt stores the outcome.
 """
 
 from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from postroom.errors import BadValue, KeyReused
+from postroom.errors import BadValue
 from postroom.message import Message
-from postroom.messagebox.connection import Connection
 from postroom.values import ValueType, check_value
 
 #: 16 bytes each, as PostgreSQL's binary COPY expects them.
@@ -136,55 +131,7 @@ def _split_unit(unit: uuid.UUID) -> tuple[int, int]:
     return (unit.int >> 64 & ~0xF000) | 0x8000, 0b10 << 62 | (unit.int & 0x3FFFFF) << 40
 
 
-# -- receipts ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class Receipt:
-    """The record that a chunk of a unit of work was published, and its outcome."""
-
-    unit: uuid.UUID
-    chunk: int = 0
-    outcome: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """How much of an interchange is published, according to its receipts."""
-
-    next_chunk: int = 0
-    last_document: int = 0
-    bad: int = 0
-    done: bool = False
-
-    @property
-    def has_started(self) -> bool:
-        """True if some of it is published, so that it cannot be all or nothing any more."""
-        return bool(self.next_chunk or self.last_document)
-
-
-def take_receipts(connection: Connection, receipts: Sequence[Receipt]) -> bool:
-    """Insert the receipts. Return False if one of them exists. Waits for a transaction that inserts the same
-    receipt."""
-    inserted = connection.execute(
-        "SELECT unit, chunk FROM take_receipts(%b::uuid[], %b::int[], %b::text[]::jsonb[])",
-        (
-            [receipt.unit for receipt in receipts],
-            [receipt.chunk for receipt in receipts],
-            [_encode_json(dict(receipt.outcome)).decode() for receipt in receipts],
-        ),
-    ).fetchall()
-    return len(inserted) == len(receipts)
-
-
-def read_outcome(connection: Connection, unit: uuid.UUID, digest: bytes) -> Mapping[str, Any]:
-    """Return the outcome in the receipt of a unit that was published before. Raise KeyReused if the digest differs."""
-    row = connection.execute("SELECT outcome, digest FROM read_receipts(ARRAY[%s::uuid])", (unit,)).fetchone()
-    assert row is not None
-    if row[1] != digest:
-        raise KeyReused()
-    outcome: Mapping[str, Any] = row[0]
-    return outcome
+# -- digests -----------------------------------------------------------------------------------------------------------
 
 
 def digest_messages(messages: Sequence[Message]) -> bytes:
@@ -214,15 +161,3 @@ def start_request_digest(content_type: str | None, query: str) -> hashlib.blake2
 def _add_to_digest(digest: hashlib.blake2b, *values: object) -> None:
     text = _encode_json(values)
     digest.update(len(text).to_bytes(8, "big") + text)
-
-
-def read_progress(connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Progress]:
-    """Return how much of each interchange is published."""
-    rows = connection.execute(
-        "SELECT unit, last_chunk, last_document, bad, done FROM read_receipts(%b)", (list(interchange_ids),)
-    )
-    known = {
-        unit: Progress(next_chunk=chunk + 1, last_document=last, bad=bad, done=done)
-        for unit, chunk, last, bad, done in rows
-    }
-    return {interchange_id: known.get(interchange_id, Progress()) for interchange_id in interchange_ids}

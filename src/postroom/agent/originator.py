@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from postroom.message import Context
+from postroom.messagebox import routing
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.storage.copy_rows import StoredOriginator
 from postroom.system_properties import BTS
@@ -34,9 +35,8 @@ class PublisherLogin:
 
 
 def read_login(connection: Connection) -> PublisherLogin:
-    row = connection.execute("SELECT session_user::text, is_trusted()").fetchone()
-    assert row is not None
-    return PublisherLogin(account=row[0], trusted=row[1])
+    account, trusted = routing.read_login(connection)
+    return PublisherLogin(account=account, trusted=trusted)
 
 
 def has_originator(context: Context) -> bool:

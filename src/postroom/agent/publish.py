@@ -17,7 +17,7 @@ from __future__ import annotations
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,18 +31,8 @@ from postroom.errors import NotAllowed, StaleRouting, TransactionConflict
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.coordination.notifications import OwnHost, WakeUp
-from postroom.messagebox.statements import statement
+from postroom.messagebox.routing import RoutingLock, lock_routing
 from postroom.messagebox.storage.copy_rows import is_in_fragments, write_references
-
-
-class RoutingLock(NamedTuple):
-    """The state that the routing lock fixes until COMMIT."""
-
-    version: int
-    message_log: int
-    part_log: int
-    changed_here: bool
-    """True if this transaction has changed the subscriptions itself. No other transaction sees that version yet."""
 
 
 class PublishBatch(ABC):
@@ -108,13 +98,6 @@ def publish(connection: Connection, batch: PublishBatch, *, ordered: OrderedRout
     batch.write_routes(connection, lock_current(connection, version), collected)
     if ordered is None:
         collected.write(connection)
-
-
-def lock_routing(connection: Connection) -> RoutingLock:
-    """Lock subscriptions, states and hosts against changes until COMMIT."""
-    row = connection.execute(statement("queries/lock_routing")).fetchone()
-    assert row is not None
-    return RoutingLock(*row)
 
 
 def lock_current(connection: Connection, version: int) -> RoutingLock:

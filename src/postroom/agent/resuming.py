@@ -24,7 +24,7 @@ from postroom.message import Context, Message
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
-from postroom.messagebox.statements import statement
+from postroom.messagebox.routing import find_new_subscriptions, find_report
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.system_properties import BTS
@@ -56,8 +56,7 @@ class ResumedInbound:
 
     def _get_or_write_report(self, connection: Connection, instance_id: uuid.UUID, failure: Unroutable) -> uuid.UUID:
         """Return the id of the report about an instance, and write the report if there is none (NRF-04)."""
-        row = connection.execute("SELECT report_of(%s)", (instance_id,)).fetchone()
-        known: uuid.UUID | None = row[0] if row is not None else None
+        known = find_report(connection, instance_id)
         if known is not None:
             return known
         host = find_host(connection, self._host_name)
@@ -102,18 +101,13 @@ class ReroutedMessage(ResumedMessage):
 
     def __init__(self, claimed: ClaimedMessage, message: Message, matcher: Matcher) -> None:
         super().__init__(message, uuid.uuid4(), matcher)
-        self._seq = claimed.seq
-        self._service_id = claimed.service_id
-        self._group = claimed.group
+        self._routed_before = {"seq": claimed.seq, "service": claimed.service_id, "group": claimed.group}
 
     def find_subscribers(self, connection: Connection) -> MatchResult:
         matches = super().find_subscribers(connection)
         matched = matches.subscription_ids
-        new = connection.execute(
-            statement("queries/find_new_subscriptions"),
-            {"ids": matched.tolist(), "seq": self._seq, "service": self._service_id, "group": self._group},
-        ).fetchall()
-        return matches.select(np.isin(matched, np.array([id for (id,) in new], dtype=np.int64)))
+        new = find_new_subscriptions(connection, matched.tolist(), routed=self._routed_before)
+        return matches.select(np.isin(matched, np.array(new, dtype=np.int64)))
 
     def _build_failure(self) -> Unroutable:
         if self.matches.unauthorised_hosts:

@@ -23,6 +23,7 @@ from postroom.agent.routing.correlation import locate_instances
 from postroom.agent.routing.table import Subscriber
 from postroom.errors import StaleRouting
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.routing import lock_instance_subscriptions, lock_ordered_instances
 from postroom.messagebox.storage.copy_rows import (
     BIGINT,
     INTEGER,
@@ -166,14 +167,9 @@ class Routes:
 
     def _join_instances(self, connection: Connection) -> None:
         """Set the instance ids of instance subscriptions and convoys to the instances that they join."""
-        waiting = [subscriber for subscriber in self._subscribers if subscriber.instance_id is not None]
-        if waiting:
-            row = connection.execute(
-                "SELECT all_there FROM lock_instance_subscriptions(%s::bigint[])",
-                ([subscriber.subscription_id for subscriber in waiting],),
-            ).fetchone()
-            if row != (True,):
-                raise StaleRouting("An instance that was matched has completed.")
+        waiting = [one.subscription_id for one in self._subscribers if one.instance_id is not None]
+        if waiting and not lock_instance_subscriptions(connection, waiting):
+            raise StaleRouting("An instance that was matched has completed.")
         joined = [subscriber.joined_instance_id for subscriber in self._subscribers]
         if any(joined):
             ids = b"".join(instance_id.bytes if instance_id else bytes(16) for instance_id in joined)
@@ -255,6 +251,6 @@ class OrderedRoutes:
         instances = {instance for routes, _ in self._collected for instance in routes.get_ordered_instances()}
         if not instances:
             return
-        connection.execute("SELECT lock_ordered_instances(%s::uuid[])", (list(instances),))
+        lock_ordered_instances(connection, instances)
         for routes, message_ids in self._collected:
             routes.write_in_order(connection, message_ids)

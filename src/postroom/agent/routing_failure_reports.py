@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from postroom.agent.publish import RoutingLock, lock_routing, write_message_references
+from postroom.agent.publish import write_message_references
 from postroom.errors import RoutingFailure
 from postroom.message import Context, Message
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.routing import RoutingLock, lock_routing
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask, SuspendedRow, write_messages, write_suspended
 
 

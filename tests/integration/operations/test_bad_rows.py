@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from postroom.agent.idempotency import Progress
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.receiving.row_units import RowUnit, receive_rows
 from postroom.agent.routing.table import RoutingTable
@@ -18,6 +17,7 @@ from postroom.errors import StateError
 from postroom.filters.columns import to_arrow_type
 from postroom.message import Context
 from postroom.messagebox.connection import connect
+from postroom.messagebox.storage.receipts import Progress
 from postroom.operations.bad_rows import ResumedRows, SavedRows, resume_bad_rows, save_bad_rows
 from postroom.operations.instances.changes import terminate
 from postroom.pipelines import Rows

@@ -12,15 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import msgspec
 from psycopg.pq import TransactionStatus
 
 from postroom.agent.acknowledgements import is_acknowledgement
-from postroom.agent.direct.inserts import build_inserts, execute_in_one_round_trip
 from postroom.agent.failure_properties import has_routing_failure_report, is_suspended_as_non_resumable
-from postroom.agent.idempotency import IdKind, Receipt, derive_id, read_outcome, take_receipts
+from postroom.agent.idempotency import IdKind, derive_id
 from postroom.agent.originator import PublisherLogin, has_originator, resolve_originator, to_stored_originator
-from postroom.agent.publish import PublishBatch, RoutedMessages, RoutingLock, lock_current
+from postroom.agent.publish import PublishBatch, RoutedMessages, lock_current
 from postroom.agent.routes import OrderedRoutes
 from postroom.agent.routing.batch_matches import MatchResult
 from postroom.agent.routing.matching import IndexMatcher, Matcher, routing_failure
@@ -40,7 +38,10 @@ from postroom.message import FRAGMENT_SIZE, Message
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.connection import Call, Connection, Precondition
 from postroom.messagebox.queues import check_claim
+from postroom.messagebox.routing import RoutingLock
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask, SuspendedRow, write_fragments, write_messages
+from postroom.messagebox.storage.inserts import build_inserts, execute_in_one_round_trip
+from postroom.messagebox.storage.receipts import Receipt, build_outcome_call, read_outcome, take_receipts
 from postroom.properties import Property
 from postroom.system_properties import BTS
 from postroom.values import ValueType, type_of
@@ -50,8 +51,6 @@ from postroom.values import ValueType, type_of
 MAX_CALLS = 5
 
 _IDLE = TransactionStatus.IDLE
-
-_encode_json = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -290,8 +289,7 @@ class DirectBatch(PublishBatch):
         """Return the statement that stores the outcome of a publish with an idempotency key, or none."""
         if self._digest is None:
             return []
-        outcome = _encode_json(self._build_outcome()).decode()
-        return [("SELECT record_outcome(%s, %s::jsonb, %b)", (self._publication.unit, outcome, self._digest))]
+        return [build_outcome_call(self._publication.unit, self._build_outcome(), self._digest)]
 
     def _build_outcome(self) -> dict[str, Any]:
         """Return the outcome of a publish with a key, for ``_repeat``. It has columns and not an object for each

@@ -29,7 +29,8 @@ from postroom.agent.routing_failure_reports import publish_reports
 from postroom.errors import BadValue, PublishFailed, PublishResult
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import Host
-from postroom.messagebox.connection import Connection, read_value
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.storage.receipts import read_key_secret
 from postroom.properties import dotted_name, split_key
 from postroom.system_properties import ENGINE_PROPERTIES
 
@@ -81,8 +82,7 @@ class MessageAgent:
     def find_unit(self, key: str) -> uuid.UUID:
         """Return the unit of an idempotency key. Programs of other hosts cannot use it."""
         if self._key_secret is None:
-            query = "SELECT read_key_secret(%s::smallint)"
-            self._key_secret = uuid.UUID(str(read_value(self._connection, query, self._host.host_id)))
+            self._key_secret = read_key_secret(self._connection, self._host.host_id)
         return unit_for_key(self._key_secret, key)
 
     def publish_with(self, publication: Publication) -> list[Published]:

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from postroom.agent.idempotency import IdKind, Units, take_receipts, to_id_array
+from postroom.agent.idempotency import IdKind, Units, to_id_array
 from postroom.agent.originator import to_stored_originators
-from postroom.agent.publish import PublishBatch, RoutingLock, lock_current
+from postroom.agent.publish import PublishBatch, lock_current
 from postroom.agent.receiving.authentication import authenticate
 from postroom.agent.receiving.document_failures import BatchFailures
 from postroom.agent.receiving.documents import Documents, encode_contexts
@@ -31,6 +31,7 @@ from postroom.clock import Clock, system_clock
 from postroom.errors import MessageFailure, RoutingFailure
 from postroom.message import Part
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.routing import RoutingLock
 from postroom.messagebox.storage.copy_rows import (
     BIGINT,
     BOOLEAN,
@@ -42,6 +43,7 @@ from postroom.messagebox.storage.copy_rows import (
     write_spool,
     write_spool_rows,
 )
+from postroom.messagebox.storage.receipts import take_receipts
 from postroom.ports.receive_locations import ReceiveLocation
 
 

@@ -19,7 +19,7 @@ from postroom.agent.error_messages import Failure, get_message_type
 from postroom.agent.failure_properties import has_routing_failure_report, is_suspended_as_non_resumable
 from postroom.agent.idempotency import IdKind, derive_id, unit_for_failure, unit_for_nack
 from postroom.agent.originator import resolve_originator, to_stored_originator
-from postroom.agent.publish import RoutedMessages, RoutingLock
+from postroom.agent.publish import RoutedMessages
 from postroom.agent.receiving.documents import Documents
 from postroom.agent.receiving.suspended_documents import LastPublished, build_suspended_context
 from postroom.agent.routes import OrderedRoutes
@@ -33,6 +33,7 @@ from postroom.message import Body, Bytes, Context, Message
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import Suspension
+from postroom.messagebox.routing import RoutingLock
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask, SuspendedRow, write_messages
 from postroom.pipelines.documents.disassembled_batch import BadDocument
 from postroom.pipelines.receive.suspended_document import can_resume

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.agent.idempotency import Progress, Receipt
 from postroom.agent.receiving.failure_limit import FailureCheck, FailureLimit
 from postroom.errors import MessageFailure, PipelineFailure, PostroomError, is_environment_error
 from postroom.message import Body, Context
+from postroom.messagebox.storage.receipts import Progress, Receipt
 from postroom.pipelines.components.component_calls import format_source_line
 from postroom.pipelines.documents.disassembled_batch import BadDocument, DecodedInterchange, DisassembledBatch
 

@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 from postroom.agent.failure_properties import is_returned_to_adapter
-from postroom.agent.idempotency import Progress, read_progress
 from postroom.agent.publish import Publisher
 from postroom.agent.receiving.document_batch import ConcurrentAttempt, DocumentBatch, ReceiveResult, TooManyFailures
 from postroom.agent.receiving.interchange import (
@@ -35,6 +34,7 @@ from postroom.clock import Clock, system_clock
 from postroom.errors import MessageFailure, StateError
 from postroom.maps.inbound import MappedPipeline, build_resumed_pipeline
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.storage.receipts import Progress, read_progress
 from postroom.pipelines import ReceivePipeline
 from postroom.ports.receive_locations import ReceiveLocation
 

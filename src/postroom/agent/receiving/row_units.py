@@ -14,13 +14,13 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from postroom.agent.idempotency import Progress
 from postroom.agent.receiving.document_batch import ConcurrentAttempt, ReceiveResult, TooManyFailures
 from postroom.agent.receiving.failure_limit import ChunkFailures, FailureCheck
 from postroom.agent.receiving.interchange import Chunk, Interchange
 from postroom.agent.receiving.receiver import Receiver
 from postroom.errors import MessageFailure, PipelineFailure, StateError, format_count
 from postroom.message import Body, Bytes, Context
+from postroom.messagebox.storage.receipts import Progress
 from postroom.pipelines import Rows
 from postroom.pipelines.documents.disassembled_batch import DecodedInterchange
 from postroom.pipelines.rows.batch import RowOrigin, read_rows

@@ -24,8 +24,8 @@ import pyarrow as pa
 from postroom.agent.routing.table import Routing, Subscriber
 from postroom.filters.columns import Columns, to_value_type
 from postroom.filters.expression import Filter, Operator, Predicate
-from postroom.messagebox.connection import Connection, read_blocking
-from postroom.messagebox.statements import statement
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.routing import find_instance_subscriptions, locate_convoy_instances, read_correlations
 from postroom.messagebox.storage.stored_values import from_value_key, value_key
 from postroom.properties import Property
 from postroom.values import ValueType, type_of
@@ -62,12 +62,7 @@ def find_instance_subscribers(
     statement."""
     if not wanted:
         return []
-    rows = read_blocking(
-        connection,
-        "SELECT * FROM find_instance_subscriptions(%s)",
-        tuple,
-        [correlation_hash(correlation) for correlation in wanted],
-    )
+    rows = find_instance_subscriptions(connection, [correlation_hash(correlation) for correlation in wanted])
     found = []
     for _, type_id, values, *of_subscription, for_host_instance in rows:
         matched = wanted.get((type_id, tuple(values)))
@@ -83,7 +78,7 @@ def read_instance_filters(
     found: dict[int, Filter] = {}
     if not ids:  # a login without the right to read the values can still call this
         return found
-    for subscription_id, keys, values in connection.execute(statement("queries/read_correlations"), (ids,)):
+    for subscription_id, keys, values in read_correlations(connection, ids):
         group = tuple(
             Predicate(prop := properties[key], Operator.EQ, from_value_key(prop.value_type, value))
             for key, value in zip(keys, values, strict=True)
@@ -149,10 +144,7 @@ def locate_instances(
         [convoy.values[number] if number < len(convoy.values) else None for convoy in convoys]
         for number in range(_CONVOY_VALUES)
     ]
-    located = connection.execute(
-        "SELECT number, instance_id, is_running FROM locate_convoy_instances"
-        "(%s::int[], %s::text[], %s::text[], %s::text[], %s::uuid[], %s)",
-        ([convoy.convoy_set_id for convoy in convoys], *columns, list(offered), find_running),
-    )
+    sets = [convoy.convoy_set_id for convoy in convoys]
+    located = locate_convoy_instances(connection, sets, columns, offered, find_running=find_running)
     by_number = {number: LocatedInstance(*instance) for number, *instance in located}
     return [by_number[number] for number in range(1, len(convoys) + 1)]

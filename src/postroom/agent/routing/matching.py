@@ -18,14 +18,14 @@ import numpy as np
 
 from postroom.agent.originator import PublisherLogin, read_login
 from postroom.agent.routing.batch_matches import MatchResult, Predicates, find_convoys, match_batch
-from postroom.agent.routing.table import Routing, Subscriber, read_property_lists
+from postroom.agent.routing.table import Routing, Subscriber
 from postroom.errors import RoutingFailure
 from postroom.filters.authorisation import comparable_text
 from postroom.filters.columns import Columns, build_columns
 from postroom.message import Message
 from postroom.messagebox.configuration.properties import read_property_types
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.statements import statement
+from postroom.messagebox.routing import find_subscribers, read_property_lists
 from postroom.messagebox.storage.stored_values import to_stored
 from postroom.properties import dotted_name, split_key
 from postroom.values import ValueType
@@ -94,19 +94,19 @@ class ProcedureMatcher(Matcher):
         return read_login(connection)
 
     def match(self, connection: Connection, messages: Sequence[Message]) -> MatchResult:
-        batch_id = uuid.uuid4()
-        _insert_criteria(connection, batch_id, messages)
-        # Under the lock the subscriptions cannot change before the publish commits.
-        row = connection.execute("SELECT version FROM lock_routing()").fetchone()
-        assert row is not None
+        contexts = [(message.message_id, message.context) for message in messages]
+        version, found = find_subscribers(
+            connection,
+            uuid.uuid4(),
+            [(one, to_stored(value), key) for one, context in contexts for key, value in context.promoted.items()],
+            [(one, key, comparable_text(value)) for one, context in contexts for key, value in context.predicates],
+        )
         number_of = {message.message_id: number for number, message in enumerate(messages)}
         subscribers: dict[int, Subscriber] = {}
         host_names: dict[int, str] = {}
         pairs: list[tuple[int, int]] = []
         unauthorised: defaultdict[int, set[str]] = defaultdict(set)
-        for message_id, is_allowed, host, *of_subscription in connection.execute(
-            statement("queries/find_subscribers"), {"batch": batch_id}
-        ):
+        for message_id, is_allowed, host, *of_subscription in found:
             if not is_allowed:
                 unauthorised[number_of[message_id]].add(host)
                 continue
@@ -114,11 +114,9 @@ class ProcedureMatcher(Matcher):
             subscribers[subscriber.subscription_id] = subscriber
             host_names[subscriber.host_id] = host.lower()
             pairs.append((number_of[message_id], subscriber.subscription_id))
-        for table in ("message_properties", "message_predicates"):
-            connection.execute(f"DELETE FROM {table} WHERE batch_id = %s", (batch_id,))
         rows, ids = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
         matches = MatchResult(
-            version=row[0],
+            version=version,
             rows=rows,
             subscription_ids=ids,
             subscribers=subscribers,
@@ -140,24 +138,3 @@ def _columns(messages: Sequence[Message], value_types: Mapping[str, ValueType]) 
         # One message, or messages to the same port. One value for all of them needs no array.
         return promoted[0]
     return build_columns([{key: value for key, value in values.items() if key in value_types} for values in promoted])
-
-
-def _insert_criteria(connection: Connection, batch_id: uuid.UUID, messages: Sequence[Message]) -> None:
-    """Write the promoted values and the message predicates of a batch to the transient tables of find_subscriptions."""
-    with connection.cursor() as cursor:
-        cursor.executemany(
-            statement("queries/insert_message_property"),
-            [
-                (batch_id, message.message_id, *to_stored(value), key)
-                for message in messages
-                for key, value in message.context.promoted.items()
-            ],
-        )
-        cursor.executemany(
-            statement("queries/insert_message_predicate"),
-            [
-                (batch_id, message.message_id, key, comparable_text(value))
-                for message in messages
-                for key, value in message.context.predicates
-            ],
-        )

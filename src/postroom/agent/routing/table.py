@@ -25,7 +25,13 @@ from postroom.filters.index import Piece, SubscriptionIndex
 from postroom.messagebox.configuration.hosts import ServiceClass, read_application_properties
 from postroom.messagebox.configuration.properties import read_property_types
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.statements import statement
+from postroom.messagebox.routing import (
+    read_changed_subscriptions,
+    read_host_names,
+    read_predicates,
+    read_property_lists,
+    read_routing_version,
+)
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.messagebox.storage.stored_values import StoredValue, from_stored
 from postroom.properties import Property
@@ -157,16 +163,14 @@ class RoutingTable:
 def _read_changes(connection: Connection, known: Routing) -> Routing:
     """Return the routing of now. Read the subscriptions that changed since the known one, or all of them if removals
     were purged. Rows may be newer than the version. They are read again next time, with the same result."""
-    row = connection.execute("SELECT version, rebuild_below FROM routing_version").fetchone()
-    assert row is not None
-    version, rebuild_below = row
+    version, rebuild_below = read_routing_version(connection)
     if version == known.version:
         return known
     if known.version < rebuild_below:
         known = Routing()
     index, subscribers = known.index.copy(), dict(known.subscribers)
     added = []
-    for row in connection.execute(statement("queries/changed_subscriptions"), (known.version,)).fetchall():
+    for row in read_changed_subscriptions(connection, known.version):
         *of_subscription, _ = row
         subscriber = Subscriber.from_row(of_subscription)
         is_known = subscriber.subscription_id in index
@@ -181,7 +185,7 @@ def _read_changes(connection: Connection, known: Routing) -> Routing:
     # Read after the changes, because a property is deployed before the filters that name it.
     properties = _read_properties(connection, known.properties)
     lists = read_property_lists(connection)
-    host_display_names: dict[int, str] = dict(connection.execute("SELECT id, name FROM hosts").fetchall())
+    host_display_names = read_host_names(connection)
     for start in range(0, len(added), FILTERS_PER_READ):
         filters = read_filters(connection, added[start : start + FILTERS_PER_READ], properties)
         for subscription_id, filter in filters.items():
@@ -213,19 +217,10 @@ def _read_properties(connection: Connection, known: Mapping[str, Property]) -> d
     }
 
 
-def read_property_lists(connection: Connection) -> dict[str, dict[int, tuple[str, ...]]]:
-    """Return the properties of every ``correlation`` type and of every ``convoy`` set."""
-    lists: dict[str, dict[int, tuple[str, ...]]] = {"correlation": {}, "convoy": {}}
-    for kind, number, keys in connection.execute(statement("queries/read_property_lists")):
-        lists[kind][number] = tuple(keys)
-    return lists
-
-
 def read_filters(connection: Connection, ids: list[int], properties: Mapping[str, Property]) -> dict[int, Filter]:
     """Return the filters of some subscriptions, from their predicates."""
     groups: defaultdict[int, defaultdict[int, list[Predicate]]] = defaultdict(lambda: defaultdict(list))
-    rows = connection.execute(statement("queries/read_predicates"), (ids,))
-    for subscription_id, group, key, operator, *stored in rows:
+    for subscription_id, group, key, operator, *stored in read_predicates(connection, ids):
         prop = properties[key]
         value = from_stored(prop.value_type, _to_stored_value(stored))
         groups[subscription_id][group].append(Predicate(prop, Operator(operator), value))

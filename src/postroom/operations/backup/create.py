@@ -21,13 +21,13 @@ from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from postroom.agent.idempotency import read_progress
 from postroom.clock import Clock, system_clock
 from postroom.errors import StateError
 from postroom.files.safe_files import sync_folder
 from postroom.messagebox.connection import Connection, connect, read_value
 from postroom.messagebox.coordination.file_pause import FilePause
 from postroom.messagebox.statements import statement
+from postroom.messagebox.storage.receipts import read_progress
 from postroom.messagebox.streams.file_claims import FileClaimState
 from postroom.operations.backup.manifest import DUMP, FORMAT, Manifest, Report, SavedRole, write_manifest
 from postroom.operations.backup.programs import dump_database

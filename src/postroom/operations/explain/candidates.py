@@ -15,7 +15,6 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 
 from postroom.agent.error_messages import Failure, get_message_type
-from postroom.agent.idempotency import Progress
 from postroom.agent.originator import PublisherLogin
 from postroom.agent.receiving.authentication import authenticate, authentication_failure, find_authenticated
 from postroom.agent.receiving.documents import build_context, build_initial_context, get_value_columns
@@ -27,6 +26,7 @@ from postroom.maps.inbound import build_resumed_pipeline
 from postroom.message import Context, FileSlice
 from postroom.messagebox.configuration.hosts import get_host
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.storage.receipts import Progress
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.system_properties import BTS, FILE
 

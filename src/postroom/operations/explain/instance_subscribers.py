@@ -14,12 +14,13 @@ from postroom.agent.routing.correlation import (
     find_instance_subscribers,
     read_instance_filters,
 )
-from postroom.agent.routing.table import Routing, read_property_lists
+from postroom.agent.routing.table import Routing
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES
 from postroom.message import Context
 from postroom.messagebox.configuration.hosts import read_application_properties, read_hosts
 from postroom.messagebox.configuration.properties import can_read_correlation_values
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.routing import read_property_lists
 from postroom.operations.explain.subscribers import PossibleSubscriber
 from postroom.properties import Property
 

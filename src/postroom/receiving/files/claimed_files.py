@@ -14,12 +14,12 @@ from functools import cached_property
 from pathlib import Path
 
 from postroom.adapters import File
-from postroom.agent.idempotency import read_progress
 from postroom.agent.receiving.interchange import Interchange
 from postroom.files.safe_files import sync_folder
 from postroom.message import Context, FileSlice
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.coordination.file_pause import lock_files_in_transaction
+from postroom.messagebox.storage.receipts import read_progress
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.ports.receive_locations import ReceiveLocation

@@ -30,11 +30,11 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
 
-from postroom.agent.idempotency import read_progress
 from postroom.clock import Clock, system_clock
 from postroom.files.safe_files import make_folder, remove_leftovers
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.coordination.file_pause import lock_files
+from postroom.messagebox.storage.receipts import read_progress
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState, SettledFile, UnfinishedClaim
 from postroom.messagebox.streams.location_lock import LocationLock

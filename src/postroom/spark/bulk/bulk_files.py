@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from postroom.agent.idempotency import read_progress
 from postroom.errors import Fault, PostroomError
 from postroom.messagebox.connection import Connection, Login
+from postroom.messagebox.storage.receipts import read_progress
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.ports.receive_locations import ReceiveLocation

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from postroom.agent.idempotency import read_progress, unit_for_partition
+from postroom.agent.idempotency import unit_for_partition
 from postroom.agent.receiving.document_batch import ReceiveResult
 from postroom.agent.receiving.row_units import RowUnit, receive_rows
 from postroom.errors import StateError
 from postroom.messagebox.connection import Connection, Login
+from postroom.messagebox.storage.receipts import read_progress
 from postroom.messagebox.throttling.pace import Pace
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.task import Worker

@@ -16,10 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from postroom.adapters import SparkReader
-from postroom.agent.idempotency import read_progress, unit_for_split
+from postroom.agent.idempotency import unit_for_split
 from postroom.agent.receiving.row_units import ReceivedRows, RowUnit, receive_rows
 from postroom.message import Context
 from postroom.messagebox.connection import Connection, Login
+from postroom.messagebox.storage.receipts import read_progress
 from postroom.messagebox.streams import file_claims
 from postroom.pipelines.rows.batch import RowOrigin
 from postroom.ports.receive_locations import ReceiveLocation

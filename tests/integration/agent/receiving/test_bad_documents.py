@@ -8,7 +8,6 @@ from decimal import Decimal
 import pytest
 
 from postroom import pipelines
-from postroom.agent.idempotency import read_progress
 from postroom.agent.receiving import interchange as chunks
 from postroom.agent.receiving import receiver as receiving
 from postroom.agent.receiving.receiver import Receiver
@@ -17,6 +16,7 @@ from postroom.errors import PipelineFailure
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
+from postroom.messagebox.storage.receipts import read_progress
 from postroom.operations.instances.changes import resume_all, terminate_all
 from postroom.operations.instances.listing import InstanceQuery, InstanceState, count_instances, list_instances
 from postroom.pipelines import ReceivePipeline

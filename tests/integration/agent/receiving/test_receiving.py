@@ -12,7 +12,6 @@ from operator import itemgetter
 import pytest
 
 from postroom import pipelines
-from postroom.agent.idempotency import read_progress
 from postroom.agent.receiving import interchange as chunks
 from postroom.agent.receiving import receiver as receiving
 from postroom.agent.receiving.interchange import Interchange
@@ -22,6 +21,7 @@ from postroom.filters.columns import Columns
 from postroom.filters.index import Piece
 from postroom.message import Bytes, FileSlice
 from postroom.messagebox.connection import connect
+from postroom.messagebox.storage.receipts import read_progress
 from postroom.operations.ports import send_ports
 from postroom.properties import DistinguishedField
 from postroom.schemas import PromotedField, Schema, Schemas, WrittenField

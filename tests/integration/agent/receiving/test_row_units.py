@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from postroom import pipelines
-from postroom.agent.idempotency import Progress, read_progress
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.receiving.row_units import BadRowLimit, ReceivedRows, RowUnit, receive_rows
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PipelineFailure, StateError
 from postroom.filters.columns import to_arrow_type
 from postroom.messagebox.connection import Connection, Login, connect
+from postroom.messagebox.storage.receipts import Progress, read_progress
 from postroom.pipelines.rows.batch import RowOrigin
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.spark.bulk.row_counts import RowCounts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from postroom import pipelines
-from postroom.agent.idempotency import read_progress
 from postroom.agent.receiving import interchange as chunks
 from postroom.agent.receiving import receiver as receiving
 from postroom.agent.receiving.receiver import Receiver
@@ -15,6 +14,7 @@ from postroom.errors import StateError
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
+from postroom.messagebox.storage.receipts import read_progress
 from postroom.operations.instances.advice import get_advice
 from postroom.operations.instances.changes import resume, terminate
 from postroom.operations.instances.listing import Instance, InstanceQuery, InstanceState, list_instances

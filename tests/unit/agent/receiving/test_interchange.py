@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from postroom.agent.idempotency import Progress
 from postroom.agent.receiving.interchange import Chunk, Interchange, read_all_chunks, read_chunks, to_message_failure
 from postroom.errors import BadValue, StorageFailure, Unavailable
 from postroom.message import FRAGMENT_SIZE, Body, Bytes, Context
+from postroom.messagebox.storage.receipts import Progress
 from postroom.pipelines import JsonLines, PassThrough
 from postroom.pipelines.documents.disassembled_batch import DisassembledBatch
 
