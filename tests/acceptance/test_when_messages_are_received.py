@@ -72,7 +72,7 @@ def contents(receiving_installation: Installation) -> Iterator[Contents]:
 def test_every_port_whose_filter_matches_sends_identical_bytes_once(
     receiving_installation: Installation, contents: Contents
 ) -> None:
-    """ACC-01."""
+    """MSG-02, MSG-05, SUB-01, ACC-01."""
     installation = receiving_installation
     body = bytes(range(256)) * 100
     installation.drop_file("random.bin", body, folder="any")

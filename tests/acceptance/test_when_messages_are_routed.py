@@ -44,7 +44,7 @@ def publish_one(client: Client, message: Message) -> tuple[str, ...]:
 def test_a_port_without_filter_receives_only_messages_that_are_addressed_to_it(
     installation: Installation, client: Client
 ) -> None:
-    """ACC-03."""
+    """FLT-03, ACC-03."""
     [plain] = [port for port in installation.run_json("port", "list") if port["name"] == "Plain"]
     assert publish_one(client, Message.of(b"", promoted={BTS.SPTransportID: plain["transport_id"]})) == ("Plain",)
     assert publish_one(client, Message.of(b"", promoted={A: 5})) == ()

@@ -68,7 +68,7 @@ def wait_for_instances(installation: Installation, count: int) -> None:
 
 
 def test_a_message_that_is_sent_through_a_bound_port_reaches_other_subscribers_too(installation: Installation) -> None:
-    """ACC-02: port Q has a filter for the message type that the orchestration sends through port P."""
+    """SUB-01, ACC-02: port Q has a filter for the message type that the orchestration sends through port P."""
     installation.apply(
         HEAD
         + """

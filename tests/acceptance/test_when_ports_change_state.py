@@ -18,7 +18,7 @@ def publish(installation: Installation, count: int) -> None:
 
 
 def test_stopping_a_port_keeps_its_queue_and_suspends_later_messages(installation: Installation) -> None:
-    """ACC-21, ACC-22."""
+    """SPT-04, SPT-06, ACC-21, ACC-22."""
     installation.apply(PORT.format(state="started"))
     publish(installation, 50)
     installation.run("port", "stop", "P")

@@ -13,6 +13,7 @@ Region = Property("Orders.Region", str)
 
 
 def test_the_spool_returns_to_zero_after_the_load(installation: Installation) -> None:
+    """REF-04."""
     installation.apply(
         """
         app.send_port("A", adapters.Null(), filter=Region == "EU")

@@ -35,6 +35,7 @@ def format_send_port(comparison: Comparison) -> str:
 
 
 def test_every_operator_matches_as_in_the_truth_table(installation: Installation) -> None:
+    """PRED-05, PRED-06."""
     lines = ["from datetime import datetime"]
     for comparison in COMPARISONS:
         prop = comparison.prop

@@ -115,3 +115,11 @@ def test_only_a_property_can_be_in_a_context() -> None:
         with pytest.raises(BadValue, match=r"'Orders\.Region' is not a property") as error:
             change("Orders.Region", "EU")  # type: ignore[arg-type]
         assert "Property(" in error.value.hint
+
+
+def test_a_property_has_one_value() -> None:
+    """CTX-17."""
+    context = Context().promote(Region, "EU").promote(Region, "US")
+    assert (context[Region], len(context.promoted)) == ("US", 1)
+    with pytest.raises(BadValue):
+        context.promote(Region, ["EU", "US"])  # type: ignore[arg-type]

@@ -44,6 +44,7 @@ def payments(run: Run, tmp_path: Path) -> Run:
 
 
 def test_no_command_shows_a_sensitive_value(payments: Run, tmp_path: Path) -> None:
+    """SEC-15."""
     [instance] = payments("instance", "list", "-o", "json").json
     message_id = instance["message_id"]
     for command in (

@@ -81,6 +81,7 @@ def test_a_publish_continues_when_the_load_is_lower(url: str, monkeypatch: pytes
 
 
 def test_a_response_is_not_throttled(url: str, client: Client) -> None:
+    """THR-09."""
     set_queued(url, 20)
     response = Message.of(b"x", promoted={Region: "EU", BTS.RouteDirectToTP: True})
     assert client.publish(response).subscribers == ("Europe",)
@@ -92,7 +93,7 @@ def test_a_response_is_not_throttled(url: str, client: Client) -> None:
 def test_a_program_that_processes_a_message_is_not_throttled(
     url: str, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a program that empties its own queue would wait for itself."""
+    """THR-09: otherwise a program that empties its own queue would wait for itself."""
     monkeypatch.setattr("postroom.messagebox.throttling.load.CHECK_INTERVAL", 0)
     with client.subscribe("copies", Region == "US") as subscription:
         client.publish(b"work", promoted={Region: "US"})

@@ -83,6 +83,7 @@ def test_a_message_with_one_reference_needs_no_log_and_no_job(subscribed: Box, p
 
 @pytest.mark.parametrize("publish", [publish_by_call, publish_by_copy, receive])
 def test_two_references_are_counted_in_the_logs(subscribed: Box, publish: Callable[[Box], int]) -> None:
+    """REF-03."""
     box = subscribed
     box.add_port("Audit", "Orders.Region == 'EU'")
     count = publish(box)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+from postroom.errors import DuplicateKey
 from postroom.messagebox.connection import connect
 from postroom.messagebox.migrate import create_host
 from tests.support.approved import AssertApproved
@@ -20,3 +23,9 @@ def test_the_approved_schema_is_current(database: str, assert_approved: AssertAp
     # The names of the roles contain the id of the MessageBox.
     text = re.sub(r"\bpostroom_[0-9a-f]+_", "postroom_ID_", "\n".join(lines))
     assert_approved(text + "\n", "schema.txt")
+
+
+def test_a_database_has_one_messagebox(database: str) -> None:
+    """SUB-18."""
+    with connect(database) as connection, pytest.raises(DuplicateKey):
+        connection.execute("INSERT INTO message_box DEFAULT VALUES")

@@ -47,6 +47,7 @@ def test_decimal_text_for_an_int_property_is_stored_rounded(box: Box) -> None:
 
 
 def test_each_port_state_allows_its_transitions(box: Box) -> None:
+    """SPT-01, SPT-03."""
     box.add_port("P", "Region == 'EU'", state="bound")
     assert box.count_rows("subscriptions") == 0
     for refused in (ports.stop, ports.unenlist):
@@ -100,6 +101,7 @@ def test_an_index_that_missed_a_purge_loads_everything_again(box: Box) -> None:
 
 
 def test_starting_resumes_messages_that_were_suspended_for_an_earlier_subscription(box: Box) -> None:
+    """SPT-06, SPT-07."""
     box.add_port("P", "Region == 'EU'", state="stopped")
     agent = box.agent()
     for _ in range(3):

@@ -119,6 +119,7 @@ def test_the_three_matchers_agree_on_the_catalogue_of_filters(box: Box) -> None:
 def test_the_three_matchers_agree_on_a_mixed_batch(
     box: Box, subscribed: list[Filter], promoted: list[dict[str, Value]], written: list[dict[str, Value]]
 ) -> None:
+    """PRED-14."""
     deploy(box, PROPERTIES)
     batch = [
         Context(one, {key: value for key, value in other.items() if key not in one})

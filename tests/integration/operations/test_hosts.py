@@ -34,10 +34,12 @@ def get_names(connection: Connection) -> list[str]:
 
 
 def test_a_host_is_added_and_removed_with_its_queues_and_its_role(connection: Connection, tmp_path: Path) -> None:
+    """DEQ-09."""
     deploy(connection, tmp_path)
     add_host(connection, "Slow")
     assert get_names(connection) == ["Main", "Slow"]
-    assert read_value(connection, "SELECT to_regclass('messagebox.slow_q') IS NOT NULL")
+    for queue in ("slow_q", "slow_q_suspended", "slow_q_scheduled"):
+        assert read_value(connection, "SELECT to_regclass(%s) IS NOT NULL", f"messagebox.{queue}")
     [role] = [host.role_name for host in read_hosts(connection) if host.name == "Slow"]
     delete_host(connection, "slow")
     assert get_names(connection) == ["Main"]

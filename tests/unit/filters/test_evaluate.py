@@ -14,6 +14,7 @@ from postroom.values import Value
 
 
 def test_a_filter_matches_if_one_of_its_groups_matches() -> None:
+    """PRED-02."""
     a, b, c = Property("T.A", int), Property("T.B", int), Property("T.C", str)
     filter = (a == 1) & (b == 2) | c.exists()
     contexts: list[dict[str, Value]] = [
@@ -40,6 +41,7 @@ def test_a_value_of_another_type_matches_nothing() -> None:
 
 
 def test_text_compares_by_code_point() -> None:
+    """PRED-08."""
     name = Property("Orders.Name", str)
     assert not matches(name == "abc", {name.key: "ABC"})
     assert matches(name > "10", {name.key: "9"})
@@ -47,12 +49,14 @@ def test_text_compares_by_code_point() -> None:
 
 
 def test_a_datetime_compares_as_an_instant() -> None:
+    """PRED-08."""
     due = Property("Orders.Due", datetime)
     noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
     assert matches(due == noon, {due.key: noon.astimezone(timezone(timedelta(hours=2)))})
 
 
 def test_two_bounds_on_one_property_are_a_range() -> None:
+    """PRED-15."""
     priority = Property("Orders.Priority", int)
     filter = (priority >= 10) & (priority < 20)
     assert [matches(filter, {priority.key: n}) for n in (9, 10, 19, 20)] == [False, True, True, False]

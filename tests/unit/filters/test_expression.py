@@ -46,6 +46,7 @@ def test_every_operator_returns_one_predicate(filter: Filter, operator: Operator
 
 
 def test_operators_have_the_stored_codes() -> None:
+    """PRED-04."""
     assert [operator.value for operator in Operator] == [0, 1, 2, 3, 4, 5, 6, 7]
     assert Operator.GE.symbol == ">="
 
@@ -61,6 +62,7 @@ def test_and_binds_tighter_than_or() -> None:
 
 
 def test_an_or_under_an_and_is_multiplied_out() -> None:
+    """FLT-01."""
     a, b, c, d = Region == "EU", Region == "US", Priority == 1, Priority == 2
     assert ((a | b) & (c | d)).groups == (
         (only(a), only(c)),
@@ -143,6 +145,7 @@ def test_a_datetime_is_kept_as_an_instant() -> None:
     ],
 )
 def test_a_wrong_comparison_is_rejected_with_property_and_value(build: object, says: str) -> None:
+    """PRED-11, PRED-16."""
     with pytest.raises(BadFilter, match=says):
         build()  # type: ignore[operator]
 
@@ -201,5 +204,6 @@ def test_the_repr_of_a_filter_shows_its_comparisons() -> None:
 
 @pytest.mark.parametrize("inverted", [lambda: ~(Region == "EU"), lambda: ~Region])
 def test_a_filter_cannot_be_negated(inverted: Callable[[], object]) -> None:
+    """PRED-07."""
     with pytest.raises(TypeError, match="Write the opposite comparison"):
         inverted()

@@ -52,6 +52,7 @@ PROPERTIES = [Region, Total, Priority, Weight, Paid, Due, BTS.ReceivePortName]
     ],
 )
 def test_a_text_filter_equals_its_expression(text: str, filter: Filter) -> None:
+    """FLT-02."""
     assert parse(text, PROPERTIES) == filter
 
 
@@ -102,6 +103,7 @@ def test_transport_types_are_compared_case_insensitively() -> None:
 
 
 def test_the_short_form_of_a_namespace_equals_the_namespace() -> None:
+    """CTX-19."""
     same = Property("ReceivePortName", str, namespace="BTS")
     assert same == BTS.ReceivePortName
     assert parse("{BTS}ReceivePortName == 'x'", [BTS.ReceivePortName]) == (BTS.ReceivePortName == "x")
@@ -187,6 +189,7 @@ def test_a_filter_is_formatted_as_one_printable_line(filter: Filter, text: str) 
     ],
 )  # fmt: skip
 def test_an_error_points_at_the_character(text: str, position: int, expected: str) -> None:
+    """FLT-08."""
     with pytest.raises(BadFilter) as caught:
         parse(text, PROPERTIES)
     message = str(caught.value).replace("\n", " ")
@@ -206,6 +209,7 @@ def test_the_error_shows_the_line_with_the_caret() -> None:
 
 @pytest.mark.parametrize("text", ["", "  \n"])
 def test_an_empty_text_is_rejected(text: str) -> None:
+    """PRED-11."""
     with pytest.raises(BadFilter, match="empty"):
         parse(text, PROPERTIES)
 

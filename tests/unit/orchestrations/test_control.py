@@ -64,6 +64,7 @@ def test_a_start_in_an_atomic_function_takes_effect_at_its_end(crashes: bool) ->
 
 
 def test_only_another_orchestration_without_activate_can_be_started() -> None:
+    """FLT-06."""
     activated = declare(ship)
 
     async def sell(order: Message) -> None:

@@ -371,6 +371,7 @@ def test_actions_outside_of_an_orchestration_raise() -> None:
 
 
 def test_a_correlation_has_equalities_of_different_properties() -> None:
+    """FLT-07."""
     with pytest.raises(Exception, match="cannot have the filter"):
         Correlation(OrderId, filter=Kind != "offer")
     with pytest.raises(Exception, match="each one once"):

@@ -165,6 +165,7 @@ def test_the_bad_document_limit_is_the_minimum_of_the_disassemblers(
     ],
 )
 def test_a_problem_is_reported_and_not_raised(definition: ReceivePipeline, problem: str) -> None:
+    """CTX-09."""
     assert len(definition.problems()) == 1
     assert problem in definition.problems()[0]
 
@@ -177,6 +178,7 @@ def test_all_problems_of_a_definition_are_reported() -> None:
 
 
 def test_a_property_can_be_stored_twice_and_is_a_problem() -> None:
+    """CTX-17."""
     entry = {"property": "Orders#Region", "type": 1, "path": "region"}
     definition = load_pipeline({"kind": "json", "promote": [entry, entry]})
     assert definition.problems() == ["Orders.Region is promoted twice; a property has one value."]

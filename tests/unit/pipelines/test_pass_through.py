@@ -12,6 +12,7 @@ from tests.unit.pipelines.conftest import Receive
 
 @pytest.mark.parametrize("size", [0, 1, FRAGMENT_SIZE])
 def test_any_bytes_are_unchanged(receive: Receive, size: int) -> None:
+    """TYP-02."""
     content = random.Random(size).randbytes(size)
     assert receive(PassThrough(), content).rows == [
         {"number": 1, "body": content, "offset": None, "length": None, "message_type": None}

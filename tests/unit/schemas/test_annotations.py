@@ -79,6 +79,7 @@ def texts(loaded: LoadedSchemas) -> list[str]:
 
 
 def test_fields_are_promoted_and_distinguished_as_the_annotations_say(load) -> None:  # type: ignore[no-untyped-def]
+    """CTX-12."""
     schema = only(
         load(
             Properties=property_schema(("Region", "string"), ("Total", "decimal"), ("Version", "int")),
@@ -201,6 +202,7 @@ REGION = '<xs:element name="Region" type="xs:string"/>'
     ],
 )
 def test_the_problem_of_an_annotation_has_its_line(load, annotation, fields, problem) -> None:  # type: ignore[no-untyped-def]
+    """CTX-12."""
     loaded = load(
         Properties=property_schema(("Region", "string"), ("Total", "decimal")),
         Order=document_schema(annotation, fields),
@@ -213,6 +215,7 @@ def test_the_problem_of_an_annotation_has_its_line(load, annotation, fields, pro
 
 @pytest.mark.parametrize("kind", ["long", "unsignedLong", "base64Binary", "duration", "IDREFS", "time"])
 def test_unsupported_types_of_properties_are_problems(load, kind: str) -> None:  # type: ignore[no-untyped-def]
+    """CTX-16."""
     (problem,) = load(Properties=property_schema(("Region", kind))).problems
     assert problem.text.startswith("'Region' cannot be a property")
     assert problem.line == 5
@@ -261,6 +264,7 @@ def test_an_import_of_one_of_the_files_is_followed(load) -> None:  # type: ignor
 
 
 def test_one_message_type_in_two_files_is_a_problem(load) -> None:  # type: ignore[no-untyped-def]
+    """TYP-05."""
     (problem,) = load(A=document_schema("", ""), B=document_schema("", "")).problems
     assert "the message type 'urn:orders#Order' is also in" in problem.text
 

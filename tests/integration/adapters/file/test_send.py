@@ -237,6 +237,7 @@ def test_a_message_cannot_leave_its_folder(tmp_path: Path, received: str) -> Non
 
 
 def test_a_path_with_macros_is_the_folder_and_the_file_name(tmp_path: Path) -> None:
+    """SND-20."""
     adapter = adapters.build(adapters.File("out/%SourceFileName%-%MessageID%.xml"), tmp_path)
     adapter.open()
     message = Message.of(b"<order/>", written={FILE.ReceivedFileName: "/in/../order 7"})

@@ -32,6 +32,7 @@ def with_index(request: pytest.FixtureRequest) -> bool:
 
 
 def test_every_matching_subscriber_gets_a_reference_to_one_stored_copy(box: Box, with_index: bool) -> None:
+    """MSG-05, PUB-15."""
     box.add_port("Europe", "Region == 'EU'")
     box.add_port("Big", "Total >= 10000")
     box.add_port("Asia", "Region == 'ASIA'")
@@ -91,6 +92,7 @@ def test_an_unroutable_message_with_the_flag_is_suspended(box: Box, with_index: 
 
 
 def test_a_stopped_subscriber_counts_and_an_unenlisted_one_does_not(box: Box, with_index: bool) -> None:
+    """NRF-14, NRF-15, SPT-03."""
     box.add_port("Stopped", "Region == 'EU'", state="stopped")
     agent = box.agent(warm=with_index)
     agent.publish([order()])
@@ -194,6 +196,7 @@ def test_a_message_and_its_changed_copy_are_two_messages(box: Box, with_index: b
 
 
 def test_a_large_body_is_written_before_the_routing_lock_is_taken(box: Box, with_index: bool) -> None:
+    """LRG-03."""
     box.add_port("Europe", "Region == 'EU'")
     locked: list[bool] = []
 

@@ -190,7 +190,7 @@ def test_resuming_routes_bad_documents_as_error_messages(box: Box) -> None:
 
 
 def test_an_interchange_that_does_not_fit_into_memory_is_not_resumed(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host would buffer its documents in memory."""
+    """LRG-01: the host would buffer its documents in memory."""
     box.add_port("Europe", "Region == 'EU'")
     location = box.add_location(lines())
     monkeypatch.setattr(chunks, "MAX_STANDARD_BYTES", 20_000)

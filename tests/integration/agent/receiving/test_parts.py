@@ -17,6 +17,7 @@ from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.messages import find_part, get_message, read_part
 from postroom.pipelines import components
+from postroom.system_properties import BTS
 from tests.support.box import PROMOTE, Box, Region, interchange
 from tests.support.dequeue import dequeue_all
 
@@ -97,6 +98,7 @@ def test_an_unroutable_document_is_suspended_with_all_its_parts(box: Box) -> Non
 
 
 def test_error_messages_are_clones_with_all_parts(box: Box) -> None:
+    """SEC-16."""
     location = box.add_location(mail_pipeline(), route_failures=True)
     box.add_port("Europe", "Region == 'EU'")
     box.add_port("Errors", "ErrorReport.ErrorType == 'FailedMessage'")
@@ -139,3 +141,19 @@ def test_a_document_without_other_parts_has_the_default_body_name(box: Box) -> N
         )
     assert [message.body_part_name for message in dequeue_all(box)] == ["body", "body"]
     assert_everything_is_cleaned_up(box)
+
+
+def test_the_message_type_is_that_of_the_body_part(box: Box) -> None:
+    """MSG-03: another part is XML, too."""
+    message = email.message.EmailMessage()
+    message.set_content("See the attachments.")
+    for name, content, subtype in (("note.xml", b"<note xmlns='urn:n'/>", "xml"), ("order", b"<order/>", "order+xml")):
+        message.add_attachment(content, maintype="application", subtype=subtype, filename=name)
+    pipeline = pipelines.Receive(
+        decode=[components.Mime(body_type="application/order+xml")], disassemble=[pipelines.Xml()]
+    )
+    box.add_port("All", "exists(BTS.ReceivePortName)")
+    box.receive(box.add_location(pipeline), message.as_bytes())
+    [stored] = dequeue_all(box)
+    assert [part.name for part in stored.parts] == ["part-1", "note.xml", "order"]
+    assert stored.context[BTS.MessageType] == "order"

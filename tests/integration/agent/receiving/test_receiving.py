@@ -377,3 +377,13 @@ def test_one_unroutable_message_among_a_hundred_is_suspended(box: Box) -> None:
     assert box.queued() == {"Europe": 99}
     assert box.suspended() == [("ROUTING", True), ("ROUTING", False)]
     assert box.resumable_row().context[BTS.InterchangeSequenceNumber] == 57
+
+
+def test_documents_of_two_kinds_promote_different_fields_to_one_property(box: Box) -> None:
+    """CTX-10."""
+    box.add_port("Europe", "Region == 'EU'")
+    orders = box.add_location(pipelines.Json(promote={Region: "region"}))
+    invoices = box.add_location(pipelines.Json(promote={Region: "customer.area"}), port="InvoicesIn", name="invoices")
+    box.receive(orders, b'{"region": "EU"}')
+    box.receive(invoices, b'{"customer": {"area": "EU"}}')
+    assert box.queued() == {"Europe": 2}

@@ -24,6 +24,7 @@ def orders(count: int) -> list[Message]:
 
 
 def test_two_instances_share_a_thousand_messages(box: Box, start_host: StartHost) -> None:
+    """HST-06."""
     box.add_port("Europe", "Orders.Region == 'EU'")
     in_progress: set[uuid.UUID] = set()
     duplicates: list[uuid.UUID] = []
@@ -57,6 +58,7 @@ def test_two_instances_share_a_thousand_messages(box: Box, start_host: StartHost
 
 
 def test_all_threads_of_the_service_class_work_at_the_same_time(box: Box, start_host: StartHost) -> None:
+    """DEQ-01."""
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.set_dequeuing(ServiceClass.MESSAGING_IN_PROCESS, threads=3)
     blocked = BlockedSend()
@@ -106,6 +108,7 @@ def test_a_burst_after_a_wake_up_is_claimed_at_once(box: Box, start_host: StartH
 
 
 def test_messages_are_found_by_polling_without_a_wake_up(box: Box, start_host: StartHost) -> None:
+    """DEQ-01."""
     box.add_port("Europe", "Orders.Region == 'EU'", state="stopped")
     box.agent().publish(orders(1))
     box.set_dequeuing(interval=timedelta(milliseconds=50))

@@ -25,6 +25,7 @@ def orders(count: int) -> list[Message]:
 
 
 def test_stop_finishes_messages_in_progress_and_releases_the_others(box: Box, start_host: StartHost) -> None:
+    """HST-09."""
     box.add_port("Europe", "Orders.Region == 'EU'")
     blocked = BlockedSend()
     recorder = RecordingAdapter(blocked)

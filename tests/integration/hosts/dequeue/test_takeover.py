@@ -92,6 +92,7 @@ def start_blocked_process(box: Box, home: Path) -> Iterator[subprocess.Popen[byt
 def test_another_instance_takes_over_the_claims_of_a_killed_process(
     box: Box, start_host: StartHost, tmp_path: Path
 ) -> None:
+    """HST-01, SND-21."""
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.agent().publish(orders(20))
     with start_blocked_process(box, tmp_path) as process:

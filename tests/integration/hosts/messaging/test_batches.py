@@ -32,6 +32,7 @@ def publish(box: Box, count: int, region: str = "EU") -> None:
 
 
 def test_the_messages_of_a_port_are_sent_in_batches(box: Box, start_host: StartHost) -> None:
+    """LRG-09."""
     box.add_port("Europe", "Orders.Region == 'EU'", adapter=FILE)
     publish(box, 200)
     recorder = RecordingAdapter()

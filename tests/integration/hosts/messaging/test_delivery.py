@@ -33,6 +33,7 @@ def wait_for_completed(instance: HostInstance, count: int) -> None:
 
 
 def test_the_adapter_gets_the_message_as_published(box: Box, start_host: StartHost) -> None:
+    """DEQ-03."""
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=2, retry_seconds=120)
     recorder = RecordingAdapter()
     instance = start_host(recorder)
@@ -76,6 +77,7 @@ def test_each_subscriber_gets_its_own_copy(box: Box, start_host: StartHost) -> N
 
 @pytest.mark.parametrize("size", [FRAGMENT_SIZE, FRAGMENT_SIZE + 1, 25 * FRAGMENT_SIZE + 7])
 def test_a_large_body_is_streamed_in_fragments(box: Box, start_host: StartHost, size: int) -> None:
+    """LRG-01."""
     box.add_port("Europe", "Orders.Region == 'EU'")
     pieces: list[int] = []
 
@@ -120,7 +122,7 @@ def test_a_message_without_parts_is_delivered(box: Box, start_host: StartHost) -
 
 
 def test_higher_priorities_are_delivered_first(box: Box, start_host: StartHost) -> None:
-    """DEQ-10, DEQ-11: the message with the highest priority is published last and dequeued first."""
+    """DEQ-18, DEQ-10, DEQ-11: the message with the highest priority is published last and dequeued first."""
     box.add_port("Low", "Orders.Region == 'EU'", priority=10)
     box.add_port("High", "Orders.Region == 'US'", priority=1)
     box.set_dequeuing(threads=1)
@@ -211,7 +213,7 @@ def test_an_adapter_in_use_is_closed_after_its_last_send(box: Box, start_host: S
 
 
 def test_delivered_messages_are_deleted_by_the_jobs(box: Box, start_host: StartHost) -> None:
-    """REF-07, DEQ-04."""
+    """REF-08, REF-07, DEQ-04."""
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.add_port("Audit", "exists(Orders.Region)", state="stopped")
     agent = box.agent()

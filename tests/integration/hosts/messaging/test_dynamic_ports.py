@@ -165,3 +165,15 @@ def test_a_dynamic_port_can_route_its_failures(box: Box, tmp_path: Path) -> None
     [context] = [one.context for one in box.messages() if ErrorReport.ErrorType in one.context]
     assert context[ErrorReport.FailureCode] == FAILURE_CODES["ADDRESS"]
     assert context[ErrorReport.OutboundTransportLocation] == "ftp://example.com/a"
+
+
+def test_an_ordered_dynamic_port_has_one_order_for_all_addresses(box: Box, start_host: StartHost) -> None:
+    """SND-16."""
+    adapter = Dynamic().model_dump(mode="json")
+    box.add_port("Anywhere", "exists(Region)", adapter=adapter, ordered=True)
+    recorder = RecordingAdapter()
+    for number in range(20):
+        publish(box, f"file:out/{number % 3}/", body=b"%d" % number)
+    start_host(recorder)
+    wait_until(lambda: len(recorder.sent) == 20, what="all messages")
+    assert recorder.bodies == [b"%d" % number for number in range(20)]

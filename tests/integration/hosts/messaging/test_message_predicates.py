@@ -79,6 +79,7 @@ def test_a_message_without_predicates_goes_to_all_hosts(two_hosts: Box, warm: bo
 
 
 def test_all_predicates_must_match_and_a_host_may_have_several_values(two_hosts: Box, warm: bool) -> None:
+    """PRED-13."""
     agent = two_hosts.agent(warm=warm)
     agent.publish([order(thumbprint="T", level=2)])
     assert two_hosts.queued() == {"Closed": 1}

@@ -60,7 +60,7 @@ def test_concurrent_callers_get_their_own_responses(box: Box, quotes: Quotes) ->
 
 
 def test_other_ports_can_subscribe_to_the_responses_of_a_port(box: Box, quotes: Quotes) -> None:
-    """ACC-42, CTX-22."""
+    """SUB-01, ACC-42, CTX-22."""
     box.add_port("Audit", "BTS.SPName == 'Pricing'")
     adapter = AnsweringAdapter(lambda body: b'{"region": "US"}')
     quotes.start(adapter)
@@ -107,7 +107,7 @@ def test_a_request_whose_time_is_over_before_its_commit_waits_no_longer(quotes: 
 
 
 def test_a_second_response_is_suspended(box: Box, quotes: Quotes) -> None:
-    """RR-07, RR-08: two ports answer the same request."""
+    """PUB-18, RR-07, RR-08: two ports answer the same request."""
     box.add_port("Other", PRICING)
     make_two_way(box, "Other")
     quotes.start(AnsweringAdapter(lambda body: EU))
@@ -243,3 +243,16 @@ def test_callers_get_an_error_when_the_host_stops(box: Box, quotes: Quotes) -> N
     assert caller.future.result(0).missing is NoResponse.STOPPING
     box.one("SELECT dead_processes_cleanup('0 seconds')")
     assert quotes.count_waiting() == 0
+
+
+def test_a_response_is_published_only_with_the_completion_of_its_request(box: Box, quotes: Quotes) -> None:
+    """PUB-17: another host instance has taken over the request meanwhile, so nothing is published."""
+
+    def answer(body: bytes) -> bytes:
+        box.claim_all()
+        return EU
+
+    instance = quotes.start(AnsweringAdapter(answer))
+    quotes.ask()
+    wait_until(lambda: instance.counts["discarded"] == 1)
+    assert (box.count("messages"), box.count("claimed")) == (1, 1)

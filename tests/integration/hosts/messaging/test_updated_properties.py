@@ -75,6 +75,7 @@ def test_updated_properties_survive_an_operator_who_suspends(box: Box, start_hos
 
 
 def test_another_port_does_not_see_the_updates(box: Box, start_host: StartHost) -> None:
+    """MSG-06."""
     box.add_port("Europe", "Orders.Region == 'EU'", retry_count=3, retry_seconds=0)
     box.add_port("Audit", "Orders.Region == 'EU'", retry_count=3, retry_seconds=0)
 

@@ -26,7 +26,7 @@ from tests.support.waiting import wait_until
 def test_a_message_activates_an_instance_that_sends_through_a_bound_port(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
-    """ORC-01: no other message starts one."""
+    """FLT-05, ORC-01: no other message starts one."""
     apply_orchestrations(box, tmp_path, ECHO)
     start_host(recorder)
     publish(box, "order", "1", "2")

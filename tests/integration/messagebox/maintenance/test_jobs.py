@@ -64,6 +64,7 @@ def subscribed(box: Box) -> Box:
 
 
 def test_the_jobs_delete_a_message_after_its_last_reference(subscribed: Box) -> None:
+    """REF-05."""
     box = subscribed
     box.agent().publish(orders(3, b"x" * 2 * FRAGMENT_SIZE))
     run_all_jobs_once(box.connection)
@@ -80,6 +81,7 @@ def test_the_jobs_delete_a_message_after_its_last_reference(subscribed: Box) -> 
 
 
 def test_the_active_logs_alternate_only_when_there_is_something_to_fold(subscribed: Box) -> None:
+    """REF-02."""
     box = subscribed
     agent = box.agent()
     assert read_active_logs(box) == [1, 1]

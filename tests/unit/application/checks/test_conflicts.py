@@ -32,6 +32,7 @@ def test_an_application_does_not_conflict_with_itself() -> None:
 
 
 def test_a_property_has_one_type_in_all_applications() -> None:
+    """CTX-09."""
     found = conflicts(application("new", kind=int), [application("old", suffix="2")])
     assert [problem.text for problem in found] == [
         "Orders.Region has the type int here, but str in the application 'old'."

@@ -266,5 +266,6 @@ class UnreadableBody:
 
 
 def test_a_document_above_the_maximum_size_fails_without_being_read(receive: Receive) -> None:
+    """LRG-05."""
     with pytest.raises(PipelineFailure, match="67,108,865 bytes, which is more than a pipeline can read"):
         receive(Json(), UnreadableBody())

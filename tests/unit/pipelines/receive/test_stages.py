@@ -86,6 +86,7 @@ def test_without_components_the_interchange_passes_through(receive: Run) -> None
 
 
 def test_decoders_run_in_order_before_the_disassembler(receive: Run) -> None:
+    """RCV-02, RCV-04."""
     pipeline = Receive(decode=[Reverse(), components.Gzip()], disassemble=[lines()])
     received = receive(pipeline, gzip.compress(LINES)[::-1])
     assert received.column(Region.key) == ["EU", "US", "CH"]
@@ -186,7 +187,7 @@ def test_a_recoverable_validator_suspends_the_message_alone(
 
 
 def test_a_validator_fails_the_whole_interchange_by_default_before_the_first_batch() -> None:
-    """RCV-16."""
+    """LRG-06, RCV-16."""
     pipeline = Receive(disassemble=[lines()], validate=[Positive()])
     assert pipeline.recoverable
     many = b'{"region": "EU", "total": 1}\n' * 20 + b'{"region": "EU", "total": 0}\n'
@@ -266,6 +267,7 @@ def gives_nothing(message: Message) -> Message:
 def test_an_exception_of_a_component_is_the_failure_of_the_message(
     receive: Run, component: object, reason: str
 ) -> None:
+    """RCV-04."""
     with pytest.raises(PipelineFailure, match=reason):
         receive(Receive(decode=[component]), b"x")
 
@@ -430,3 +432,18 @@ def test_a_missing_file_of_a_component_is_a_failure_of_the_message(receive: Run)
 
     with pytest.raises(PipelineFailure, match=r"looks_up: .*rates\.csv"):
         receive(Receive(decode=[looks_up]), LINES)
+
+
+def test_a_stage_has_at_most_255_components() -> None:
+    """RCV-02."""
+    assert Receive(decode=[Reverse()] * 255).problems() == []
+    [problem] = Receive(decode=[Reverse()] * 256).problems()
+    assert "256" in problem
+
+
+def test_each_pipeline_has_its_own_settings_of_a_component() -> None:
+    """RCV-08."""
+    for party in ("Contoso", "Fabrikam"):
+        [batch] = Receive(decode=[Stamp(party=party)]).disassemble(Bytes(b"x"), context=Context())
+        assert batch.decoded is not None
+        assert batch.decoded.context[BTS.OriginatorSID] == party

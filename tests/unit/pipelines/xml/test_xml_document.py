@@ -40,6 +40,7 @@ def promote_one(receive: Receive, prop: Property, inner: str, path: str = "/orde
 def test_the_message_type_is_namespace_and_root_and_the_body_is_untouched(
     receive: Receive, document: bytes, message_type: str
 ) -> None:
+    """TYP-01."""
     assert receive(Xml(), document).rows == [
         {"number": 1, "body": document, "offset": None, "length": None, "message_type": message_type}
     ]

@@ -1,0 +1,29 @@
+"""Each item of the behaviour page is proved by a test, and the page names it."""
+
+from __future__ import annotations
+
+from tests.support.behaviour import PAGE, find_cited, find_proofs, format_page, list_items
+
+
+def test_the_page_names_the_tests_that_prove_its_items() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == format_page(page, find_proofs()), "run: python -m tests.support.behaviour"
+
+
+def test_each_item_has_a_test() -> None:
+    items = list_items(PAGE.read_text(encoding="utf-8"))
+    assert len(items) > 300
+    assert sorted(set(items) - find_proofs().keys()) == []
+
+
+def test_tests_cite_items_that_exist() -> None:
+    items = list_items(PAGE.read_text(encoding="utf-8"))
+    chapters = {item.partition("-")[0] for item in items}
+    cited = {item for item in find_proofs() if item.partition("-")[0] in chapters}
+    assert sorted(cited - set(items)) == []
+
+
+def test_ranges_and_lists_of_items_are_read() -> None:
+    assert list(find_cited("SEC-07 … 09, DEQ-01, 03 and 04 (ISO-8859)")) == [
+        *("SEC-07", "SEC-08", "SEC-09", "DEQ-01", "DEQ-03", "DEQ-04"),
+    ]
