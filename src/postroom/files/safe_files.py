@@ -59,6 +59,17 @@ def use_temporary_name(folder: int) -> Iterator[str]:
             os.unlink(name, dir_fd=folder)
 
 
+def replace_file(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+    """Write a file in one step: readers see the old content or the new one. It is on disk when this returns."""
+    with open_folder(path.parent) as folder, use_temporary_name(folder) as name:
+        with os.fdopen(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode, dir_fd=folder), "wb") as writer:
+            writer.write(content)
+            writer.flush()
+            os.fsync(writer.fileno())
+        os.replace(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.fsync(folder)
+
+
 def remove_leftovers(folder: Path, *, now: datetime) -> None:
     """Remove temporary files that a crash left behind: those that were last written more than a day ago."""
     before = (now - _LEFT_OVER_AFTER).timestamp()

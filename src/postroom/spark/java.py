@@ -22,6 +22,7 @@ from pathlib import Path
 
 from postroom.errors import Unavailable
 from postroom.files.private_folder import private_folder
+from postroom.files.safe_files import replace_file
 
 MIN_VERSION = 17
 _VECTOR = "--add-modules=jdk.incubator.vector"
@@ -105,11 +106,7 @@ def make_launcher(home: Path) -> Path:
     folder = private_folder(f"java-{hashlib.sha256(text.encode()).hexdigest()[:12]}")
     launcher = folder / "bin" / "java"
     if not launcher.exists():
-        launcher.parent.mkdir(exist_ok=True)
-        unfinished = launcher.with_name(f"java.{os.getpid()}")
-        unfinished.write_text(text)
-        unfinished.chmod(0o700)
-        unfinished.replace(launcher)  # atomically, because another process may start it
+        replace_file(launcher, text.encode(), mode=0o700)  # another process may start it
     return folder
 
 

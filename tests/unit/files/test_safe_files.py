@@ -1,15 +1,16 @@
-"""A file is opened only if it is a regular file and has not been replaced."""
+"""A file is opened only if it is a regular file and has not been replaced, and is replaced in one step."""
 
 from __future__ import annotations
 
 import os
 import socket
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from postroom.files.safe_files import get_inode, open_regular_file
+from postroom.files.safe_files import get_inode, open_regular_file, replace_file
 from postroom.message import FileSlice
 from postroom.pipelines.documents.temporary_bodies import slice_body
 
@@ -67,3 +68,12 @@ def test_a_body_and_its_slices_are_not_read_from_a_replaced_file(tmp_path: Path)
 def test_a_large_inode_number_fits_into_a_signed_integer() -> None:
     status = os.stat_result((0o100644, (1 << 64) - 2, 0, 1, 0, 0, 0, 0, 0, 0))
     assert get_inode(status) == -2
+
+
+def test_a_file_is_replaced_with_its_mode_and_leaves_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "new folder" / "plan.json"
+    for content in (b"one", b"two"):
+        replace_file(target, content, mode=0o600)
+        assert target.read_bytes() == content
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert list(target.parent.iterdir()) == [target]

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from postroom.errors import Unavailable
 from postroom.files.private_folder import private_folder
+from postroom.files.safe_files import replace_file
 from postroom.messagebox.embedded.binaries import Binaries
 
 # The maximum length of the address of a unix socket, without its terminating zero.
@@ -60,7 +61,7 @@ class ServerFolder:
                 # The id separates the database of a new folder from that of an old folder with the same path.
                 path = hashlib.sha256(str(self.data).encode()).hexdigest()[:12]
                 record["database_folder"] = str(store / f"{path}-{record['id']}")
-        self._write(record)
+        replace_file(self._record_path, f"{json.dumps(record)}\n".encode())
         folder = Path(record.get("database_folder", self.data))
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o755)
@@ -96,11 +97,6 @@ class ServerFolder:
         except FileNotFoundError:
             return {}
         return record
-
-    def _write(self, record: dict[str, str]) -> None:
-        unfinished = self._record_path.with_suffix(".new")
-        unfinished.write_text(json.dumps(record) + "\n")
-        unfinished.replace(self._record_path)
 
 
 def is_socket_address(path: Path) -> bool:

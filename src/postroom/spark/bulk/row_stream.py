@@ -8,14 +8,13 @@ The read plan is stored next to the checkpoint, and is not changed while a batch
 from __future__ import annotations
 
 import json
-import os
-import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.adapters import SparkReader
 from postroom.errors import StateError
+from postroom.files.safe_files import replace_file
 from postroom.messagebox.connection import Login
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.spark.bulk.read_plan import ReadPlan, clone_session, row_columns, rows_pipeline
@@ -62,14 +61,8 @@ class StreamFolder:
                 name: value for name, value in wanted.options.items() if name.startswith(_CONNECTION_OPTIONS)
             }
             return replace(stored, options={**stored.options, **connection_options})
-        self.path.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_suffix(f".{uuid.uuid4()}")
         # Options may contain what only the reader's account should see.
-        with os.fdopen(os.open(unfinished, os.O_CREAT | os.O_WRONLY, 0o600), "w") as writer:
-            json.dump(wanted.to_stored(), writer)
-            writer.flush()
-            os.fsync(writer.fileno())
-        unfinished.replace(file)
+        replace_file(file, json.dumps(wanted.to_stored()).encode(), mode=0o600)
         return wanted
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.agent.idempotency import unit_for_partition
 from postroom.errors import StateError, format_count
+from postroom.files.safe_files import replace_file
 from postroom.messagebox.connection import Login
 from postroom.messagebox.streams.row_streams import read_stream, start_batch, start_stream
 from postroom.ports.receive_locations import ReceiveLocation
@@ -102,13 +102,7 @@ class StreamCheckpoint:
     def _create(self) -> uuid.UUID:
         """Create an empty checkpoint with a stream id, so that the id is known before anything is read."""
         checkpoint_id = uuid.uuid4()
-        self.checkpoint.mkdir(parents=True, exist_ok=True)
-        unfinished = self.folder / f".{checkpoint_id}"
-        with unfinished.open("w") as writer:
-            json.dump({"id": str(checkpoint_id)}, writer)
-            writer.flush()
-            os.fsync(writer.fileno())
-        unfinished.replace(self.checkpoint / "metadata")
+        replace_file(self.checkpoint / "metadata", json.dumps({"id": str(checkpoint_id)}).encode())
         return checkpoint_id
 
     def _keep_old_folder(self) -> None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from postroom.clock import system_clock
 from postroom.errors import ClaimLost
+from postroom.files.safe_files import replace_file, sync_folder
 from postroom.messagebox.streams.sink_batches import SinkBatch
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class LocalTarget:
             self._remove_tombstone(batch)
             # Fails if a late attempt was faster: a directory that is not empty is never replaced.
             written.rename(final)
-        _sync_folder(self._folder)
+        sync_folder(self._folder)
         self._log(batch, final.name)
         self.discard(batch)
         self._remove_old_tombstones()
@@ -164,14 +165,7 @@ class LocalTarget:
         return folder
 
     def _log(self, batch: SinkBatch, directory: str) -> None:
-        entry = self._private("log") / f"{format_name(batch)}.json"
-        unfinished = entry.with_name(f".{entry.name}-{batch.attempt}")
-        with unfinished.open("wb") as file:
-            file.write(log_entry(batch, directory))
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(entry)
-        _sync_folder(entry.parent)
+        replace_file(self._private("log") / f"{format_name(batch)}.json", log_entry(batch, directory))
 
 
 class HadoopTarget:
@@ -275,12 +269,4 @@ def _sync(folder: Path) -> None:
         else:
             with entry.open("rb") as file:
                 os.fsync(file.fileno())
-    _sync_folder(folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(folder)
