@@ -149,7 +149,7 @@ def test_an_interrupted_batch_is_finished_with_its_stored_read_plan(
     tallies = [progress.observedMetrics[TALLY_METRIC] for progress in query.recentProgress if progress.observedMetrics]
     assert sum(tally.published for tally in tallies) == 200 - before
     # These are kept until the next batch begins, because this one might come again.
-    assert box.count("receipts of streams") == 2
+    assert box.count("received stream units") == 2
     assert folder.is_between_batches
     process = PipelineOnce(session, box.host(), login=login, home=tmp_path)
     assert process.run(threading.Event()).total() == 0
