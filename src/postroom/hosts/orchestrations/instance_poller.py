@@ -9,7 +9,8 @@ from collections import defaultdict
 
 from postroom.clock import Clock
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
-from postroom.hosts.orchestrations.instance_queue import InstanceQueue, NewWork
+from postroom.hosts.orchestrations.instance import Instance
+from postroom.hosts.orchestrations.instance_queue import InstanceQueue
 from postroom.messagebox.configuration.hosts import Dequeuing
 from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.coordination.notifications import AFTER_WAKE_UP
@@ -90,11 +91,11 @@ class InstancePoller:
             self._procedures.release(connection, claim_id, is_out_of_memory=True)
             self._lost_claim = None
             raise
-        new = [NewWork(claimed=one, messages=messages[one.instance_id]) for one in claimed]
+        instances = [Instance(one, messages[one.instance_id]) for one in claimed]
         with self._pausing:
             is_paused = self.is_paused
             if not is_paused:
-                self._work.put(new)
+                self._work.put(instances)
         if is_paused:
             self._procedures.release(connection, claim_id)
         self._lost_claim = None

@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from postroom.errors import ClaimLost, PostroomError, is_environment_error
-from postroom.hosts.orchestrations.driven_instance import DrivenInstance
-from postroom.hosts.orchestrations.instance_loader import InstanceLoader
-from postroom.hosts.orchestrations.instance_queue import InstanceQueue, NewWork, Work
+from postroom.hosts.orchestrations.deployed_code import DeployedCode
+from postroom.hosts.orchestrations.instance import Instance
+from postroom.hosts.orchestrations.instance_queue import InstanceQueue
+from postroom.hosts.orchestrations.live_instances import LiveInstances
 from postroom.hosts.orchestrations.shared_persistence import Outcomes, persist_together
 from postroom.hosts.orchestrations.turn_watch import TurnWatch
-from postroom.hosts.orchestrations.worker_session import WorkerSession, WorkerSessions
+from postroom.hosts.orchestrations.worker_session import WorkerSessions
 from postroom.messagebox.orchestrations import ClaimedInstance
 from postroom.orchestrations.code_places import format_traceback
 from postroom.orchestrations.driver import Outcome
@@ -35,7 +36,8 @@ class InstanceWorker:
         self,
         *,
         sessions: WorkerSessions,
-        loader: InstanceLoader,
+        code: DeployedCode,
+        live: LiveInstances,
         work: InstanceQueue,
         watch: TurnWatch,
         counts: Counter[str],
@@ -43,7 +45,8 @@ class InstanceWorker:
         is_paused: Callable[[], bool],
     ) -> None:
         self._sessions = sessions
-        self._loader = loader
+        self._code = code
+        self._live = live
         self._work = work
         self._watch = watch
         self._counts = counts
@@ -62,7 +65,7 @@ class InstanceWorker:
     def _run(self) -> None:
         failures = 0
         while batch := self._work.take():
-            self.batch = [work.claimed for work in batch]
+            self.batch = [instance.claimed for instance in batch]
             self._dropped, self._out_of_memory, self._has_failed = [], [], False
             try:
                 self._work_on(batch)
@@ -78,17 +81,16 @@ class InstanceWorker:
             self.batch = ()
         self._sessions.close()
 
-    def _work_on(self, batch: Sequence[Work]) -> None:
+    def _work_on(self, batch: Sequence[Instance]) -> None:
         """Drive each instance to its next persistence point, and store these together."""
         try:
             self._sessions.get()
         except PostroomError as error:
-            for work in batch:
-                if isinstance(work, DrivenInstance):
-                    work.close()
-                self._handle_error(work.claimed, error)
+            for instance in batch:
+                instance.close()
+                self._handle_error(instance.claimed, error)
             return
-        pending = [instance for work in batch if (instance := self._advance(work)) is not None]
+        pending = [instance for instance in batch if self._advance(instance)]
         if not pending:
             return
         outcomes: Outcomes
@@ -103,33 +105,28 @@ class InstanceWorker:
         else:
             self._work.put(unfinished)
 
-    def _advance(self, work: Work) -> DrivenInstance | None:
-        """Drive an instance to its next persistence point. Return None if it has none, because it has failed."""
-        instance: DrivenInstance | None = None
+    def _advance(self, instance: Instance) -> bool:
+        """Drive an instance to its next persistence point. Return False if it has none, because it has failed."""
+        claimed = instance.claimed
         try:
             session = self._sessions.get()
-            instance = work if isinstance(work, DrivenInstance) else self._load(session, work)
-            if instance is None:
-                return None
+            if not instance.is_loaded:
+                loaded = self._code.find(claimed.service_id)
+                if isinstance(loaded, str):
+                    self._suspend(claimed, code="ORCHESTRATION_CODE", description=loaded)
+                    return False
+                deployed, code = loaded
+                instance.load(session, deployed, code, self._live, self._watch)
             instance.advance(session)
             if instance.point is not None:
-                return instance
-            self._suspend(work.claimed, code="ORCHESTRATION", description=instance.execution.format_error())
+                return True
+            self._suspend(claimed, code="ORCHESTRATION", description=instance.execution.format_error())
         except BaseException as error:  # a library that the orchestration uses can raise anything
-            self._handle_error(work.claimed, error)
-        if instance is not None:
-            instance.close()
-        return None
+            self._handle_error(claimed, error)
+        instance.close()
+        return False
 
-    def _load(self, session: WorkerSession, work: NewWork) -> DrivenInstance | None:
-        """Bring an instance into memory. Return None if it is suspended, because its code cannot be loaded."""
-        loaded = self._loader.load(session, work)
-        if isinstance(loaded, DrivenInstance):
-            return loaded
-        self._suspend(work.claimed, code="ORCHESTRATION_CODE", description=loaded)
-        return None
-
-    def _handle_outcome(self, instance: DrivenInstance, outcome: Outcome | BaseException) -> bool:
+    def _handle_outcome(self, instance: Instance, outcome: Outcome | BaseException) -> bool:
         """Handle the outcome of a persistence point. Return False if the instance has more to do."""
         point = instance.point
         assert point is not None
@@ -146,7 +143,7 @@ class InstanceWorker:
             instance.close()
             self._counts["completed"] += 1
         else:
-            self._loader.keep(instance)
+            self._live.put(instance.execution, instance.journal_length)
             self._counts["waiting" if point.suspension is None else "suspended"] += 1
         return True
 

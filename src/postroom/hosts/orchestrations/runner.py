@@ -13,7 +13,6 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.errors import format_count
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
-from postroom.hosts.orchestrations.instance_loader import InstanceLoader
 from postroom.hosts.orchestrations.instance_poller import InstancePoller
 from postroom.hosts.orchestrations.instance_queue import InstanceQueue
 from postroom.hosts.orchestrations.instance_worker import InstanceWorker
@@ -59,7 +58,6 @@ class OrchestrationRunner:
         self._live = LiveInstances(MAX_LIVE, max_size=MAX_LIVE_SIZE)
         self._watch = TurnWatch(turn_limit.total_seconds(), self._suspend_endless, on_stuck_thread)
         self._watch_connection = LazyConnection(connect)
-        self._loader = InstanceLoader(self._code, self._live, self._watch)
         self._work = InstanceQueue(memory_queue)
         self._stopping = threading.Event()
         #: The number of times that instances were worked on, by outcome.
@@ -148,7 +146,8 @@ class OrchestrationRunner:
             self._workers.append(
                 InstanceWorker(
                     sessions=WorkerSessions(self._connect, self._host, self._routing, self._procedures, self._clock),
-                    loader=self._loader,
+                    code=self._code,
+                    live=self._live,
                     work=self._work,
                     watch=self._watch,
                     counts=self.counts,

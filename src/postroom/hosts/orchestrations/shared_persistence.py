@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from postroom.agent.direct.message_agent import Outbox
 from postroom.errors import ClaimLost, NotFound, PublishFailed, RoutingFailure, is_environment_error
-from postroom.hosts.orchestrations.driven_instance import DrivenInstance
+from postroom.hosts.orchestrations.instance import Instance
 from postroom.hosts.orchestrations.worker_session import WorkerSession
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
@@ -32,7 +32,7 @@ Outcomes = dict[uuid.UUID, Outcome | BaseException]
 _Messages = Mapping[int, Message]
 
 
-def persist_together(session: WorkerSession, instances: Sequence[DrivenInstance]) -> Outcomes:
+def persist_together(session: WorkerSession, instances: Sequence[Instance]) -> Outcomes:
     """Store the persistence points of different instances. Raise only errors of the environment: then it is not known
     what was stored."""
     outcomes: Outcomes = {}
@@ -65,7 +65,7 @@ def _check_environment(error: BaseException) -> None:
         raise error
 
 
-def _build_messages(session: WorkerSession, instance: DrivenInstance) -> _Messages:
+def _build_messages(session: WorkerSession, instance: Instance) -> _Messages:
     assert instance.point is not None
     return {
         send.number: send.message if send.port is None else session.direct(send.message, send.port)
@@ -73,9 +73,7 @@ def _build_messages(session: WorkerSession, instance: DrivenInstance) -> _Messag
     }
 
 
-def _persist(
-    session: WorkerSession, instances: Sequence[DrivenInstance], messages: dict[uuid.UUID, _Messages]
-) -> Outcomes:
+def _persist(session: WorkerSession, instances: Sequence[Instance], messages: dict[uuid.UUID, _Messages]) -> Outcomes:
     stored: set[uuid.UUID] = set()
     interrupted: set[uuid.UUID] = set()
 
@@ -100,7 +98,7 @@ def _persist(
     return outcomes
 
 
-def _publish(outbox: Outbox, instance: DrivenInstance, messages: _Messages) -> None:
+def _publish(outbox: Outbox, instance: Instance, messages: _Messages) -> None:
     assert instance.point is not None
     for send in instance.point.sends:
         if send.direct_port == CALLER:
@@ -112,7 +110,7 @@ def _publish(outbox: Outbox, instance: DrivenInstance, messages: _Messages) -> N
 def _direct_again(
     session: WorkerSession,
     error: PublishFailed,
-    instances: Sequence[DrivenInstance],
+    instances: Sequence[Instance],
     messages: dict[uuid.UUID, _Messages],
 ) -> bool:
     """Direct the messages that failed to the current ids of their send ports. Return False if the ids are the same: a
@@ -131,7 +129,7 @@ def _direct_again(
 
 
 def _write(
-    session: WorkerSession, connection: Connection, instances: Sequence[DrivenInstance]
+    session: WorkerSession, connection: Connection, instances: Sequence[Instance]
 ) -> tuple[set[uuid.UUID], set[uuid.UUID]]:
     """Write the persistence points without their messages. Return the ids of the instances that were stored, and of
     those that must not continue after that."""
@@ -145,7 +143,7 @@ def _write(
         keeps_journal = not point.has_ended and point.continuation is None
         entry = JournalEntry(
             claimed=instance.claimed,
-            journal_length=instance.store.journal_length,
+            journal_length=instance.journal_length,
             turns=[turn.to_json() for turn in point.turns] if keeps_journal else (),
             consumed=point.consumed,
             wake_at=point.wake_at,
@@ -173,7 +171,7 @@ def _write(
     return stored, interrupted
 
 
-def _write_commands(session: WorkerSession, connection: Connection, instances: Sequence[DrivenInstance]) -> None:
+def _write_commands(session: WorkerSession, connection: Connection, instances: Sequence[Instance]) -> None:
     """Create and remove the subscriptions of instances."""
     for instance in instances:
         point = instance.point
@@ -183,7 +181,7 @@ def _write_commands(session: WorkerSession, connection: Connection, instances: S
             if isinstance(command, Forget):
                 session.subscriptions.stop_waiting(connection, instance_id, command.filter)
             elif isinstance(command, Correlate):
-                orchestration = instance.store.orchestration
+                orchestration = instance.orchestration
                 session.subscriptions.wait(
                     connection,
                     SubscribingService(service_id=orchestration.service_id, name=orchestration.name),
@@ -194,7 +192,7 @@ def _write_commands(session: WorkerSession, connection: Connection, instances: S
 
 
 def _find_failures(
-    error: PublishFailed, instances: Sequence[DrivenInstance], messages: Mapping[uuid.UUID, _Messages]
+    error: PublishFailed, instances: Sequence[Instance], messages: Mapping[uuid.UUID, _Messages]
 ) -> Outcomes:
     """Return the outcomes of the instances whose messages cannot be published. The others have none yet."""
     failed = {result.message_id: result for result in error.results if result.failure is not None}

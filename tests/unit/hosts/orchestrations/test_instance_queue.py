@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, cast
 
-from postroom.hosts.orchestrations.driven_instance import DrivenInstance
-from postroom.hosts.orchestrations.instance_queue import InstanceQueue, NewWork
-from postroom.orchestrations.driver import Driver
+from postroom.hosts.orchestrations.instance import Instance
+from postroom.hosts.orchestrations.instance_queue import InstanceQueue
 from tests.support.claimed_instances import claim
 from tests.support.waiting import wait_until
 
 
-class IdleDriver:
-    def run(self) -> Iterator[Any]:
-        yield from ()
+def make_work(count: int) -> list[Instance]:
+    return [Instance(claim()) for _ in range(count)]
 
 
-def make_work(count: int) -> list[NewWork]:
-    return [NewWork(claimed=claim(), messages=[]) for _ in range(count)]
-
-
-def make_step() -> DrivenInstance:
-    instance = DrivenInstance(claim(), cast(Any, None), cast(Driver, IdleDriver()))
+def make_step() -> Instance:
+    instance = Instance(claim())
     instance.runs_step = True
     return instance
 

@@ -1,0 +1,179 @@
+"""A claimed instance of an orchestration in memory: its coroutine, its messages, and its next persistence point."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Generator, Iterable, Sequence
+from datetime import datetime
+from functools import partial
+
+from postroom.hosts.orchestrations.live_instances import LiveInstances
+from postroom.hosts.orchestrations.turn_watch import TurnWatch
+from postroom.hosts.orchestrations.worker_session import WorkerSession
+from postroom.message import Message
+from postroom.messagebox.orchestrations import MESSAGES_AT_A_TIME, ClaimedInstance, DeployedOrchestration
+from postroom.messagebox.queues import ClaimedMessage
+from postroom.messagebox.storage.stored_messages import build_message
+from postroom.orchestrations.definition import Orchestration
+from postroom.orchestrations.driver import Driver, Outcome, PersistencePoint
+from postroom.orchestrations.execution import Execution
+from postroom.orchestrations.journal import Continuation, Event, MessageReceived, Started, Turn
+from postroom.orchestrations.recorded_values import from_recorded
+from postroom.orchestrations.replay import replay
+
+
+class Instance:
+    """A claimed instance. ``messages`` are the first that it has not received, in order. At most a few hundred are in
+    memory.
+
+    A worker loads it, and advances it from one persistence point to the next. Another worker may advance it the next
+    time, so each lends its session for the time of the call. Its driver reads messages and the journal from here
+    (``InstanceStore``).
+    """
+
+    def __init__(self, claimed: ClaimedInstance, messages: Sequence[ClaimedMessage] = ()) -> None:
+        self.claimed = claimed
+        self.journal_length = claimed.journal_length
+        #: The next persistence point, which is not stored yet, or None if there is nothing more to do.
+        self.point: PersistencePoint | None = None
+        #: True if a step is run next, which may take long.
+        self.runs_step = False
+        self._orchestration: DeployedOrchestration | None = None
+        self._driver: Driver | None = None
+        self._points: Generator[PersistencePoint, Outcome, None] | None = None
+        self._outcome: Outcome | None = None
+        # The session of the worker, while it loads or advances the instance.
+        self._session: WorkerSession | None = None
+        self._first_messages = messages
+        self._messages: dict[int, Message] = {}
+        self._last_seq, self._has_more = 0, False
+        #: True if messages that no receive waited for were dropped from memory.
+        self._has_dropped = False
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._driver is not None
+
+    @property
+    def execution(self) -> Execution:
+        assert self._driver is not None
+        return self._driver.execution
+
+    @property
+    def orchestration(self) -> DeployedOrchestration:
+        assert self._orchestration is not None
+        return self._orchestration
+
+    def load(
+        self,
+        session: WorkerSession,
+        deployed: DeployedOrchestration,
+        code: Orchestration,
+        live: LiveInstances,
+        watch: TurnWatch,
+    ) -> None:
+        """Bring the coroutine into memory: the one that was kept, or a new one that repeats the journal. ``watch``
+        watches its code. Raise JournalMismatch if the code does not fit the journal."""
+        claimed = self.claimed
+        watch_turn = partial(watch.watch, claimed)
+        self._orchestration, self._session = deployed, session
+        try:
+            self._add(self._first_messages)
+            self._first_messages = ()
+            execution = live.take(claimed.instance_id, code, claimed.journal_length)
+            if execution is None and claimed.journal_length:
+                state = from_recorded(json.loads(claimed.carried or "null"))
+                carried = Continuation(journal=claimed.journals, state=state)
+                execution = replay(code, claimed.instance_id, self.read_journal(), carried, watch_turn)
+            elif execution is None:
+                execution = Execution(code, claimed.instance_id)
+        finally:
+            self._session = None
+        execution.watch = watch_turn
+        self._driver = Driver(execution, self)
+        self._points = self._driver.run()
+
+    def advance(self, session: WorkerSession) -> None:
+        """Drive the loaded instance up to its next persistence point."""
+        assert self._points is not None
+        self._session = session
+        try:
+            self.point = next(self._points) if self._outcome is None else self._points.send(self._outcome)
+        except StopIteration:
+            self.point = None
+        finally:
+            self._session = None
+
+    def keep_outcome(self, outcome: Outcome) -> None:
+        """Keep the outcome of the persistence point for the next ``advance``."""
+        assert self.point is not None
+        self._outcome = outcome
+        self.runs_step = self.point.runs_step and not outcome
+        if not outcome:
+            self._move_past(self.point)
+
+    def close(self) -> None:
+        """Drop the coroutine, if it is loaded. The instance continues from its journal."""
+        if self._points is not None:
+            self._points.close()
+            self.execution.close()
+
+    # -- called by the driver ----------------------------------------------------------------------------------
+
+    def get_time(self) -> datetime:
+        return self._get_session().clock()
+
+    @property
+    def timers_until(self) -> datetime | None:
+        return self.claimed.timers_until
+
+    def find_message(self, execution: Execution, taken: Collection[int]) -> Event | None:
+        if self._has_dropped:
+            self._rewind()
+        while True:
+            for seq, message in self._messages.items():
+                if seq in taken:
+                    continue
+                if not execution.has_started:
+                    return Started(time=self.get_time(), message=message, seq=seq)
+                if (number := execution.find_receive(message)) is not None:
+                    return MessageReceived(time=self.get_time(), correlation=number, message=message, seq=seq)
+            if not self._has_more:
+                return None
+            if len(self._messages) > MESSAGES_AT_A_TIME:
+                self._messages.clear()
+                self._has_dropped = True
+            session = self._get_session()
+            self._add(session.procedures.read_more_messages(session.connection, self.claimed, after=self._last_seq))
+
+    def read_journal(self) -> Iterable[Turn]:
+        session = self._get_session()
+        rows = session.procedures.read_received_messages(session.connection, self.claimed)
+        messages = {row.message_id: build_message(row, session.reader) for row in rows}
+        turns = session.procedures.read_journal(session.connection, self.claimed)
+        return [Turn.from_json(stored, messages) for stored in turns]
+
+    def _get_session(self) -> WorkerSession:
+        assert self._session is not None, "a worker loads or advances the instance"
+        return self._session
+
+    def _move_past(self, point: PersistencePoint) -> None:
+        """Update the state in memory after a persistence point was stored."""
+        self.journal_length += 1 if point.handled else 0
+        for seq in point.consumed:
+            self._messages.pop(seq, None)
+        if point.continuation is not None:
+            # The first message starts the instance again.
+            self._rewind()
+
+    def _rewind(self) -> None:
+        """Read the messages from the first one on."""
+        self._messages.clear()
+        self._last_seq, self._has_more, self._has_dropped = 0, True, False
+
+    def _add(self, messages: Sequence[ClaimedMessage]) -> None:
+        reader = self._get_session().reader
+        for message in messages:
+            self._messages[message.seq] = build_message(message, reader)
+        self._has_more = len(messages) >= MESSAGES_AT_A_TIME
+        self._last_seq = messages[-1].seq if messages else 0
