@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from contextlib import ExitStack
@@ -12,6 +10,7 @@ from pathlib import Path
 
 from postroom.messagebox.maintenance.check import check
 from tests.support.box import Box
+from tests.support.orchestration_host import start_orchestration_host
 from tests.support.orchestrations import apply_orchestrations, publish
 from tests.support.waiting import wait_until
 
@@ -49,7 +48,7 @@ def test_every_instance_ends_and_every_message_is_published_once(box: Box, tmp_p
     keys = [f"k{number}" for number in range(INSTANCES)]
     chance = random.Random(7)
     with ExitStack() as stack:
-        hosts = [_start(stack, box, tmp_path) for _ in range(2)]
+        hosts = [start_orchestration_host(stack, box.url, tmp_path) for _ in range(2)]
         for key in keys:
             publish(box, "order", "", key=key)
         for number in range(KILLS):
@@ -59,19 +58,12 @@ def test_every_instance_ends_and_every_message_is_published_once(box: Box, tmp_p
                 for key in keys:
                     publish(box, "reply", "1", "2", key=key)
             hosts[number % 2].kill()
-            hosts[number % 2] = _start(stack, box, tmp_path)
+            hosts[number % 2] = start_orchestration_host(stack, box.url, tmp_path)
         wait_until(lambda: _count(box)["done"] >= INSTANCES, what="the end of all instances")
         wait_until(lambda: box.count("orchestration instances") == 0, what="no instance")
     texts = ("ask {}", "check {}", "done {} 12")
     assert _read_bodies(box) == Counter(text.format(key) for text in texts for key in keys)
     assert check(box.connection) == []
-
-
-def _start(stack: ExitStack, box: Box, home: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.support.orchestration_host", box.url, "Default", str(home)]
-    process = stack.enter_context(subprocess.Popen(command))
-    stack.callback(process.kill)
-    return process
 
 
 def _read_bodies(box: Box) -> Counter[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
 from postroom.messagebox.maintenance.check import check
 from tests.support.box import Box
+from tests.support.orchestration_host import start_orchestration_host
 from tests.support.orchestrations import apply_orchestrations, publish
 from tests.support.waiting import wait_until
 
@@ -53,11 +52,11 @@ def test_an_instance_that_needs_too_much_memory_is_suspended_and_the_others_end(
     calls = tmp_path / "calls"
     apply_orchestrations(box, tmp_path, CODE.format(calls=str(calls), memory=MEMORY))
     with ExitStack() as stack:
-        processes = [_start(stack, box, tmp_path)]
+        processes = [start_orchestration_host(stack, box.url, tmp_path)]
 
         def has_ended(*, suspended: int, done: int) -> bool:
             if processes[-1].poll() is not None:
-                processes.append(_start(stack, box, tmp_path))
+                processes.append(start_orchestration_host(stack, box.url, tmp_path))
             return (len(_list_suspended(box)), box.count("suspended")) == (suspended, done)
 
         publish(box, "order", "fine", "turn", "step", "fine")
@@ -75,13 +74,6 @@ def test_an_instance_that_needs_too_much_memory_is_suspended_and_the_others_end(
     assert any("died, did not respond, or ran out of memory, five times" in text for text in suspended)
     assert calls.read_text().split() == ["step"], "it has had its effect, and is not repeated"
     assert check(box.connection) == []
-
-
-def _start(stack: ExitStack, box: Box, home: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.support.orchestration_host", box.url, "Default", str(home)]
-    process = stack.enter_context(subprocess.Popen(command))
-    stack.callback(process.kill)
-    return process
 
 
 def _list_suspended(box: Box) -> list[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import subprocess
 import sys
 import time
 import uuid
@@ -25,6 +24,7 @@ from postroom.operations.orchestrations.journals import save_journal
 from tests.support.box import Box
 from tests.support.databases import Databases
 from tests.support.folders import open_folder
+from tests.support.orchestration_host import start_orchestration_host
 from tests.support.orchestrations import apply_orchestrations
 from tests.support.random_orchestrations import (
     KINDS,
@@ -88,7 +88,7 @@ def run(box: Box, folder: Path, *, seed: int, programs: int, kills: int) -> list
     starts = [make_start(choose_program(chance), key) for key in keys]
     inputs = [make_input(chance.choice(KINDS), number, chance.choice(keys)) for number in range(3 * programs)]
     with ExitStack() as stack:
-        hosts = [_start(stack, box, folder) for _ in range(_HOSTS)]
+        hosts = [start_orchestration_host(stack, box.url, folder) for _ in range(_HOSTS)]
 
         def publish(messages: list[Message], kills: int) -> None:
             """Publish messages, and kill a host after each part of them."""
@@ -96,7 +96,7 @@ def run(box: Box, folder: Path, *, seed: int, programs: int, kills: int) -> list
                 box.agent(warm=False).publish(messages[number::kills])
                 time.sleep(chance.uniform(0.1, 0.8))  # the time of the kill is random
                 hosts[number % _HOSTS].kill()
-                hosts[number % _HOSTS] = _start(stack, box, folder)
+                hosts[number % _HOSTS] = start_orchestration_host(stack, box.url, folder)
 
         publish(starts, kills // 2)
         # From here on they are subscribed to the inputs.
@@ -104,13 +104,6 @@ def run(box: Box, folder: Path, *, seed: int, programs: int, kills: int) -> list
         publish(inputs, kills - kills // 2)
         wait_until(lambda: box.one(_BUSY) == 0, what="all instances wait")
     return [*_find_problems(box, folder, programs), *map(str, check(box.connection))]
-
-
-def _start(stack: ExitStack, box: Box, home: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.support.orchestration_host", box.url, "Default", str(home)]
-    process = stack.enter_context(subprocess.Popen(command))
-    stack.callback(process.kill)
-    return process
 
 
 def _find_problems(box: Box, folder: Path, programs: int) -> list[str]:
