@@ -26,14 +26,14 @@ BuildAdapter = Callable[[AdapterDefinition, Path], SendAdapter]
 
 
 class SharedAdapter:
-    """An adapter that is opened at its first use, and closed when it is retired and has no users."""
+    """An adapter that is opened at its first use, and closed when no open port has it any more."""
 
     def __init__(self, make: Callable[[], SendAdapter]) -> None:
         self._make = make
         self._opening = threading.Lock()
         self._adapter: SendAdapter | None = None
-        self.users = 0
-        self.retired = False
+        #: The number of open ports that have it: the current one, and replaced ones that are still used.
+        self.ports = 0
 
     def get_open(self) -> SendAdapter:
         if self._adapter is None:
@@ -84,6 +84,10 @@ class OpenSendPort:
         self.port = port
         self.transports = transports
         self.batch_limit = port.adapter_type.max_batch
+        #: The number of threads that use the port, and one while it is the current one.
+        self.users = 1
+        for transport in transports:
+            transport.shared.ports += 1
 
     def choose_transport(self, claimed: ClaimedMessage) -> OpenTransport:
         """Return the transport of the next attempt."""
@@ -126,25 +130,30 @@ class OpenSendPorts:
     def _set(self, service: bytes, port: SendPort | None) -> list[SharedAdapter]:
         """Replace a port, under the lock. Return the adapters that the caller has to close."""
         known = self._ports.pop(service, None)
-        unused = [] if known is None else list(known.transports)
+        before = [] if known is None else list(known.transports)
         if port is not None:
             transports = []
             for settings in port.transports:
-                same = next((each for each in unused if each.settings.adapter_json == settings.adapter_json), None)
+                same = next((each for each in before if each.settings.adapter_json == settings.adapter_json), None)
                 if same is not None:
-                    unused.remove(same)
+                    before.remove(same)
                 shared = same.shared if same is not None else SharedAdapter(partial(self._make, settings))
                 transports.append(OpenTransport(port, settings, shared))
             self._ports[service] = OpenSendPort(port, transports)
-        return list(filter(None, (self._retire(transport.shared) for transport in unused)))
+        return [] if known is None else self._end_use(known)
 
     def _make(self, transport: Transport) -> SendAdapter:
         return self._build(transport.adapter, self._home)
 
     @staticmethod
-    def _retire(shared: SharedAdapter) -> SharedAdapter | None:
-        shared.retired = True
-        return shared if shared.users == 0 else None
+    def _end_use(port: OpenSendPort) -> list[SharedAdapter]:
+        """End one use of a port, under the lock. Return the adapters that the caller has to close."""
+        port.users -= 1
+        if port.users:
+            return []
+        for transport in port.transports:
+            transport.shared.ports -= 1
+        return [transport.shared for transport in port.transports if transport.shared.ports == 0]
 
     def get_batch_limit(self, service: bytes | None) -> int:
         """Return how many messages of this port can be sent together."""
@@ -163,22 +172,18 @@ class OpenSendPorts:
         with self._lock:
             port = self._ports.get(service) if service is not None else None
             if port is not None:
-                for transport in port.transports:
-                    transport.shared.users += 1
+                port.users += 1
             return port
 
     def release(self, port: OpenSendPort) -> None:
         with self._lock:
-            for transport in port.transports:
-                transport.shared.users -= 1
-            unused = [each.shared for each in port.transports if each.shared.retired and each.shared.users == 0]
+            unused = self._end_use(port)
         for shared in unused:
             shared.close()
 
     def close(self) -> None:
         with self._lock:
-            transports = [transport for port in self._ports.values() for transport in port.transports]
-            unused = [self._retire(transport.shared) for transport in transports]
+            unused = [shared for port in self._ports.values() for shared in self._end_use(port)]
             self._ports.clear()
-        for shared in filter(None, unused):
+        for shared in unused:
             shared.close()
